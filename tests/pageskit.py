@@ -104,6 +104,7 @@ def made_up(
             "first_token_us": 60_000 + n * 7919 % 900_000,
             "duration_us": 1_000_000 + n * 104_729 % 9_000_000,
             "stream": n % 2 == 0,
+            "operation": ("chat", "responses", "messages")[n % 11 % 3],
         }
         made.append(record(**(usual | _ending(n))))
     return made

@@ -333,6 +333,8 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "keys-menu": _menu,
         "dialog-new": _dialog_new,
         "dialog-made": _dialog_made,
+        "dialog-made-messages": _dialog_made_messages,
+        "dialog-made-codex": _dialog_made_codex,
         "keys-made": _made,
         "project-link": _link,
         "activity-opened": _opened,
@@ -344,6 +346,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "playground-refused": _refused_turn,
         "playground-broken": _broken_off,
         "playground-code": _code,
+        "playground-code-messages": _code_messages,
         "profile-enrol": _enrol,
         "profile-codes": _codes,
         "profile-remove": at("/profile/factor/remove"),
@@ -497,6 +500,17 @@ async def _dialog_made(page: Page, root: str, scene: Scene) -> None:
     await page.wait_for_selector("#credential")
 
 
+async def _dialog_made_messages(page: Page, root: str, scene: Scene) -> None:
+    await _dialog_made(page, root, scene)
+    await page.click("#tab-messages")
+    await page.click("#tab-messages-python")
+
+
+async def _dialog_made_codex(page: Page, root: str, scene: Scene) -> None:
+    await _dialog_made(page, root, scene)
+    await page.click("#tab-codex")
+
+
 async def _made(page: Page, root: str, scene: Scene) -> None:
     await page.goto(f"{root}/projects/{scene.empty.id}/keys/new")
     await page.fill("[name=name]", "Reports")
@@ -631,6 +645,12 @@ async def _broken_off(page: Page, root: str, scene: Scene) -> None:
 async def _code(page: Page, root: str, scene: Scene) -> None:
     await _playground(page, root, scene)
     await page.click("text=View code")
+
+
+async def _code_messages(page: Page, root: str, scene: Scene) -> None:
+    await _code(page, root, scene)
+    await page.click("#tab-messages")
+    await page.click("#tab-messages-python")
 
 
 async def _enrol(page: Page, root: str, _: Scene) -> None:

@@ -80,6 +80,34 @@ def write_hybrid(path: Path, like: Path) -> None:
     _write(path, like, "lfm2", facts, tensors)
 
 
+def write_encoder(path: Path, like: Path) -> None:
+    """Write an embedding model: every token sees all others, and vectors are the mean."""
+    _random.seed(_SEED)
+    facts: dict[str, object] = {
+        "attention.layer_norm_epsilon": 1e-5,
+        "attention.causal": False,
+        "pooling_type": 1,
+    }
+    tensors = _norm("token_embd_norm") | {
+        "position_embd.weight": _noise(WIDTH, 4096),
+        "token_types.weight": _ones(WIDTH),
+    }
+    for block in range(BLOCKS):
+        parts = _attention() | _norm("attn_output_norm") | _norm("layer_output_norm")
+        parts |= {name: each for name, each in _feed_forward().items() if "gate" not in name}
+        parts |= {name.replace("weight", "bias"): _zeros(each) for name, each in parts.items()}
+        tensors |= {f"blk.{block}.{name}": tensor for name, tensor in parts.items()}
+    _write(path, like, "bert", facts, tensors, {"tokenizer.ggml.token_type_count": 1})
+
+
+def _norm(name: str) -> dict[str, Tensor]:
+    return {f"{name}.weight": _ones(WIDTH), f"{name}.bias": _zeros(_ones(WIDTH))}
+
+
+def _zeros(of: Tensor) -> Tensor:
+    return Tensor(_F32, of.shape[-1:], bytes(4 * of.shape[-1]))
+
+
 def _named(block: int, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     named = {f"blk.{block}.{name}": tensor for name, tensor in parts.items()}
     return named | {f"blk.{block}.attn_norm.weight": _ones(WIDTH)}
@@ -125,6 +153,7 @@ def _write(
     architecture: str,
     own: Mapping[str, object],
     tensors: Mapping[str, Tensor],
+    more: Mapping[str, object] | None = None,
 ) -> None:
     vocabulary, size = _vocabulary(like)
     sizes = {
@@ -136,7 +165,12 @@ def _write(
         "rope.dimension_count": WIDTH // HEADS,
         "vocab_size": size,
     }
-    facts = {"general.architecture": architecture, "general.name": "Tiny", **vocabulary}
+    facts = {
+        "general.architecture": architecture,
+        "general.name": "Tiny",
+        **vocabulary,
+        **(more or {}),
+    }
     facts |= {f"{architecture}.{key}": value for key, value in {**sizes, **own}.items()}
     infos, data = b"", b""
     for name, tensor in {"token_embd.weight": _noise(WIDTH, size), **tensors}.items():

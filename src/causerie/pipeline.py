@@ -80,6 +80,9 @@ CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool
 """Takes a target's name, what gives its delivered calls, and the tools that were offered."""
 
 _FULL = (Overloaded, RateLimited)
+_OF_THE_MODEL = frozenset(
+    {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
+)
 
 
 class _Choice(Struct, frozen=True):
@@ -166,7 +169,7 @@ class Pipeline:
         anew. At the return the answer has been delivered and its usage recorded. Raises
         ``ServiceError``.
         """
-        record = self.meter.begin(identity.request_id, door.name, caller, labels)
+        record = self.meter.begin(identity, door.name, caller, labels)
         request = scoped(door, caller, request)
         begin, completion = response.begin, response.completion
         asked = _Asked(door, caller, request, identity, begin, completion, record)
@@ -205,9 +208,8 @@ class Pipeline:
         if asked.request.hints:
             supported = asked.request.without_hints(choice.model.parameters)
             asked = structs.replace(asked, request=supported)
-        record = asked.record
-        model = choice.model
-        record.model, record.entry, record.stream = model.recorded, model.id, asked.request.stream
+        record, model, request = asked.record, choice.model, asked.request
+        record.model, record.entry, record.stream = model.recorded, model.id, request.stream
         days = None if self.members is None else self.members.free_days
         if choice.free and days is not None and asked.caller.project:
             return self._of_the_day(asked, choice, days)
@@ -434,7 +436,7 @@ def another_may(failure: ServiceError) -> bool:
     """Return true for failures at which another model may succeed: overload, limits, upstream."""
     if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
         return True
-    return failure.code in ("unsupported_parameter", "context_length_exceeded")
+    return failure.code in _OF_THE_MODEL
 
 
 def _context(

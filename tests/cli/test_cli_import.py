@@ -41,6 +41,9 @@ model_list:
   - model_name: vectors
     litellm_params: {model: openai/text-embedding-3-small}
     model_info: {mode: embedding}
+  - model_name: pictures
+    litellm_params: {model: openai/gpt-image-1}
+    model_info: {mode: image_generation}
   - model_name: aws
     litellm_params: {model: bedrock/anthropic.claude-v2}
 router_settings:
@@ -126,7 +129,10 @@ def test_entries_of_one_name_and_fallbacks_are_targets(team: tuple[Settings, str
     assert "`input_cost_per_token` of `own` is not from 0 to 2; left out" in words
     assert aliases["hidden"].targets == aliases["own"].targets
     assert [one.name for one in aliases["openai/*"].targets] == ["openai/*"]
-    assert not {"vectors", "aws"} & aliases.keys()
+    assert not {"pictures", "aws"} & aliases.keys()
+    [vectors] = aliases["vectors"].targets
+    [described] = next(one for one in settings.providers if one.name == vectors.provider).models
+    assert (described.id, described.operations) == (vectors.model, ("embeddings",))
 
 
 def test_the_master_key_still_opens_the_door(team: tuple[Settings, str]) -> None:
@@ -140,8 +146,8 @@ def test_the_master_key_still_opens_the_door(team: tuple[Settings, str]) -> None
     "line",
     [
         "model_list[2].litellm_params.temperature: has no counterpart",
-        "model_list[6].litellm_params: mode `embedding`",
-        'model_list[7].litellm_params: "bedrock" is no provider',
+        "model_list[7].litellm_params: mode `image_generation`",
+        'model_list[8].litellm_params: "bedrock" is no provider',
         "router_settings.num_retries: another target is asked at once",
         "router_settings.fallbacks.claude: `openai/*` is left out",
         "litellm_settings.success_callback: ",

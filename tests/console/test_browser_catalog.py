@@ -125,7 +125,7 @@ async def test_costs_follow_what_is_typed(fair: Place, page: Page) -> None:
 async def test_a_snippet_is_copied(fair: Place, page: Page) -> None:
     await page.goto(f"{root(fair)}/catalog/qwen/qwen3-8b:free")
     await page.click("text=@openrouter/sdk")
-    code = await copied(page, "[data-copy=code-sdk]")
+    code = await copied(page, "[data-copy=code-chat-sdk]")
     assert 'model: "qwen/qwen3-8b:free"' in code
     assert f'serverURL: "http://127.0.0.1:{fair.port}/router/v1"' in code
     assert await copied(page, "[data-copy=model-id]") == "qwen/qwen3-8b:free"

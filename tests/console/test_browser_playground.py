@@ -261,12 +261,14 @@ async def test_code_says_what_is_asked(page: Page, shop: Place) -> None:
     await page.fill("[name=temperature]", "0.5")
     await page.fill("#draft", "What's up?")
     await page.click("#show-code")
-    code = page.locator("#code-curl")
+    code = page.locator("#code-chat-curl")
     await expect(code).to_contain_text(f"http://127.0.0.1:{shop.port}/hosted/v1/chat/completions")
     await expect(code).to_contain_text('"temperature": 0.5')
     await page.get_by_role("tab", name="Python").click()
-    await expect(page.locator("#code-python")).to_contain_text("What's up?")
+    await expect(page.locator("#code-chat-python")).to_contain_text("What's up?")
     await expect(code).to_be_hidden()
+    await page.get_by_role("tab", name="Responses").click()
+    await expect(page.locator("#code-responses-python")).to_contain_text("responses.create")
     await page.click("#close-code")
     await expect(page.locator("#code")).to_be_hidden()
 
@@ -285,9 +287,9 @@ async def test_arrow_keys_go_from_one_language_to_the_next(page: Page) -> None:
         await expect(tab).to_be_focused()
         await expect(tab).to_have_attribute("aria-selected", "true")
         await expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
-        await expect(page.get_by_role("tabpanel")).to_have_count(1)
+        await expect(page.get_by_role("tabpanel")).to_have_count(2)  # one is in the API's
     await page.keyboard.press("Tab")  # the others are passed by
-    await expect(page.locator("#code-python")).to_be_focused()
+    await expect(page.locator("#code-chat-python")).to_be_focused()
 
 
 @pytest.mark.full

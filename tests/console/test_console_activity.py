@@ -12,7 +12,7 @@ from ledgerkit import record
 from pageskit import Team, with_history
 
 from causerie.errors import ServiceError
-from causerie.hosted.console.activity import CODES, ExplainedAttempt, RequestExplanation
+from causerie.hosted.console.activity import APIS, CODES, ExplainedAttempt, RequestExplanation
 from causerie.hosted.store.usage import SqlUsage
 
 SOURCE = Path(__file__).parents[2] / "src" / "causerie"
@@ -47,6 +47,7 @@ async def test_pages_show_every_request_once(shop: Place, team: Team) -> None:
         ("failures=yes", lambda each: each.status >= 400),
         ("failures=yes&model=small", lambda each: each.status >= 400 and each.model == "small"),
         ("request_id=req-0007", lambda each: each.request_id == "req-0007"),
+        ("operation=messages", lambda each: each.operation == "messages"),
         ("tag=checkout", lambda each: each.tag == "checkout"),
         ("request_id=%27+OR+1%3D1+--", lambda each: False),
         ("model=%25", lambda each: False),
@@ -80,6 +81,7 @@ async def test_an_id_is_found_whenever_it_was(shop: Place, team: Team) -> None:
     page = await visitor.get(f"{team.path}/activity?range=24h&request_id={oldest.request_id}")
     assert ids(page.text) == [oldest.request_id]
     assert '<details class="request" data-row open>' in page.text
+    assert f"<dt>API</dt><dd>{APIS[oldest.operation]}</dd>" in page.text
 
 
 async def test_another_project_is_not_seen(shop: Place, team: Team) -> None:

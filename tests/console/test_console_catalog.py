@@ -235,7 +235,7 @@ async def test_the_page_of_a_model(fair: Place) -> None:
     assert "No requests in the last 24 hours" in free.text
     fast = await fair.visitor().get("/catalog/qwen/qwen3-8b:nitro")
     assert "tries the fastest endpoint first" in fast.text
-    assert "qwen/qwen3-8b:nitro" in fast.code("code-curl")
+    assert "qwen/qwen3-8b:nitro" in fast.code("code-chat-curl")
     mystery = await fair.visitor().get("/catalog/zeta/mystery")
     assert "all parameters are allowed" in mystery.text
     assert "logprobs" not in mystery.text

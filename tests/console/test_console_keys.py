@@ -54,10 +54,11 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
     made = await visitor.post(f"{base}/new", FULL)
     assert made.status == 200
     credential = made.code("credential")
-    for snippet in ("curl", "python", "javascript", "environment"):
-        text = made.code(f"code-{snippet}")
-        assert credential in text
-        assert f"http://127.0.0.1:{place.port}/hosted/v1" in text
+    for api in ("chat", "responses", "messages"):
+        for snippet in ("curl", "python", "javascript", "environment"):
+            text = made.code(f"code-{api}-{snippet}")
+            assert credential in text
+            assert f"http://127.0.0.1:{place.port}/hosted" in text
     assert made.code("base-1") == f"http://127.0.0.1:{place.port}/hosted/v1"
     (key,) = await place.world.keys.of(actor_of(owner), project.id)
     assert credential.startswith(key.id)
@@ -175,7 +176,9 @@ async def test_a_management_key_is_told_apart(place: Place) -> None:
     visitor = await place.visitor_of(owner)
     path = f"/projects/{project.id}/keys/new"
     made = await visitor.post(path, {"name": "ci", "purpose": "management"})
-    assert f"http://127.0.0.1:{place.port}/api/projects/{project.id}/keys" in made.code("code-curl")
+    assert f"http://127.0.0.1:{place.port}/api/projects/{project.id}/keys" in made.code(
+        "code-management-curl"
+    )
     (key,) = await place.world.keys.of(actor_of(owner), project.id)
     assert key.purpose is Purpose.MANAGEMENT
     other = await place.visitor_of(member)

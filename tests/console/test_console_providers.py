@@ -122,7 +122,9 @@ async def test_a_form_without_its_token_does_nothing(shown: Bench) -> None:
 
 async def test_a_probe_that_fails_says_why(shown: Bench) -> None:
     asked = await shown.operator.get("/operator/providers/north/probe?model=m")
-    assert "at most 284 requests" in unescape(asked.text)
+    found = re.search(r"at most (\d+) requests", unescape(asked.text))
+    assert found is not None, asked.text
+    assert int(found[1]) > 250
     begun = await shown.operator.post("/operator/providers/north/probe", {"model": "m"})
     assert (begun.status, begun.headers["location"]) == (303, "/console/operator/providers/north")
     assert await shown.market.probed("north") == "failed"

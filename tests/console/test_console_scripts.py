@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from pageskit import Team
 
 from causerie.http.pages import assets
 from causerie.http.pages.assets import SHEETS
+from causerie.http.pages.snippets import CODE
 
 STATIC = Path(assets.__file__).parent / "static"
 TESTS = Path(__file__).parents[1] / "javascript" / "console.test.mjs"
@@ -23,7 +25,7 @@ def test_scripts_do_what_they_say() -> None:
         return_completed_process=True,
         capture_output=True,
         text=True,
-        env={"STATIC": str(STATIC), "PATH": os.environ["PATH"]},
+        env={"STATIC": str(STATIC), "PATH": os.environ["PATH"], "CODE": json.dumps(CODE)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -194,7 +194,7 @@ async def test_no_host_name_of_any_length_is_remembered() -> None:
     ("path", "message"),
     [
         ("/v1", "/v1/; below /v1 there are /models, /models/{id}, /chat/completions, "),
-        ("/v1/completions", ". Set the client to chat completions."),
+        ("/v1/v1/embeddings", "Did you mean /v1/embeddings?"),
         ("/v1/v1/chat/completions", "Did you mean /v1/chat/completions?"),
         ("/v1/Models/", "Did you mean /v1/models?"),
     ],
@@ -209,7 +209,7 @@ async def test_a_wrong_address_is_told_in_full(path: str, message: str) -> None:
     [
         ("/", "GET", 404, "unknown_path"),
         ("/v1", "GET", 404, "unknown_path"),
-        ("/v1/completions", "POST", 404, "unknown_path"),
+        ("/v1/complete", "POST", 404, "unknown_path"),
         ("/v1/chat/completions/", "POST", 404, "unknown_path"),
         ("/v1/models/", "GET", 404, "unknown_path"),
         ("/v1/../health", "GET", 404, "unknown_path"),

@@ -18,6 +18,7 @@ from causerie.protocol.targets import CallClass
 class Ended:
     door: str = "open"
     model: str = "m"
+    entry: str = "m"
     status: int = 200
     code: str | None = None
     finish: str | None = "stop"
@@ -116,3 +117,14 @@ def test_two_services_in_one_process_do_not_meet() -> None:
     key = ("causerie_refused_total", "invalid_json", "open", "400")
     assert samples(first)[key] == 1
     assert key not in samples(second)
+
+
+def test_names_below_wildcards_are_bounded() -> None:
+    counters = MetricsCounters(tuple)
+    for number in range(300):
+        counters.write(Ended(model=f"openai/m-{number}", entry="openai/*"))
+    text = counters.exposition().decode()
+    assert 'model="openai/m-199"' in text
+    assert 'model="openai/m-200"' not in text
+    assert "causerie_requests_total{" in text
+    assert 'model="openai/*"' in text

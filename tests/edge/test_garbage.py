@@ -27,9 +27,11 @@ _CONFIG = (
 [[providers]]
 name = "a"
 base_url = "{url}"
+retries = 0
 [[providers]]
 name = "b"
 base_url = "{url}"
+retries = 0
 [[aliases]]
 id = "both"
 targets = [{{ provider = "a", model = "m-1" }}, {{ provider = "b", model = "m-1" }}]

@@ -9,7 +9,9 @@ const { parse, inline, GrowingText } = await from("markdown.js");
 const { fromFile, toFile, toMarkdown, NoConversations } = await from("files.js");
 const { abilities } = await from("models.js");
 const { check } = await from("schema.js");
-const { snippets } = await from("snippets.js");
+const { snippets, translated } = await from("snippets.js");
+const table = JSON.parse(process.env.CODE);
+const [chat, responses, messages] = table.apis;
 const { codeOf, pathOf } = await from("request_code.js");
 const { Answer, Refused, events, reach, read } = await from("completion.js");
 
@@ -228,14 +230,14 @@ test("schemas: every keyword refuses something", () => {
 
 test("code says what the request says", () => {
   const body = { model: "m", messages: [{ role: "user", content: "it's \"so\"\n" }], stream: true, top_k: 5, tools: [], seed: null };
-  const { curl, Python, JavaScript } = snippets("http://h/v1", body);
+  const { curl, python, javascript } = snippets(table, chat, "http://h/v1", body);
   const json = /-d '([\s\S]*)'$/.exec(curl)[1].replaceAll("'\\''", "'");
   assert.deepEqual(JSON.parse(json), body);
-  assert.match(Python, /extra_body=\{\n\s+"top_k": 5,\n\s+\},/);
-  assert.match(Python, /stream=True,/);
-  assert.match(Python, /seed=None,/);
-  assert.match(Python, /"content": "it's \\"so\\"\\n",/);
-  assert.match(JavaScript, /baseURL: "http:\/\/h\/v1"/);
+  assert.match(python, /extra_body=\{\n\s+"top_k": 5,\n\s+\},/);
+  assert.match(python, /stream=True,/);
+  assert.match(python, /seed=None,/);
+  assert.match(python, /"content": "it's \\"so\\"\\n",/);
+  assert.match(javascript, /baseURL: "http:\/\/h\/v1"/);
 });
 
 const stream = (pieces) => new ReadableStream({
@@ -316,11 +318,65 @@ test("paths take values, and say which are missing", () => {
   assert.equal(pathOf("/models", {}, { q: "a&b", sort: "" }), "/models?q=a%26b");
 });
 
+test("code of a conversation in the other APIs", () => {
+  const call = { id: "c", type: "function", function: { name: "f", arguments: '{"a":1}' } };
+  const picture = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
+  const body = {
+    model: "m", max_tokens: 9, stop: ["x"], reasoning_effort: "low", stream: true, stream_options: { include_usage: true }, top_k: 5,
+    tools: [{ type: "function", function: { name: "f", parameters: { type: "object" } } }],
+    tool_choice: { type: "function", function: { name: "f" } },
+    response_format: { type: "json_schema", json_schema: { name: "answer", strict: true, schema: { type: "object" } } },
+    messages: [
+      { role: "system", content: "S" }, { role: "user", content: [{ type: "text", text: "T" }, picture] },
+      { role: "assistant", content: "", reasoning_content: "R", tool_calls: [call] },
+      { role: "tool", tool_call_id: "c", content: "2" }, { role: "user", content: "U" },
+    ],
+  };
+  assert.deepEqual(translated(table, chat, body), body);
+  assert.deepEqual(translated(table, responses, body), {
+    model: "m", max_output_tokens: 9, stop: ["x"], reasoning: { effort: "low" }, stream: true, top_k: 5,
+    tools: [{ type: "function", strict: false, name: "f", parameters: { type: "object" } }],
+    tool_choice: { type: "function", name: "f" },
+    text: { format: { type: "json_schema", name: "answer", strict: true, schema: { type: "object" } } },
+    input: [
+      { role: "system", content: "S" },
+      { role: "user", content: [{ type: "input_text", text: "T" }, { type: "input_image", image_url: picture.image_url.url }] },
+      { type: "reasoning", summary: [], content: [{ type: "reasoning_text", text: "R" }] },
+      { type: "function_call", call_id: "c", name: "f", arguments: '{"a":1}' },
+      { type: "function_call_output", call_id: "c", output: "2" }, { role: "user", content: "U" },
+    ],
+  });
+  assert.deepEqual(translated(table, messages, body), {
+    model: "m", max_tokens: 9, stop_sequences: ["x"], stream: true, top_k: 5, system: "S",
+    output_config: { effort: "low", format: { type: "json_schema", schema: { type: "object" } } },
+    tools: [{ name: "f", input_schema: { type: "object" } }], tool_choice: { type: "tool", name: "f" },
+    messages: [
+      { role: "user", content: [{ type: "text", text: "T" }, { type: "image", source: { type: "base64", media_type: "image/png", data: "AAAA" } }] },
+      { role: "assistant", content: [{ type: "tool_use", id: "c", name: "f", input: { a: 1 } }] },
+      { role: "user", content: [{ type: "tool_result", tool_use_id: "c", content: "2" }, { type: "text", text: "U" }] },
+    ],
+  });
+  assert.equal(translated(table, messages, { model: "m", messages: [] }).max_tokens, 1024);
+});
+
+test("clients of Messages get a base URL that they complete", () => {
+  const said = (base) => snippets(table, messages, base, { model: "m", messages: [] });
+  assert.match(said("http://h/team/v1").python, /base_url="http:\/\/h\/team",/);
+  assert.match(said("http://h/team").javascript, /^\/\/ .* does not end in \/v1/);
+  assert.match(said("http://h/team").curl, /^curl http:\/\/h\/team\/messages /);
+});
+
 test("the code of a request that reads", () => {
-  const keyed = codeOf({ url: "http://h/v1/models?q=1", keyed: true });
+  const keyed = codeOf(table, { url: "http://h/v1/models?q=1", keyed: true });
   assert.ok(keyed.curl.startsWith("curl 'http://h/v1/models?q=1' "));
   for (const text of Object.values(keyed)) assert.match(text, /CAUSERIE_API_KEY/);
-  for (const text of Object.values(codeOf({ url: "http://h/health", keyed: false }))) {
+  for (const text of Object.values(codeOf(table, { url: "http://h/health", keyed: false }))) {
     assert.ok(text.includes("http://h/health") && !text.includes("API_KEY"));
   }
+  const sent = { url: "http://h/v1/rerank", base: "http://h/v1", path: "/rerank", keyed: true, body: { model: "m's", n: null } };
+  const code = codeOf(table, sent);
+  assert.deepEqual(JSON.parse(/-d '([\s\S]*)'$/.exec(code.curl)[1].replaceAll("'\\''", "'")), sent.body);
+  assert.match(code.python, /urlopen\(Request\("http:\/\/h\/v1\/rerank", body, headers=headers\)\)/);
+  assert.match(code.javascript, /method: "POST",/);
+  assert.match(codeOf(table, { ...sent, path: "/responses" }).python, /client\.responses\.create/);
 });

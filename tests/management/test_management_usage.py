@@ -88,14 +88,17 @@ async def test_programs_are_told_apart(services: Office, projects: tuple[Project
     newest = (await services.ask(manager, "/requests?limit=3")).json()["data"]
     assert sorted(one["app"] for one in newest) == ["", "Other", "Other"]
     assert {one["referer"] for one in newest} == {"https://robot.example/"}
-    tagged = record(project=projects[0].id, at=NOON - 1, user="usr_t", tag="night", key="")
+    tagged = record(
+        project=projects[0].id, at=NOON - 1, user="usr_t", tag="night", key="", operation="messages"
+    )
     await SqlUsage(services.world.database).append([tagged])
     asked = "/usage.csv?step=all&by=tag,user&user=usr_t"
     [head, row] = (await services.ask(manager, asked)).body.decode().splitlines()
     assert head.startswith("start,tag,user,requests")
     assert row.startswith(",night,usr_t,1,")
-    found = (await services.ask(manager, "/requests?tag=night")).json()["data"]
-    assert [each["tag"] for each in found] == ["night"]
+    for wish in ("tag=night", "operation=messages"):
+        found = (await services.ask(manager, f"/requests?{wish}")).json()["data"]
+        assert [(each["tag"], each["operation"]) for each in found] == [("night", "messages")]
     assert (await services.ask(manager, "/requests?limit=1&user=usr_t")).json()["data"][0][
         "tag"
     ] == "night"

@@ -54,6 +54,10 @@ def test_every_parameter_of_the_contract_is_decided_by_a_question() -> None:
     assert HONOURED - decided == {"model", "messages", "session_id"}
 
 
+def vectors(*found: list[float], **more: object) -> ProbeReply:
+    return document({"data": [{"embedding": one} for one in found], **more})
+
+
 CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[ProbeReply]]]] = {
     "base": [(YES, SUBJECT, []), (PARTLY, replace(SUBJECT, base_url="http://x/api"), [])],
     "models.parameters": [
@@ -439,6 +443,22 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[ProbeReply]]]] = {
         (NO, LOUD, [answer(prompt=999)]),
         (UNCLEAR, SUBJECT, []),
         (UNCLEAR, replace(SUBJECT, context_length=1_000_000), []),
+    ],
+    "embeddings": [
+        (YES, SUBJECT, [vectors([0.1], [0.2], usage={"prompt_tokens": 9})]),
+        (PARTLY, SUBJECT, [vectors([0.1], [0.2])]),
+        (NO, SUBJECT, [vectors([0.1], [0.1])]),
+        (NO, SUBJECT, [vectors([0.1])]),
+        (NO, SUBJECT, [refused(status=404)]),
+    ],
+    "rerank": [
+        (YES, SUBJECT, [document({"results": [{"index": 1, "relevance_score": 0.9}]})]),
+        (PARTLY, SUBJECT, [document({"results": [{"index": 0, "relevance_score": 0.9}]})]),
+        (NO, SUBJECT, [document({"results": []})]),
+    ],
+    "completions": [
+        (YES, SUBJECT, [document({"choices": [{"text": " four"}]})]),
+        (NO, SUBJECT, [answer()]),
     ],
 }
 FLAT = [

@@ -130,7 +130,7 @@ RESPONSES = Spoken(
     broken=b"event: response.failed",
     count="/responses/input_tokens",
 )
-SHAPES = {"chat_completions": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+SHAPES = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 each_shape = pytest.mark.parametrize("spoken", SHAPES.values(), ids=SHAPES.keys())
 
 USAGE: dict[str, object] = {
@@ -229,7 +229,8 @@ async def test_what_the_headers_tell(spoken: Spoken) -> None:
     assert (headers["x-served-by"], headers["x-attempts"]) == ("up/m", "1")
     assert "invented dropped" in headers["x-request-changes"]
     assert headers["server-timing"].startswith("queue;")
-    assert [record.used.prompt for record in there.records.kept] == [10]
+    (record,) = there.records.kept
+    assert (record.used.prompt, SHAPES[record.operation]) == (10, spoken)
 
 
 @each_shape

@@ -66,10 +66,11 @@ class RateScope:
 
 
 class Tokens(Struct, frozen=True, gc=False):
-    """Tokens of a request: foreseen, or used."""
+    """Tokens of a request, and the units of a rerank: foreseen, or used."""
 
     input: int = 0
     output: int = 0
+    units: int = 0
 
 
 LimitStatus = tuple[str, int, int]
@@ -275,7 +276,8 @@ def estimate(
 ) -> Tokens:
     """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
-    return Tokens(prompt_estimate(request), _given(output, candidates) * request.n)
+    units = 0 if request.passed is None else request.passed.units
+    return Tokens(prompt_estimate(request), _given(output, candidates) * request.n, units)
 
 
 class Estimate:

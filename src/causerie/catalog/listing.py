@@ -14,11 +14,14 @@ from causerie.catalog.endpoint import CatalogEndpoint, StatsReader, able, ranked
 from causerie.catalog.model import (
     ModelCard,
     ModelProfile,
+    TargetCapabilities,
     TargetExclusion,
     Tariff,
     any_thinks,
     common_sampling,
     efforts_of,
+    output_modalities,
+    serving,
 )
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.events import Usage
@@ -154,8 +157,12 @@ class Listing:
                 code="model_not_found",
                 param="model",
             )
-        preferences = request.preferences
-        endpoints = able(self.id, self.endpoints, request.params, preferences)
+        preferences, operation = request.preferences, request.operation
+        endpoints: Sequence[CatalogEndpoint] = self.endpoints
+        if not all(one.capabilities.serves(operation) for one in endpoints):
+            serving(self.id, self._capabilities, operation)
+            endpoints = [one for one in endpoints if one.capabilities.serves(operation)]
+        endpoints = able(self.id, endpoints, request.params, preferences)
         sort = self.sort
         if preferences is NO_PREFERENCES and sort is None:
             return weighted(endpoints)
@@ -167,7 +174,19 @@ class Listing:
             one.name: list(one.exclusions(request.params, request.preferences))
             for one in self.endpoints
         }
+        for one in self.endpoints:
+            if not one.capabilities.serves(request.operation):
+                words = f"does not serve {request.operation}"
+                found[one.name].append(TargetExclusion("model", words))
         return {name: why for name, why in found.items() if why}
+
+    @property
+    def _capabilities(self) -> Sequence[TargetCapabilities]:
+        return [one.capabilities for one in self.endpoints]
+
+    @property
+    def output_modalities(self) -> Sequence[str]:
+        return output_modalities(self._capabilities)
 
     def profile(self, target: str) -> ModelProfile:
         return next(one.profile for one in self.endpoints if one.name == target)
@@ -241,6 +260,9 @@ class Listing:
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
+        returned = self.output_modalities
+        if "text" not in returned:
+            parameters = frozenset()
         may_think = any_thinks(profiles) is not False
         reasons = may_think and parameters & {"reasoning", "reasoning_effort"}
         longest = _most(profile.max_output_tokens for profile in profiles)
@@ -252,7 +274,7 @@ class Listing:
             owned_by=self.id.partition("/")[0],
             description=self.card.description,
             context_length=self.context_length,
-            architecture=_architecture(profiles),
+            architecture=_architecture(profiles, returned),
             pricing=top.tariff.entry(),
             top_provider=TopProvider(
                 context_length=top.profile.context_length,
@@ -273,7 +295,7 @@ class Listing:
             name=self.card.name,
             created=self.card.created,
             description=self.card.description,
-            architecture=_architecture([one.profile for one in self.endpoints]),
+            architecture=_architecture(self.profiles, self.output_modalities),
             endpoints=[self._endpoint(one) for one in self.endpoints],
         )
 
@@ -318,12 +340,13 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture(profiles: Sequence[ModelProfile]) -> Architecture:
+def _architecture(profiles: Sequence[ModelProfile], returned: Sequence[str]) -> Architecture:
     images = any(profile.images for profile in profiles)
+    taken = ["text", "image"] if images else ["text"]
     return Architecture(
-        modality="text+image->text" if images else "text->text",
-        input_modalities=["text", "image"] if images else ["text"],
-        output_modalities=["text"],
+        modality=f"{'+'.join(taken)}->{'+'.join(returned)}",
+        input_modalities=taken,
+        output_modalities=returned,
     )
 
 

@@ -12,7 +12,7 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import Modalities, Pricing, ReasoningSupport, ServedModelEntry
 from causerie.protocol.parameters import EFFORTS, HONOURED, Effort, SamplingDefaults, refused_by
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, Operation
 from causerie.protocol.targets import Candidate
 
 
@@ -49,10 +49,13 @@ class Tariff:
 
     def cost(self, usage: Usage) -> Decimal:
         """Return the price of a reply, to a billionth; 0 without output."""
-        return self.charge(usage) if usage.completion else Decimal(0)
+        return self.charge(usage) if usage.completion or usage.units else Decimal(0)
 
     def charge(self, usage: Usage) -> Decimal:
-        """Return the price of these tokens and a request, to a billionth, half to even."""
+        """Return the price of these tokens and a request, to a billionth, half to even.
+
+        A rerank costs the price of a request for each search unit.
+        """
         cached = self.prompt if self.cached is None else self.cached
         thought = self.completion if self.reasoning is None else self.reasoning
         cost = (
@@ -60,7 +63,7 @@ class Tariff:
             + cached * usage.cached
             + self.completion * (usage.completion - usage.reasoning)
             + thought * usage.reasoning
-            + self.request
+            + self.request * max(usage.units, 1)
         )
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
@@ -68,9 +71,10 @@ class Tariff:
     def dearest_output(self) -> Decimal:
         return max(self.completion, self.reasoning or Decimal(0))
 
-    def most(self, prompt: int, completion: int) -> Decimal:
+    def most(self, prompt: int, completion: int, units: int = 0) -> Decimal:
         """Return the highest price of so many tokens, whatever part of them is reasoning."""
-        cost = self.prompt * prompt + self.dearest_output * completion + self.request
+        cost = self.prompt * prompt + self.dearest_output * completion
+        cost += self.request * max(units, 1)
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
     @property
@@ -170,6 +174,43 @@ class TargetCapabilities:
     candidate: Candidate
     parameters: frozenset[str] | None = None
     profile: Callable[[], ModelProfile] = field(default=ModelProfile)
+    operations: frozenset[Operation] | None = None
+    """``None`` if unknown: all pass."""
+
+    def serves(self, operation: Operation) -> bool:
+        return self.operations is None or operation in self.operations
+
+
+_MODALITIES: Mapping[Operation, str] = {
+    **{"chat": "text", "completions": "text"},
+    **{"embeddings": "embeddings", "rerank": "rerank"},
+}
+"""What each operation returns, in the words of the well-known aggregating router."""
+
+
+def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[str]:
+    """Return what a model returns, of any of its targets; an unknown one returns text."""
+    found: set[Operation] = set()
+    for one in capabilities:
+        found |= {"chat"} if one.operations is None else one.operations
+    return list(dict.fromkeys(each for name, each in _MODALITIES.items() if name in found))
+
+
+def serving(
+    model: str, capabilities: Sequence[TargetCapabilities], operation: Operation
+) -> Sequence[TargetCapabilities]:
+    """Return those that serve an operation; raise :class:`InvalidRequest` if none does."""
+    found = [one for one in capabilities if one.serves(operation)]
+    if not found:
+        served = sorted({name for one in capabilities for name in one.operations or ()})
+        raise InvalidRequest(
+            f"The model {model} serves {', '.join(served)}, not {operation}; choose a model whose "
+            "entry in GET /models lists it, or send the request to the path of what this one "
+            "serves.",
+            code="unsupported_operation",
+            param="model",
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +231,7 @@ class ServedModel:
     """
 
     __slots__ = (
-        *("_all", "_capabilities", "_common", "_is_priced", "_tariff"),
+        *("_all", "_capabilities", "_common", "_is_priced", "_serve_all", "_tariff"),
         *("card", "id", "parameters"),
     )
 
@@ -208,6 +249,10 @@ class ServedModel:
         sets = [known(capabilities) for capabilities in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
         self._common = self.parameters.intersection(*sets)
+        every: frozenset[Operation] = frozenset(_MODALITIES)
+        self._serve_all = every.intersection(
+            *(every if one.operations is None else one.operations for one in self._capabilities)
+        )
 
     def cost(self, _served_by: str, usage: Usage) -> Decimal:
         return self._tariff.cost(usage) if self._is_priced else _NOTHING
@@ -227,8 +272,13 @@ class ServedModel:
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         """Return targets that support all parameters; raise :class:`InvalidRequest` without."""
+        capabilities, operation = self._capabilities, request.operation
+        if operation not in self._serve_all:
+            capabilities = tuple(serving(self.id, capabilities, operation))
         if request.params <= self._common:
-            return self._all
+            if capabilities is self._capabilities:
+                return self._all
+            return [one.candidate for one in capabilities]
         for name in sorted(request.params - self.parameters):
             raise InvalidRequest(
                 f"The model {self.id} does not support `{name}`; its entry in GET /models lists "
@@ -236,7 +286,7 @@ class ServedModel:
                 code="unsupported_parameter",
                 param=name,
             )
-        able = [one.candidate for one in self._capabilities if request.params <= known(one)]
+        able = [one.candidate for one in capabilities if request.params <= known(one)]
         if not able:
             raise self._not_together(request.params)
         return able
@@ -245,10 +295,12 @@ class ServedModel:
         """Return the targets that :meth:`candidates` excludes, with the reasons."""
         found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self._capabilities:
-            if lacking := sorted(request.params - known(one)):
-                found[one.candidate.name] = [
-                    TargetExclusion(name, f"does not support `{name}`") for name in lacking
-                ]
+            lacking = sorted(request.params - known(one))
+            why = [TargetExclusion(name, f"does not support `{name}`") for name in lacking]
+            if not one.serves(request.operation):
+                why.append(TargetExclusion("model", f"does not serve {request.operation}"))
+            if why:
+                found[one.candidate.name] = why
         return found
 
     def profile(self, target: str) -> ModelProfile:
@@ -269,6 +321,9 @@ class ServedModel:
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
         reasoning = ReasoningSupport(supported_efforts=efforts, mandatory=profile.must_think)
         longest = profile.max_output_tokens
+        returned = output_modalities(self._capabilities)
+        if "text" not in returned:
+            parameters = frozenset()
         return ServedModelEntry(
             id=self.card.id,
             created=self.card.created,
@@ -277,14 +332,14 @@ class ServedModel:
             context_length=profile.context_length,
             architecture=Modalities(
                 input_modalities=["text", "image"] if profile.images else ["text"],
-                output_modalities=["text"],
+                output_modalities=returned,
             ),
             pricing=self._tariff.entry(),
             supported_parameters=sorted(
                 parameters if reasoning_object else parameters - {"reasoning"}
             ),
             default_parameters=profile.sampling,
-            reasoning=UNSET if profile.thinks is False else reasoning,
+            reasoning=UNSET if profile.thinks is False or not parameters else reasoning,
             max_output_tokens=UNSET if longest is None else longest,
         )
 

@@ -77,19 +77,16 @@ class Filters:
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
         """Return the matching entries of all pages, without blocking the event loop for long."""
-        if not self.given:
-            return entries
         wanted = self._words("supported_parameters")
+        returned = self._words("output_modalities") or frozenset({"text"})
         authors, providers = self._words("model_authors"), self._words("providers")
         text = self.given.get("q", "").lower()
-        spoken = self._words("output_modalities")
-        if spoken and spoken.isdisjoint({"all", "text"}):
-            return []
         low, high = self.min_price, self.max_price
 
         def fits(one: Listing) -> bool:
             return (
                 wanted <= one.parameters
+                and ("all" in returned or not returned.isdisjoint(one.output_modalities))
                 and (not authors or one.id.partition("/")[0] in authors)
                 and (not providers or not providers.isdisjoint(one.providers))
                 and text in one.id.lower()

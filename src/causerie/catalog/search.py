@@ -193,9 +193,9 @@ def rows_of(text: str) -> int:
     return next((rows for rows in ROWS if str(rows) == text), ROWS[0])
 
 
-def gives(_: Searchable) -> frozenset[str]:
-    """Output modalities: this service generates text."""
-    return _TEXT
+def gives(one: Searchable) -> frozenset[str]:
+    """Return the output modalities."""
+    return frozenset(one.output_modalities) if isinstance(one, Listing) else _TEXT
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:

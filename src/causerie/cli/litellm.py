@@ -8,7 +8,7 @@ with its place and what to do instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,12 @@ def toml(result: Imported) -> Iterator[str]:
             ("doors",), values, {"unknown_params": "litellm_settings.drop_params"}
         )
     for name, provider in result.providers.items():
-        yield f"\n{_provider_table(name, provider, result.variable(provider))}"
+        models = [
+            {"id": model, "operations": [operation]}
+            for (at, model), operation in result.operations.items()
+            if at == name
+        ]
+        yield f"\n{_provider_table(name, provider, result.variable(provider), models)}"
     for alias in result.aliases.values():
         yield f"\n{_alias_table(alias)}"
 
@@ -79,7 +84,9 @@ def _set(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value not in (None, {})}
 
 
-def _provider_table(name: str, provider: Upstream, variable: str | None) -> str:
+def _provider_table(
+    name: str, provider: Upstream, variable: str | None, models: Sequence[object]
+) -> str:
     values = _set(
         name=name,
         known=provider.known,
@@ -88,6 +95,7 @@ def _provider_table(name: str, provider: Upstream, variable: str | None) -> str:
         api_version=provider.api_version,
         key=_set(env=variable),
         timeouts=_set(total=provider.total, first_token=provider.first_token),
+        models=models or None,
     )
     return table_text(("providers",), values)
 
@@ -120,6 +128,7 @@ _READ = {
     "weight", "order", "timeout", "stream_timeout", *_COSTS,
 }  # fmt: skip
 _CHAT = (None, "chat", "completion", "responses")
+_OPERATIONS = {"embedding": "embeddings", "rerank": "rerank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,8 @@ class Imported:
 
     providers: dict[str, Upstream] = field(default_factory=dict)
     aliases: dict[str, Alias] = field(default_factory=dict)
+    operations: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What a model of a provider serves, where that is not chat."""
     unknown_params: str | None = None
     master_key: str | None = None
     """The key, where the file holds it or a variable that is set."""
@@ -243,8 +254,9 @@ def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any
 def _target(
     result: Imported, name: str, params: Mapping[str, Any], info: Mapping[str, Any]
 ) -> tuple[ImportedTarget, dict[str, str]]:
-    if info.get("mode") not in _CHAT:
-        raise NotCarried(f"mode `{info['mode']}`: this service only does chat completions")
+    mode = info.get("mode")
+    if mode not in _CHAT and mode not in _OPERATIONS:
+        raise NotCarried(f"mode `{mode}`: this service has no such operation")
     found, model = provider_of(params)
     wild = model.count("*") == 1 if name.endswith("*") else "*" not in model
     if not model or not wild:
@@ -262,6 +274,8 @@ def _target(
         rpm=_whole(params, "rpm"),
         tpm=_whole(params, "tpm"),
     )
+    if mode in _OPERATIONS:
+        result.operations[target.provider, model] = _OPERATIONS[mode]
     return target, dict(_price(result, name, {**info, **params}))
 
 

@@ -387,6 +387,8 @@ def summary_lines(entry: ProbedModel) -> Iterator[str]:
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"
     goes_on = {True: "yes", False: "no", None: "not known"}[entry.continues]
     yield f"context: {length}; thinking: {entry.thinking or 'not known'}; continues: {goes_on}"
+    if entry.operations:
+        yield "serves: " + ", ".join(entry.operations)
     if entry.overclaimed:
         yield "claimed, and not honoured: " + printable(", ".join(entry.overclaimed))
     yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")

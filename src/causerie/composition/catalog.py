@@ -22,6 +22,7 @@ from causerie.catalog.model import (
     of_engine,
     of_provider,
 )
+from causerie.chat.embeddings import EmbeddingTarget
 from causerie.composition.targets import OwnModel
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
@@ -50,6 +51,7 @@ def offered(
                 Candidate(model.id),
                 of_engine(model.engine, speculates=model.llamacpp.speculates),
                 _own_profile(model, own[model.id]),
+                frozenset({model.operation}),
             )
             for model in settings.models
         },
@@ -79,12 +81,15 @@ class _Known:
     own: Mapping[str, TargetCapabilities]
     probed: Mapping[str, ProviderModelSettings]
 
-    def of(self, provider: str | None, model: str) -> tuple[frozenset[str] | None, ProfileReader]:
-        """Return the parameters and the profile of a model, our own where no provider is named."""
+    def of(self, candidate: Candidate, provider: str | None, model: str) -> TargetCapabilities:
+        """Return the capabilities of a model, our own where no provider is named."""
         if provider is None:
-            return self.own[model].parameters, self.own[model].profile
+            return replace(self.own[model], candidate=candidate)
         probed = self.probed.get(f"{provider}/{model}")
-        return parameters(probed), _remote_profile(probed)
+        served = None if probed is None else probed.operations
+        operations = None if served is None else frozenset(served)
+        profile = _remote_profile(probed)
+        return TargetCapabilities(candidate, parameters(probed), profile, operations)
 
 
 def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
@@ -118,7 +123,7 @@ def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[st
 
 def _capabilities(target: AliasTarget, known: _Known) -> TargetCapabilities:
     candidate = Candidate(target.name, target.priority, target.weight)
-    return TargetCapabilities(candidate, *known.of(target.provider, target.model))
+    return known.of(candidate, target.provider, target.model)
 
 
 def _listings(settings: Settings, known: _Known, stats_of: StatsReader) -> Iterator[Listing]:
@@ -134,14 +139,14 @@ def _card(entry: CatalogModelSettings) -> ModelCard:
 
 
 def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
-    supported, profile = known.of(endpoint.provider, endpoint.model)
+    candidate = Candidate(endpoint.name, bounds=_bounds(endpoint))
+    found = known.of(candidate, endpoint.provider, endpoint.model)
+    supported = found.parameters
     if endpoint.supported_parameters is not None:
         supported = of_provider(endpoint.supported_parameters, switches=False)
     probed = known.probed.get(endpoint.name) if endpoint.provider is not None else None
     return CatalogEndpoint(
-        TargetCapabilities(
-            Candidate(endpoint.name, bounds=_bounds(endpoint)), supported, _said(endpoint, profile)
-        ),
+        replace(found, parameters=supported, profile=_said(endpoint, found.profile)),
         provider=endpoint.provider or OWN_PROVIDER,
         tariff=tariff(endpoint.price),
         quantization=endpoint.quantization,
@@ -201,6 +206,8 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
             return ModelProfile(
                 context_length=model.context, max_output_tokens=model.max_output_tokens, thinks=None
             )
+        if isinstance(own.chat, EmbeddingTarget):
+            return ModelProfile(context_length=facts.context_length, thinks=False)
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)

@@ -43,8 +43,8 @@ def engine_recipe(settings: Settings, credentials: Credentials, model: ModelSett
     if vllm.addresses:  # a pool stays the same whoever is in it
         vllm = structs.replace(vllm, addresses=(str(vllm.encrypted),))
     return (
-        model.engine, model.ref, model.llamacpp, model.openvino, vllm, model.options,
-        settings.weights, engines.load_seconds, secrets.digest(),
+        model.engine, model.operation, model.ref, model.llamacpp, model.openvino, vllm,
+        model.options, settings.weights, engines.load_seconds, secrets.digest(),
     )  # fmt: skip
 
 
@@ -195,9 +195,10 @@ class EngineMakers:
         plain = structs.asdict(model.llamacpp)
         del plain["replicas"], plain["devices"]  # of which `part` is one
         plain["prompt_cache"] = model.llamacpp.prompt_cache_bytes
+        embeddings = model.operation == "embeddings"
 
         def make(part: MachinePart) -> LlamaCppEngine:
-            options = LlamaCppOptions(**plain, part=part)
+            options = LlamaCppOptions(**plain, part=part, embeddings=embeddings)
             ref = model.ref or ""
             return LlamaCppEngine(model.id, weights.path, options, ref=ref, load_seconds=seconds)
 

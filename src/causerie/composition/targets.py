@@ -13,6 +13,7 @@ from pathlib import Path
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.compiler import Compiler
+from causerie.chat.embeddings import EmbeddingTarget
 from causerie.chat.parser import Separation
 from causerie.chat.rendering import Renderers
 from causerie.chat.template import ChatTemplate
@@ -23,6 +24,8 @@ from causerie.routing.target import Target
 from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, Settings
+
+_INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class ChatParts:
 class OwnModel:
     engine: FleetEngine
     options: TextChatOptions
-    chat: TextChat
+    chat: TextChat | EmbeddingTarget
     admission_queue: SlotQueue
 
 
@@ -116,7 +119,12 @@ def own_models(
     for model in settings.models:
         kept = before.own.get(model.id)
         engine, wanted = engines.engine(model.id), options[model.id]
-        same = kept is not None and kept.engine == engine
+        embeds = model.operation == "embeddings"
+        same = (
+            kept is not None
+            and kept.engine == engine
+            and isinstance(kept.chat, EmbeddingTarget) is embeds
+        )
         if kept is not None and same and kept.options == wanted:
             made[model.id] = kept
         else:
@@ -125,8 +133,11 @@ def own_models(
                 if kept is not None and same
                 else _admission_queue(model, engines)
             )
-            chat = TextChat(
-                engine, parts.grammars, wanted, parts.renderers.renderer, admission_queue.reserve
+            renderer, reserve = parts.renderers.renderer, admission_queue.reserve
+            chat = (
+                EmbeddingTarget(model.id, engine)
+                if embeds
+                else TextChat(engine, parts.grammars, wanted, renderer, reserve)
             )
             made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
         admission_queue = made[model.id].admission_queue
@@ -164,9 +175,10 @@ def provider_models(
 
 def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
     engine = engines.engine(model.id)
+    least = _INTERLEAVED if model.operation == "embeddings" else 0
     return SlotQueue(
         model.id,
-        lambda: engine.slots,
+        lambda: max(engine.slots, least),
         model.queue.max_waiting,
         model.queue.max_wait_seconds,
         lambda: engine.cache_tokens,

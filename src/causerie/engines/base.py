@@ -222,6 +222,24 @@ class NotAdmitted(Exception):
     """The grammar does not admit what it is said to have accepted."""
 
 
+class EmbeddingEngine(Protocol):
+    """A model that makes vectors of texts. All methods may raise :class:`EngineFailed`."""
+
+    @property
+    def slots(self) -> int: ...
+
+    async def facts(self) -> ModelFacts: ...
+    async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text as :meth:`embed` takes them; control tokens in it are
+        plain text. May raise :class:`PromptTooLong`.
+        """
+        ...
+
+    async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
+        """Return the vector of each input, as little-endian 32-bit floats of length 1."""
+        ...
+
+
 class TextEngine(Protocol):
     """A model that continues text.
 

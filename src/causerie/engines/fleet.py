@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, cast
 
 import structlog
 
 from causerie.engines.base import (
+    EmbeddingEngine,
     EngineFailed,
     EngineState,
     EngineStatus,
@@ -483,6 +484,14 @@ class FleetEngine:
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
         async with self._fleet.using(self._model_slot) as engine:
             return await engine.texts(tokens, visible=visible)
+
+    async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        async with self._fleet.using(self._model_slot) as engine:
+            return await cast(EmbeddingEngine, engine).input_tokens(texts)
+
+    async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
+        async with self._fleet.using(self._model_slot) as engine:
+            return await cast(EmbeddingEngine, engine).embed(inputs)
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:

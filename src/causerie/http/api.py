@@ -110,7 +110,7 @@ class CompletionHandlers:
                 parsed = await self._read(shape, body, door, hints, head.headers)
                 del body  # of which the request has all
                 created = time.time_ns() // 1_000_000_000
-                identity = CompletionIdentity(completion, created, exchange.request_id)
+                identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
                 if parsed.request.stream:
                     timers = self._pings, self._head_timer
                     answer = StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
@@ -232,17 +232,20 @@ class RouterPages:
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         await self._send_page(exchange, door, None)
 
+    async def list_embeddings(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
+        await self._send_page(exchange, door, None, "output_modalities=embeddings")
+
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._market.authenticate(door, exchange.credential)
         await self._send_page(exchange, door, caller)
 
     async def _send_page(
-        self, exchange: Exchange, door: MountedDoor, caller: Caller | None
+        self, exchange: Exchange, door: MountedDoor, caller: Caller | None, usual: str = ""
     ) -> None:
         name, cache = door.name, _PUBLIC_CACHE
         if caller is not None:
             name, cache = f"{door.name} {caller.key}", _NO_CACHE
-        path, query, market = exchange.path, exchange.query, self._market
+        path, query, market = exchange.path, exchange.query or usual, self._market
         page = await self._catalog_cache.page(
             name, path, query, lambda: market.listed(door, caller)
         )
@@ -250,7 +253,7 @@ class RouterPages:
         await send_cached(exchange, page, cache | vary)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        count = len(self._market.listed(door, None))
+        count = sum("text" in one.output_modalities for one in self._market.listed(door, None))
         exchange.json({"data": Count(count=count)}, _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
@@ -30,7 +30,9 @@ from causerie.protocol.model_entries import (
     RouterModelList,
     ServedModelEntry,
 )
+from causerie.protocol.operations import BODIES
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
+from causerie.protocol.request import Operation
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
 from causerie.shapes.messages.encoder import EVENTS as MESSAGE_EVENTS
 from causerie.shapes.messages.encoder import MessageObject
@@ -128,7 +130,7 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
     common = [each for each in PARAMETERS.values() if not each.facts.router]
     router = [*PARAMETERS.values(), *declared(RouterParameters)]
     schemas = received_schemas(
-        _body_type("ChatRequest", common), _body_type("RouterRequest", router)
+        _body_type("ChatRequest", common), _body_type("RouterRequest", router), *BODIES.values()
     )
     for name in ("ChatRequest", "RouterRequest"):
         properties = schemas[name]["properties"]
@@ -198,6 +200,21 @@ _EXAMPLE_REQUEST: Schema = {
 }
 
 
+_PASSED: Mapping[Operation, tuple[str, Schema, str]] = {
+    "embeddings": ("Create embeddings", {"input": ["A text."]}, "createEmbeddings"),
+    "rerank": (
+        "Order documents by relevance",
+        {"query": "Which is the longest?", "documents": ["The Elbe.", "The Nile."]},
+        "createRerank",
+    ),
+    "completions": (
+        "Create a plain completion",
+        {"prompt": "def add(a, b):", "suffix": "# end", "max_tokens": 20},
+        "createCompletion",
+    ),
+}
+
+
 def _parameter(place: str, name: str, description: str, schema: Schema | None = None) -> Schema:
     return {
         "name": name,
@@ -245,8 +262,8 @@ def _messages(name: str) -> Schema:
 def _message_tokens(name: str) -> Schema:
     counted: Schema = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
     made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, [])
-    content = {"application/json": {"schema": ref("MessagesCountRequest")}}
-    return _in_words_of_messages({**made, "requestBody": {"required": True, "content": content}})
+    example = {name: _EXAMPLE_REQUEST[name] for name in ("model", "messages")}
+    return _in_words_of_messages(_sending(made, "MessagesCountRequest", example))
 
 
 def _in_words_of_messages(operation: Schema) -> Schema:
@@ -283,8 +300,33 @@ def _generation(
     operation = _operation(
         name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer}, [*_ERRORS], parameters
     )
+    return _sending(operation, request, example)
+
+
+def _sending(operation: Schema, request: str, example: Schema) -> Schema:
     content = {"application/json": {"schema": ref(request), "example": example}}
     return {**operation, "requestBody": {"required": True, "content": content}}
+
+
+def _passed_paths(prefix: str = "") -> dict[str, Schema]:
+    return {f"/{name}": {"post": _passed(name, prefix)} for name in BODIES}
+
+
+def _passed(operation: Operation, prefix: str) -> Schema:
+    summary, example, name = _PASSED[operation]
+    answer: Schema = {"description": "The provider's reply.", "content": {}}
+    kinds: Schema = {"application/json": {"schema": {"type": "object"}}}
+    if operation == "completions":
+        kinds["text/event-stream"] = {"itemSchema": {"type": "object"}}
+    name = f"{prefix}{name[0].upper()}{name[1:]}" if prefix else name
+    made = _operation(
+        name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer | {"content": kinds}}, [*_ERRORS]
+    )
+    schema = ref(BODIES[operation].__name__)
+    content: Schema = {
+        "application/json": {"schema": schema, "example": {"model": "MODEL", **example}}
+    }
+    return {**made, "requestBody": {"required": True, "content": content}}
 
 
 def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
@@ -292,7 +334,11 @@ def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
     money = "For a usual million tokens, three in four of the prompt."
     filters = (
         ("supported_parameters", f"All of these. {commas}", text_schema()),
-        ("output_modalities", f"One of these. {commas}", text_schema()),
+        (
+            "output_modalities",
+            f"One of these, `all` is each; not sent: `text`. {commas}",
+            text_schema(),
+        ),
         ("model_authors", f"One of these. {commas}", text_schema()),
         ("providers", f"One of these endpoints. {commas}", text_schema()),
         ("q", "In the id.", text_schema()),
@@ -334,8 +380,7 @@ def _response_tokens(name: str) -> Schema:
     made = _operation(
         name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
     )
-    content = {"application/json": {"schema": ref("ResponsesRequest")}}
-    return {**made, "requestBody": {"required": True, "content": content}}
+    return _sending(made, "ResponsesRequest", {"model": "MODEL", "input": "Name three rivers."})
 
 
 def market_paths() -> dict[str, Schema]:
@@ -352,6 +397,7 @@ def market_paths() -> dict[str, Schema]:
             "/messages": {"post": _messages("routerCreateMessage")},
             "/messages/count_tokens": {"post": _message_tokens("routerCountMessageTokens")},
         }
+        | _passed_paths("router")
     )
     return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
 
@@ -371,6 +417,9 @@ def _catalog_paths() -> dict[str, Schema]:
         "/models": {"get": _catalog("routerListModels", "List the catalog", _OPEN)},
         "/models/user": {"get": mine},
         "/models/count": _get("routerCountModels", "Count the catalog", count),
+        "/embeddings/models": {
+            "get": _catalog("routerListEmbeddingModels", "List models for embeddings", _OPEN)
+        },
         "/models/{author}/{slug}": _get(
             "routerShowModel", "Show an entry", ("The entry.", "RouterModel"), *model
         ),
@@ -454,6 +503,7 @@ def _model_paths() -> dict[str, Schema]:
         "/v1/responses/input_tokens": {"post": _response_tokens("countResponseTokens")},
         "/v1/messages": {"post": _messages("createMessage")},
         "/v1/messages/count_tokens": {"post": _message_tokens("countMessageTokens")},
+        **{f"/v1{path}": each for path, each in _passed_paths().items()},
     }
 
 

@@ -15,7 +15,10 @@ from causerie.http.health import HealthHandlers, MetricsPage
 from causerie.http.openapi import Documents
 from causerie.shapes.table import SHAPES
 
-_OPERATIONS = ("/chat/completions", "/responses", "/messages", "/models")
+_OPERATIONS = (
+    *("/chat/completions", "/responses", "/messages", "/models"),
+    *("/embeddings", "/rerank", "/completions"),
+)
 _PATH_PARAMETER = re.compile(r"\\{(\w+)\\}")  # in an escaped path
 
 
@@ -116,6 +119,7 @@ def router_routes(handlers: CompletionHandlers, pages: RouterPages) -> DoorRoute
         "/models": {"GET": pages.list_models},
         "/models/user": {"GET": pages.list_mine},
         "/models/count": {"GET": pages.count},
+        "/embeddings/models": {"GET": pages.list_embeddings},
         "/models/{id}": {"GET": pages.show},
         "/model/{id}": {"GET": pages.show_wrapped},
         "/key": {"GET": pages.key},
@@ -144,7 +148,5 @@ def find_handler(routes: DoorRoutes, method: str, base: str, path: str) -> tuple
     advice = ""
     if meant is not None:
         advice = f" Did you mean {base}{meant}? The client's base URL ends with {base}."
-    elif path.startswith("/completions"):
-        advice = " Set the client to chat completions."
     below = f"below {base} there are {', '.join(routes)}."
     raise NotFound(f"There is nothing at {base}{path}; {below}{advice}")

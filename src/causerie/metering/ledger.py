@@ -80,6 +80,9 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     """The client's label for what the request is for."""
     cache_miss: str = ""
     """Why less of the prompt was cached than the turn before had computed; empty if it was not."""
+    operation: str = "chat"
+    units: int = 0
+    """Search units of a rerank, 1 for embeddings; 0 where output tokens are charged."""
 
     @property
     def delivered(self) -> bool:
@@ -90,7 +93,7 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     def charged(self) -> bool:
         return is_charged(
             self.prompt,
-            self.completion,
+            self.completion + self.units,
             worked=self.status == CLIENT_GONE or self.code == ConstraintNotKept.code,
             delivered=self.status == _WHOLE or self.delivered,
         )
@@ -100,13 +103,13 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
         return _EPOCH + timedelta(microseconds=self.at)
 
 
-def is_charged(prompt: int, completion: int, *, worked: bool, delivered: bool) -> bool:
-    """Return true if tokens are charged; the rule is in ``docs/guides/billing.md``.
+def is_charged(prompt: int, output: int, *, worked: bool, delivered: bool) -> bool:
+    """Return true if tokens or units are charged; the rule is in ``docs/guides/billing.md``.
 
     ``delivered`` content is charged however the reply ended, and also if a target ``worked`` for a
     client that left, or for a constraint that could not be kept.
     """
-    return prompt + completion > 0 if worked else delivered and completion > 0
+    return prompt + output > 0 if worked else delivered and output > 0
 
 
 class UsageStore(Protocol):

@@ -25,12 +25,13 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
-from causerie.protocol.response import ReplyFormat, ResponseContext
+from causerie.protocol.response import CompletionIdentity, ReplyFormat, ResponseContext
 
 MOST_BYTES = 256 * 1024  # of the request, and of the reply
 _FIELDS = ("messages", "tools", "response_format")
 _HELD = MOST_BYTES * 15 // 16  # of a reply: what is cut is cut where its JSON still ends
 _LOGPROB = 60  # about what one is in JSON
+_CHARACTERS = 4  # of a token, about
 
 
 class Excerpt(Struct, frozen=True):
@@ -63,7 +64,9 @@ class Contents:
     @property
     def weight(self) -> int:
         """Return about how many bytes of memory it takes."""
-        return self._size + sum(map(_weight, self._request.messages))
+        passed = self._request.passed
+        size = 0 if passed is None else _CHARACTERS * passed.tokens
+        return self._size + size + sum(map(_weight, self._request.messages))
 
     def see(self, batch: Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
@@ -76,9 +79,13 @@ class Contents:
         self._size, self._cut = 0, False
 
     def request(self) -> Excerpt:
-        """Return the request as it was sent: messages, tools and response format."""
+        """Return the request as it was sent: messages, tools and response format.
+
+        Of a request whose body passes through all fields are returned.
+        """
         sent = self._request.whole
-        return _excerpt({name: sent[name] for name in _FIELDS if name in sent}, cut=False)
+        fields = _FIELDS if self._request.passed is None else sent
+        return _excerpt({name: sent[name] for name in fields if name in sent}, cut=False)
 
     def reply(self, used: Usage) -> Excerpt:
         """Return the reply as a whole, also for a stream; empty if there was none.
@@ -171,6 +178,7 @@ class Record(Struct):
     door: str
     key: str
     model: str = ""
+    operation: str = "chat"  # name of the API that was asked
     entry: str = ""  # id of the entry of the model: of one that a wildcard names, the wildcard's
     stream: bool = False
     early_start: bool = False  # its status was sent before the first content
@@ -250,7 +258,8 @@ class Record(Struct):
             return False
         used = outcome.usage()
         worked = isinstance(failure, ConstraintNotKept)
-        return is_charged(used.prompt, used.completion, worked=worked, delivered=outcome.delivered)
+        output = used.completion + used.units
+        return is_charged(used.prompt, output, worked=worked, delivered=outcome.delivered)
 
     def ended(self, failure: BaseException) -> None:
         """Record a failure; a cancellation is a client that has left, unless the service ends."""
@@ -308,11 +317,17 @@ class Meter:
         self.bookkeeping = bookkeeping
 
     def begin(
-        self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
+        self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
         """Return the record of a new request; :meth:`write` it however that ends."""
         return Record(
-            request_id, door, caller.key, project=caller.project, user=caller.user, labels=labels
+            identity.request_id,
+            door,
+            caller.key,
+            operation=identity.api,
+            project=caller.project,
+            user=caller.user,
+            labels=labels,
         )
 
     def begin_request(self, record: Record, prompt: Callable[[], int]) -> Awaitable[None] | None:

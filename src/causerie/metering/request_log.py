@@ -50,6 +50,8 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     early_start: bool = False
     discarded: int = 0
+    operation: str = "chat"
+    units: int = 0
 
 
 class RequestLog:
@@ -72,6 +74,7 @@ class RequestLog:
             f"{subject.status} {subject.model or subject.asked or '-'}",
             *_why(subject),
             *_amounts(subject),
+            *([subject.operation] if subject.operation != "chat" else ()),
             *(["early start"] if subject.early_start else ()),
             *([subject.door] if self.shows_door else ()),
         ]
@@ -144,4 +147,6 @@ def _line(record: Record, when: datetime) -> RequestLine:
         record.reason,
         record.early_start,
         used.discarded,
+        record.operation,
+        used.units,
     )

@@ -34,6 +34,7 @@ from causerie.errors import ServiceError
 from causerie.metering.meter import Charged, Meter, Record, RecordSink, UsageSettlement
 from causerie.protocol.events import Batch, Finished, Partial
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
+from causerie.protocol.response import CompletionIdentity
 from causerie.routing.target import SILENCE, Target, TargetReply
 
 # Names are those of the semantic conventions for generative AI, if there is one; never contents.
@@ -64,9 +65,9 @@ class TracedMeter(Meter):
         self._follows = follows
 
     def begin(
-        self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
+        self, identity: CompletionIdentity, door: str, caller: Charged, labels: Labels = UNLABELLED
     ) -> Record:
-        record = super().begin(request_id, door, caller, labels)
+        record = super().begin(identity, door, caller, labels)
         parent = _parent(labels) if self._follows else _NOWHERE
         span = self._tracer.start_span("chat", parent, SpanKind.SERVER)
         record.trace_id = format_trace_id(span.get_span_context().trace_id)
@@ -100,17 +101,22 @@ def _parent(labels: Labels) -> Context:
 
 def _end(span: Span, record: Record) -> None:
     if span.is_recording():
-        span.update_name(f"chat {record.model}" if record.model else "chat")
-        span.set_attributes(dict(_told(record)))
+        told = _told(record)
+        span.update_name(f"{told['gen_ai.operation.name']} {record.model}".rstrip())
+        span.set_attributes(dict(told))
         if record.status >= 500:  # what a client does wrong is no error of a server
             span.set_status(Status(StatusCode.ERROR, record.reason))
     span.end()
 
 
+# Names of the semantic conventions.
+_OPERATIONS = {"completions": "text_completion", "responses": "chat", "messages": "chat"}
+
+
 def _told(record: Record) -> Mapping[str, str | int | float | bool | Sequence[str]]:
     used = record.used
     told: dict[str, str | int | float | bool | Sequence[str] | None] = {
-        "gen_ai.operation.name": "chat",
+        "gen_ai.operation.name": _OPERATIONS.get(record.operation, record.operation),
         "gen_ai.provider.name": "causerie",
         "gen_ai.request.model": record.model or None,
         "gen_ai.request.stream": record.stream,

@@ -34,6 +34,11 @@ from causerie.probe.questions.thinking import ROOM
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
+_OPERATIONS: Mapping[str, str] = {
+    "completion": "chat",
+    **{name: name for name in ("embeddings", "rerank", "completions")},
+}
+"""Operations by the question that shows each."""
 
 
 class RequestSender(Protocol):
@@ -82,6 +87,7 @@ class Interview:
         self._silent = 0
         self._ended = ""
         self._answers = True
+        self._serves = False
         self._was_busy = False
         self._deadline = time.monotonic() + self._patience.total_seconds
 
@@ -89,10 +95,10 @@ class Interview:
     def complete(self) -> bool:
         """Return whether every question could be asked.
 
-        This requires that a completion arrived, and that the server stayed available
+        This requires that one operation was served, and that the server stayed available
         and had capacity.
         """
-        return self._answers and not self._ended and not self._was_busy
+        return self._serves and not self._ended and not self._was_busy
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         for question in questions:
@@ -104,6 +110,8 @@ class Interview:
             finding = await self._finding(question)
             if question.id == "completion":
                 self._answers = finding.verdict.good
+            if question.id in _OPERATIONS:
+                self._serves = self._serves or finding.verdict.good
             yield finding
 
     def _reason_to_skip(self, question: ProbeQuestion) -> str:
@@ -210,10 +218,13 @@ class ProbedModel:
     probed: date
     evidence: str
     overclaimed: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    """Empty if it is not clear which it serves."""
 
     def values(self) -> dict[str, object]:
         known: dict[str, object] = {
             "id": self.id,
+            "operations": list(self.operations) or None,
             "context_length": self.context_length,
             "supported_parameters": list(self.supported_parameters),
             "thinking": self.thinking,
@@ -233,7 +244,17 @@ def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Probed
         probed=probed,
         evidence=_evidence(findings),
         overclaimed=_overclaimed(subject, findings),
+        operations=_operations(findings),
     )
+
+
+def _operations(findings: Sequence[Finding]) -> tuple[str, ...]:
+    grades = {one.question.id: one.verdict.grade for one in findings}
+    found = [grades.get(question, Grade.UNCLEAR) for question in _OPERATIONS]
+    if Grade.UNCLEAR in found:
+        return ()
+    named = zip(_OPERATIONS.values(), found, strict=True)
+    return tuple(name for name, grade in named if grade in _GOOD)
 
 
 def supported(findings: Iterable[Finding]) -> tuple[str, ...]:

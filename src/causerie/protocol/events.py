@@ -89,6 +89,8 @@ class Usage(Struct, frozen=True, gc=False):
     discarded: int = 0
     """Tokens that were generated and taken back; not part of ``completion``."""
     impossible: bool = False
+    units: int = 0
+    """Units that a reply without output tokens is charged by: search units, 1 for embeddings."""
     written: int = 0
     """Tokens of the prompt that the target wrote into its cache at a price."""
 

@@ -31,6 +31,19 @@ class Labels(Struct, frozen=True):
 
 UNLABELLED = Labels()
 
+Operation = Literal["chat", "embeddings", "rerank", "completions"]
+"""What a request asks of a model; all but ``chat`` pass through."""
+
+
+class PassedBody(Struct, frozen=True, gc=False):
+    """Facts of the body of an operation that passes through."""
+
+    operation: Operation
+    tokens: int
+    """Estimated tokens of its input."""
+    units: int = 0
+    """Estimated search units of a rerank."""
+
 
 # Objects made for every request are in no reference cycle, so the garbage collector skips them.
 
@@ -183,7 +196,10 @@ class NativeRequest(Struct, frozen=True, gc=False):
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
-    """``top_logprobs`` is ``None`` when no log-probabilities were asked for."""
+    """``top_logprobs`` is ``None`` when no log-probabilities were asked for.
+
+    A request whose body is ``passed`` through has no messages; its fields are in ``sent``.
+    """
 
     model: str
     messages: tuple[Message, ...]
@@ -225,6 +241,11 @@ class ChatRequest(Struct, frozen=True, gc=False):
     native: NativeRequest | None = None
     hints: frozenset[str] = frozenset()  # parameters that are dropped where a model lacks them
     lenient_tools: bool = False  # a schema that cannot be enforced is none, unless it is demanded
+    passed: PassedBody | None = None
+
+    @property
+    def operation(self) -> Operation:
+        return "chat" if self.passed is None else self.passed.operation
 
     @property
     def document(self) -> Mapping[str, object]:
@@ -383,6 +404,8 @@ _MESSAGE_TOKENS = 4
 
 
 def prompt_estimate(request: ChatRequest) -> int:
+    if request.passed is not None:
+        return request.passed.tokens
     tokens = _MESSAGE_TOKENS * len(request.messages)
     if request.characters is not None:
         tokens -= -request.characters // 4
@@ -406,7 +429,7 @@ def _tokens_alongside(request: ChatRequest) -> int:
     tokens = sum(map(_json_tokens, request.documents))
     for tool in request.tools:
         tokens += (
-            _text_tokens(tool.name) + _text_tokens(tool.description) + _json_tokens(tool.parameters)
+            text_tokens(tool.name) + text_tokens(tool.description) + _json_tokens(tool.parameters)
         )
     if isinstance(request.output, JsonSchema):
         tokens += _json_tokens(request.output.schema)
@@ -417,20 +440,21 @@ def _message_tokens(message: Message) -> int:
     content = message.content
     tokens = 0
     if isinstance(content, str):
-        tokens = _text_tokens(content)
+        tokens = text_tokens(content)
     elif content:
         for part in content:
-            tokens += _IMAGE_TOKENS if isinstance(part, ImagePart) else _text_tokens(part.text)
+            tokens += _IMAGE_TOKENS if isinstance(part, ImagePart) else text_tokens(part.text)
     for call in message.tool_calls:
-        tokens += _text_tokens(call.name) + _text_tokens(call.arguments)
-    return tokens + _text_tokens(message.reasoning_content)
+        tokens += text_tokens(call.name) + text_tokens(call.arguments)
+    return tokens + text_tokens(message.reasoning_content)
 
 
 def _json_tokens(value: object) -> int:
     return -(-len(msgspec.json.encode(value)) // 4)
 
 
-def _text_tokens(text: str | None) -> int:
+def text_tokens(text: str | None) -> int:
+    """Return about how many tokens a text has."""
     if not text:
         return 0
     if text.isascii():

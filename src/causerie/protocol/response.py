@@ -17,6 +17,8 @@ class CompletionIdentity(Struct, frozen=True, gc=False):
     id: str
     created: int
     request_id: str
+    api: str = "chat"
+    """Name of the API by which it was asked for, which records show."""
 
 
 class ResponseContext(Struct, frozen=True):

@@ -21,7 +21,7 @@ from causerie.http.addresses import NO_INSIDE_HOSTS, InsideHosts
 from causerie.protocol.events import Usage
 from causerie.protocol.known_fields import KNOWN, OPEN, PASSED, Known, grown, privilege_in
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
-from causerie.protocol.request import Unlisted
+from causerie.protocol.request import Operation, Unlisted
 
 Switch = Literal["as_sent", "template", "effort", "typed", "object", "adaptive"]
 Choice = Literal["none", "auto", "required", "named", "allowed"]
@@ -42,13 +42,16 @@ _DIGITS = string.digits + string.ascii_letters
 _ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
 
 
+CHAT_PATH = "/chat/completions"
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """Paths, headers and bodies of a server's interface."""
 
     bodies: Literal["chat", "messages"] = "chat"
     """Chat completions, or Anthropic's Messages API."""
-    path: str = "/chat/completions"
+    path: str = CHAT_PATH
     """Path of requests, below the base URL; ``{model}`` stands for the model."""
     models: str = "/models"
     """Path of the list of models, below the base URL."""
@@ -63,6 +66,13 @@ class Api:
         """Return the path of a request about ``model``, with the version that it asks for."""
         path = path.replace("{model}", quote(model, safe=""))
         return f"{path}?api-version={self.version}" if self.version else path
+
+    def path_of(self, operation: Operation) -> str:
+        """Return the path of requests for an operation; empty if there is none."""
+        if operation == "chat":
+            return self.path
+        base = self.path.removesuffix(CHAT_PATH)
+        return "" if self.bodies != "chat" or base == self.path else f"{base}/{operation}"
 
     def credential(self, key: str | None) -> list[tuple[str, str]]:
         """Return the header that carries the key; none without a key."""
@@ -270,7 +280,10 @@ class Dialect:
         return _ALWAYS | limits | (self.accepts & {"temperature", "top_p"})
 
     def _lists(self) -> Known:
-        known = KNOWN
+        return self.growing(KNOWN)
+
+    def growing(self, known: Known) -> Known:
+        """Return the known fields of a body with those that this server gets besides."""
         for path in sorted(self.knows):
             known = grown(known, path, PASSED)
         for path in sorted(self.privileged):

@@ -86,13 +86,13 @@ def counted(
     impossible = False
     if completion and not _is_possible(completion, reasoning or 0, size, answers, request):
         impossible, completion, reasoning = True, None, None
-    if prompt and prompt > BELIEVED_PROMPT and prompt > _most_of_prompt(request):
+    if prompt and prompt > BELIEVED_PROMPT and prompt > most_of_prompt(request):
         impossible, prompt, cached = True, None, 0
     unsure = not completion or not prompt or pieces > last.pieces
     if not completion:
-        completion = _estimated_tokens(pieces, size)
+        completion = estimated_tokens(pieces, size)
     elif pieces > last.pieces:
-        completion += _estimated_tokens(pieces - last.pieces, size - last.size)
+        completion += estimated_tokens(pieces - last.pieces, size - last.size)
     if not prompt:
         prompt = prompt_estimate(request)
     if reasoning is None:
@@ -129,13 +129,15 @@ def _is_possible(
     return completion <= sum(each.bytes() for each in answers) + UNSHOWN
 
 
-def _most_of_prompt(request: ChatRequest) -> int:
+def most_of_prompt(request: ChatRequest) -> int:
+    """Return the most tokens of a prompt that a server may report for the request."""
     most = BELIEVED_PROMPT + _BYTES_PER_ESTIMATE * prompt_estimate(request)
     context = request.bounds.context_length
     return most if context is None else min(most, context)
 
 
-def _estimated_tokens(pieces: int, size: int) -> int:
+def estimated_tokens(pieces: int, size: int) -> int:
+    """Return about how many tokens ``size`` characters in so many pieces are."""
     apart = pieces > 1 and size <= pieces * _OF_ONE
     return pieces if apart else -(-size // _CHARACTERS)
 

@@ -17,9 +17,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from causerie.errors import InvalidRequest
 from causerie.protocol import parameters
 from causerie.protocol.events import Partial
 from causerie.protocol.known_fields import refusal, sift
+from causerie.protocol.operations import FIELDS
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.protocol.request import ChatRequest, FastFields, FastStreamOptions, Unlisted
 from causerie.providers import request_body, thinking
@@ -76,6 +78,8 @@ def outgoing(
     :class:`InvalidRequest` (``unsupported_parameter``) for parameters that the
     provider does not support.
     """
+    if request.passed is not None:
+        return _passed_through(request, dialect, model)
     if (native := native_of(request, dialect)) is not None and partial is None:
         written, left_out = native_body(request, native, dialect, model)
         return Outgoing(written, tuple(left_out), request.stream)
@@ -97,6 +101,25 @@ def outgoing(
     if _WITH_SCHEMAS & request.params:
         check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
+
+
+def _passed_through(request: ChatRequest, dialect: Dialect, model: str) -> Outgoing:
+    if not dialect.api.path_of(request.operation):
+        raise InvalidRequest(
+            f"The provider that serves this model offers no {request.operation}.",
+            code="unsupported_operation",
+            param="model",
+        )
+    document, unlisted = _listed_fields(request, dialect)
+    fields = {**document, "model": model}
+    if request.max_tokens:
+        fields["max_tokens"] = request.max_tokens
+    if request.stream and dialect.tells_usage:
+        fields["stream_options"] = _USAGE
+    body = _encode(fields)
+    if request.operation == "completions":
+        body = _with_cache_salt(body, request, dialect)
+    return Outgoing(body, () if unlisted is None else tuple(unlisted.changes), request.stream)
 
 
 def _with_cache_salt(body: bytes, request: ChatRequest, dialect: Dialect) -> bytes:
@@ -149,10 +172,14 @@ def _listed_fields(
     request: ChatRequest, dialect: Dialect
 ) -> tuple[Mapping[str, object], Unlisted | None]:
     document, unlisted = request.document, request.unlisted
-    if unlisted is not None and dialect.adds_to(unlisted):
-        document, unlisted = sift(unlisted.body, dialect.lists)
+    if unlisted is None:
+        return document, unlisted
+    passed = request.passed
+    lists = dialect.lists if passed is None else dialect.growing(FIELDS[passed.operation])
+    if dialect.adds_to(unlisted):
+        document, unlisted = sift(unlisted.body, lists)
     if unlisted is not None and unlisted.names and request.strict:
-        refused = refusal(unlisted.body, dialect.lists)
+        refused = refusal(unlisted.body, lists)
         if refused is not None:
             raise refused
     return document, unlisted

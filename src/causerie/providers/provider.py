@@ -16,7 +16,7 @@ from causerie.http.client import HttpClient, RequestListener
 from causerie.http.client_connection import FailureKind, HttpResponse, TransportFailed
 from causerie.http.decoding import decoded
 from causerie.protocol import bounded_json
-from causerie.protocol.request import NativeRequest
+from causerie.protocol.request import NativeRequest, Operation
 from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
@@ -200,12 +200,12 @@ class Provider:
         *,
         anew: bool = False,
         asked: RequestListener | None = None,
-        native: NativeRequest | None = None,
+        native: NativeRequest | Operation | None = None,
     ) -> Coroutine[None, None, HttpResponse]:
         """Send the body of a request to ``model``; see :meth:`HttpClient.send_body`.
 
-        A ``native`` one goes to the path of its API, with its headers. Raises
-        :class:`UpstreamFailed` if the key has expired.
+        A ``native`` one goes to the path of its API, with its headers, and one of an operation that
+        passes through to the path of that. Raises :class:`UpstreamFailed` if the key has expired.
         """
         if self.key_renewal is not None and self.key_renewal.expired:
             raise UpstreamFailed(
@@ -213,6 +213,8 @@ class Provider:
             ).caused_by(ErrorClass.REJECTED_KEY)
         if native is None:
             head = self._head or self._head_for(model)
+        elif isinstance(native, str):
+            head = self._head_for(model, native)
         else:
             api, path = self.dialect.api, self.dialect.native[native.shape]
             head = self._client.head(
@@ -223,9 +225,9 @@ class Provider:
             head += lines.encode("latin-1")
         return self._client.send_body(head, body, due, anew=anew, asked=asked)
 
-    def _head_for(self, model: str) -> bytes:
+    def _head_for(self, model: str, operation: Operation = "chat") -> bytes:
         api = self.dialect.api
-        return self._client.head("POST", api.at(api.path, model), self._sending)
+        return self._client.head("POST", api.at(api.path_of(operation), model), self._sending)
 
     def enter(self) -> None:
         """Acquire a slot for a request; raises :class:`Overloaded` if none is free."""

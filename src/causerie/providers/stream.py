@@ -16,6 +16,7 @@ from causerie.http.event_loop import LARGE, offload
 from causerie.protocol.events import ArrivalSink, Batch, Event, in_portions
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers.incoming import MAX_EVENT_BYTES, Incoming
+from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import MAX_REPLY_BYTES, failed
 
 _NEVER = float("inf")
@@ -62,7 +63,7 @@ class BodyStream:
 
     def __init__(
         self,
-        incoming: Incoming,
+        incoming: Incoming | PassedReader,
         body: HttpResponse | DecodedResponse | BufferedBody,
         between: float,
         end: float,

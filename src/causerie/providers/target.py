@@ -28,6 +28,7 @@ from causerie.protocol.events import (
 from causerie.protocol.request import (
     ChatRequest,
     NativeRequest,
+    Operation,
     output_estimate,
     prompt_estimate,
 )
@@ -35,6 +36,7 @@ from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
 from causerie.providers.native import COUNTED, NativeIncoming, native_of, only
 from causerie.providers.outgoing import Outgoing, outgoing
+from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import Provider, failed
 from causerie.providers.stream import BodyStream, BufferedBody
 from causerie.providers.wire import MOST_TOKENS, Tokens
@@ -170,7 +172,8 @@ class ProviderReply(Struct, eq=False):
     _sent: Outgoing | None = None  # until it is
     _streamed: bool = False  # whether it was asked for as a stream
     _response: HttpResponse | None = None  # once the request is on its way
-    _incoming: Incoming | None = None  # once something is there, unless ``_fast_path``
+    # Once something is there, unless ``_fast_path``.
+    _incoming: Incoming | PassedReader | None = None
     _fast_path: Read | None = None
     _stream: BodyStream | None = None
     _batch: Batch = ()  # all of it, where it is no stream
@@ -250,7 +253,7 @@ class ProviderReply(Struct, eq=False):
         sent, self._sent = self._sent, None
         assert sent is not None
         provider, model = self._target.provider, self._target.model_for(self._request)
-        native = self._native
+        native = self._way
         began = monotonic()
         due = end = began + provider.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
@@ -287,7 +290,7 @@ class ProviderReply(Struct, eq=False):
     async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
         self._response = None
         provider, model = self._target.provider, self._target.model_for(self._request)
-        body, native = (await offload(self._outgoing)).body, self._native
+        body, native = (await offload(self._outgoing)).body, self._way
         asked = self._record_response
         return await provider.post(model, body, due, anew=anew, asked=asked, native=native)
 
@@ -310,17 +313,21 @@ class ProviderReply(Struct, eq=False):
             body = await decoded(response)
             is_value = _begins_value(await body.beginning(_shows_kind))
             if is_value and response.media_type != b"text/event-stream":
-                return await body.read(MAX_EVENT_BYTES)
+                return await body.read(self._most_bytes())
             self._start_stream(body, end)
             return None
         except BaseException:
             response.close()
             raise
 
+    def _most_bytes(self) -> int:
+        passed = self._request.passed is not None
+        return self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
+
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
-        new = new and self._native is None
+        new = new and self._native is None and request.passed is None
         if new and request.top_logprobs is None and len(body) <= LARGE:
             read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
@@ -344,11 +351,17 @@ class ProviderReply(Struct, eq=False):
             incoming, body, provider.deadlines.between_chunks, end, provider.max_reply_bytes
         )
 
-    def _reader(self) -> Incoming:
+    def _reader(self) -> Incoming | PassedReader:
         asked = self._target
+        if self._request.passed is not None:
+            return PassedReader(self._request)
         if self._native is not None:
             return NativeIncoming(self._request, asked.provider.dialect)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
+
+    @property
+    def _way(self) -> NativeRequest | Operation | None:
+        return self._native if self._request.passed is None else self._request.operation
 
     @property
     def _native(self) -> NativeRequest | None:
@@ -414,6 +427,8 @@ class ProviderTarget:
 
         It cannot inside a call, nor inside structured output: servers begin those anew.
         """
+        if request.passed is not None:
+            return False
         if not (partial.text or partial.reasoning or partial.calls):
             return True
         way = self.provider.dialect.continuing

@@ -191,7 +191,9 @@ _OPERATOR = (
 )
 _RETRY_SECONDS = 0.1  # doubled before each
 _PASSING = frozenset({ErrorClass.SERVER_ERROR, ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})
-_OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
+_OF_THE_TARGET = frozenset(
+    {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
+)
 
 
 class TargetSelector(Struct, eq=False):

@@ -82,6 +82,8 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     """LoRA adapters (GGUF files)."""
     draft: FilePath | None = None
     """Small model for speculative decoding (a GGUF file)."""
+    pooling: Literal["mean", "cls", "last"] | None = None
+    """How an embedding model makes one vector of those of the tokens. Unset: as its file says."""
     prompt_cache: Size | None = None
     """Memory for prompts that left their slots, like `"2GiB"`. Unset: an eighth of the memory, at
     most 8 GiB. `"0B"` keeps none."""
@@ -287,7 +289,8 @@ _LLAMACPP_OURS = frozenset(
      "-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified", "--kv-unified-per-slot",
      "-cram", "--cache-ram", "--no-cache-prompt", "--cache-reuse", "--slot-save-path",
      "--slots", "--no-slots", "--context-shift", "--no-context-shift", "--sleep-idle-seconds",
-     "--embedding", "--embeddings", "--rerank", "--reranking", "-h", "--help", "--version",
+     "--embedding", "--embeddings", "--pooling", "--embd-normalize", "--rerank", "--reranking",
+     "-h", "--help", "--version",
      "--ui", "--webui", "--tools", "-ag", "--agent", "--ui-mcp-proxy", "--webui-mcp-proxy",
      "--mcp-servers-config", "--mcp-servers-json")
 )  # fmt: skip

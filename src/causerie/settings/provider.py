@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.http.addresses import Address
+from causerie.protocol.request import Operation
 from causerie.settings.problems import Broken
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
@@ -101,6 +102,9 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     """Id of the model at the provider."""
     context_length: Count | None = None
     """Tokens that prompt and output may have."""
+    operations: Annotated[tuple[Operation, ...], Meta(min_length=1)] | None = None
+    """What it serves: `chat`, `embeddings`, `rerank`, `completions`; other requests go elsewhere or
+    get status 400, and the catalog lists it so."""
     supported_parameters: tuple[Text, ...] | None = None
     """Parameters that it honours; a request with another goes elsewhere."""
     thinking: Literal["switch", "always", "never"] | None = None

@@ -139,11 +139,23 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
     if model.format is not None:
         yield from _known((*at, "format"), model.format, _FORMATS)
     yield from llamacpp_rules((*at, "llamacpp"), model.llamacpp)
+    yield from _operation_rules(at, model)
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
     files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
     for key, file in files:
         if file is not None and not Path(file).is_file():
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
+
+
+def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
+    llamacpp, embeds = model.llamacpp, model.operation == "embeddings"
+    if not embeds and llamacpp.pooling is not None:
+        yield Broken((*at, "llamacpp", "pooling"), 'needs `operation = "embeddings"`')
+    if embeds and model.engine != "llamacpp":
+        yield Broken((*at, "operation"), f'is not offered by engine "{model.engine}"')
+    if embeds and (llamacpp.replicas > 1 or llamacpp.draft or llamacpp.speculation != "off"):
+        words = "excludes `llamacpp.replicas`, `draft` and `speculation`"
+        yield Broken((*at, "operation"), words)
 
 
 def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:

@@ -222,6 +222,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """Name for people. Unset: the id."""
     description: str = ""
     """One sentence for the catalog."""
+    operation: Literal["chat", "embeddings"] = "chat"
+    """What the model serves; `embeddings` needs the engine `llamacpp`."""
     engine: Name = "llamacpp"
     """`llamacpp`, `openvino`, `vllm`, `fake` (scripted), or one of an installed package."""
     llamacpp: LlamaCpp = LlamaCpp()

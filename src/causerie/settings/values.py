@@ -212,7 +212,7 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
     reasoning: Price | None = None
     """For a million tokens of reasoning. Unset: like `completion`."""
     request: Price = "0"
-    """For one request, whatever its size."""
+    """For one request, whatever its size; of a rerank for each search unit."""
 
     @property
     def by_token(self) -> TokenPriceSettings:

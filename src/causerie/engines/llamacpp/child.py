@@ -120,6 +120,12 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     if launch["batch"] is not None or not gpu:
         params.n_batch = launch["batch"] or launch["cpu_batch"]
         params.n_ubatch = min(params.n_batch, params.n_ubatch)
+    if launch["embeddings"]:
+        params.embedding = True
+        params.n_batch = params.n_ubatch = launch["batch"]  # some models read all of a text at once
+    if launch["pooling"]:
+        kinds = xllamacpp.llama_pooling_type
+        params.pooling_type = getattr(kinds, f"LLAMA_POOLING_TYPE_{launch['pooling'].upper()}")
     kv_type = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{launch['kv_type'].upper()}")
     params.cache_type_k = params.cache_type_v = kv_type
     if launch["flash_attention"] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -36,6 +37,9 @@ from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 log = structlog.get_logger(__name__)
 
 _NO_TOKEN = -1
+_LETTER = "a"  # a text that every vocabulary has tokens for
+_POOLINGS = (1, 2, 3)  # mean, cls and last, as files number them
+_RANKING = 4
 
 
 class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
@@ -60,6 +64,8 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
             launch = for_machine(weights, options, header)
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
+        if options.embeddings and options.pooling is None and header.pooling not in _POOLINGS:
+            raise EngineFailed(_without_pooling(model, header.pooling))
         super().__init__(
             model,
             local,
@@ -72,6 +78,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         if launch.cache_tokens < launch.context * launch.parallel:
             self.cache_tokens = launch.cache_tokens
         self._readings = Readings()
+        self._affixes: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
         self._version = version("xllamacpp")
@@ -93,6 +100,35 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         ensure_can_fit(await self._vocabulary(), pieces, self.context)
         return await self._ids(pieces, special=special)
+
+    async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text, with those that the model has before and behind it."""
+        vocabulary = await self._vocabulary()
+        for text in texts:
+            ensure_can_fit(vocabulary, [text], self.context)
+        if self._affixes is None:
+            body = {"content": _LETTER, "parse_special": False, "add_special": True}
+            whole = (await self._client().ask("POST", "/tokenize", body))["tokens"]
+            inner = await self._ids([_LETTER], special=False)
+            at = next(n for n in range(len(whole)) if whole[n : n + len(inner)] == inner)
+            self._affixes = whole[:at], whole[at + len(inner) :]
+        before, behind = self._affixes
+        parts = await self._ids(
+            [part for text in texts for part in (text, _NO_TOKEN)], special=False
+        )
+        return [[*before, *part, *behind] for part in _parted(parts)]
+
+    async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
+        """Return the vector of each input, as little-endian 32-bit floats of length 1."""
+        self._busy += len(inputs)
+        try:
+            body = {"input": inputs, "encoding_format": "base64"}
+            answer = await self._client().ask("POST", "/v1/embeddings", body)
+        finally:
+            self._busy -= len(inputs)
+        self._supervisor.proved()
+        found = sorted(answer["data"], key=lambda one: one["index"])
+        return [b64decode(one["embedding"]) for one in found]
 
     async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
@@ -179,6 +215,15 @@ def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
     if need.memory > free and not gpu:
         advice = need.advice(free)
         log.warning("memory is short", model=model, needed=need.memory, free=free, advice=advice)
+
+
+def _without_pooling(model: str, pooling: int | None) -> str:
+    if pooling == _RANKING:
+        return f"{model} is a model that ranks, not one that makes embeddings"
+    return (
+        f"the file of {model} does not say how one vector is made of a text; is it an embedding "
+        "model? Set `llamacpp.pooling` to `mean`, `cls` or `last`, as its publisher says"
+    )
 
 
 def _parted(tokens: Sequence[int]) -> list[list[int]]:

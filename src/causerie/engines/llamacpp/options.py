@@ -100,6 +100,7 @@ def _size(count: int) -> str:
 
 
 _DEFAULT_CONTEXT = 8192
+_EMBEDDED_TEXT = 2048  # tokens, which are all read in one step
 _LEAST_CONTEXT = 256
 _BATCH_SECONDS = 0.2
 _BATCH_STEP = 64
@@ -140,6 +141,10 @@ class LlamaCppOptions:
     """A file."""
     speculation: Literal["off", "ngram"] = "off"
     """Whether tokens are proposed from what the text has said before."""
+    embeddings: bool = False
+    """The model makes vectors of texts, and generates nothing."""
+    pooling: str | None = None
+    """How it makes one of several; ``None``: as the file says."""
     prompt_cache: int | None = None
     """Bytes for prompts that left their slots; 0 keeps none."""
     part: MachinePart = WHOLE
@@ -194,8 +199,11 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     Context, slots and cache: see `_cache_sizes`. Threads: the cores that it may use.
     Prompt batch on a CPU: see `_cpu_batch`, and at least two for each slot, for a token of
     everybody who generates is in it too. No batch is smaller than what all slots generate in one
-    step, proposed tokens included. Prompts that left their slots: an eighth of the memory, at most
-    8 GiB; none with a draft model, whose state is not saved.
+    step, proposed tokens included.
+    An embedding model reads a whole text at once, of at most 2,048 tokens unless the context is
+    configured, and one text at a time: beside others the engine computes other numbers.
+    Prompts that left their slots: an eighth of the memory, at most 8 GiB; none with a draft model,
+    whose state is not saved.
     Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
     kv_type = options.kv_type or "f16"
@@ -213,7 +221,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         cache_tokens=cache_tokens,
         threads=threads,
         kv_type=kv_type,
-        batch=options.batch and max(options.batch, step),
+        batch=context if options.embeddings else options.batch and max(options.batch, step),
         cpu_batch=max(_cpu_batch(token_seconds), 2 * parallel, step),
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
@@ -234,14 +242,17 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
     # than one context. One of several processes has fewer slots instead, since nobody counts the
     # tokens of each.
     few = cores(part=options.part) <= _FEW_CORES
-    parallel = options.parallel or (_SLOTS_OF_FEW_CORES if few else _SLOTS)
+    parallel = options.parallel or (
+        1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS
+    )
     total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
     room = max(free_now(total) * 9 // 10 - prompts * parts, 0) // parts  # a tenth stays free
-    trained = header.context_length or _DEFAULT_CONTEXT
+    usual = _EMBEDDED_TEXT if options.embeddings else _DEFAULT_CONTEXT
+    trained = header.context_length or usual
     if options.context == "auto":
         context, least = trained, _LEAST_CONTEXT
     else:
-        context = least = options.context or min(trained, _DEFAULT_CONTEXT)
+        context = least = options.context or min(trained, usual)
         weights = model_memory_bytes(header, 0, kv_type)
         gpu = options.gpu_layers != 0 and has_gpu()
         share = _SHARE_BESIDE_GPU if gpu else _SHARE
@@ -255,7 +266,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
 
 
 def _prompt_cache(options: LlamaCppOptions) -> int:
-    if options.draft or not can_store_prompts():
+    if options.draft or options.embeddings or not can_store_prompts():
         return 0
     if options.prompt_cache is not None:
         return options.prompt_cache

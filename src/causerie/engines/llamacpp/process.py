@@ -169,7 +169,7 @@ class NativeBuild:
         """Return the most tokens of a step, and of one computation in it."""
         own = _GPU_BATCH if self.computes_on_gpu(launch) else launch.cpu_batch
         batch = launch.batch or own
-        return batch, min(batch, _PHYSICAL_BATCH)
+        return batch, batch if launch.options.embeddings else min(batch, _PHYSICAL_BATCH)
 
 
 def missing_program(command: str) -> str | None:
@@ -243,6 +243,8 @@ def native_arguments(
     switches = ["--slots", "--no-webui", "--no-context-shift"]
     if launch.cache_tokens < launch.context * launch.parallel:
         switches.append("--kv-unified")
+    if launch.options.embeddings:
+        switches.append("--embeddings")
     given = [str(part) for pair in chosen.items() for part in pair]
     return [build.program, *given, *switches, *launch.options.args]
 
@@ -257,6 +259,7 @@ def _optional_arguments(launch: Launch) -> dict[str, object]:
     optional: dict[str, object | None] = {
         "--gpu-layers": options.gpu_layers,
         "--flash-attn": flash,
+        "--pooling": options.pooling,
         "--lora": ",".join(quoted) or None,
     }
     if options.draft:
@@ -347,7 +350,8 @@ async def spawn_native(
         how = await serve_program(process, program, lambda: client.ask("GET", "/health"))
         if how is not None:
             raise EngineFailed(_native_failure(build, launch, process, how))
-        await _check_native(client, build)
+        if not launch.options.embeddings:
+            await _check_native(client, build)
     return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 

@@ -288,6 +288,8 @@ class Header:
     """Recommended sampling, by the keys of the file."""
     file_type: int | None = None
     """Number of the quantization that most tensors have."""
+    pooling: int | None = None
+    """Number of the pooling of an embedding model."""
     cuts_back: bool = True
     """Whether the state of a prompt can be cut back to any of its tokens.
 
@@ -348,6 +350,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
         names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
         sampling=data.numbers_below(_SAMPLING),
         file_type=data.integer("general.file_type"),
+        pooling=data.integer(f"{arch}.pooling_type"),
         cuts_back=all(kv_heads) and not any(map(number, _FORGETTING)),
     )
 

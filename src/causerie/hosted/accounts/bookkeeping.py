@@ -85,6 +85,7 @@ def _ended(record: Record) -> UsageRecord:
         cached=used.cached,
         completion=used.completion,
         reasoning=used.reasoning,
+        units=used.units,
         queue_us=_us(record.queue_seconds),
         first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(record.duration_seconds),
@@ -107,6 +108,7 @@ def _usage(record: Record, seconds: float, **values: Any) -> UsageRecord:
         key=record.key,
         user=record.user,
         door=record.door,
+        operation=record.operation,
         stream=record.stream,
         app=record.labels.app,
         referer=record.labels.referer,
@@ -149,7 +151,9 @@ class RequestHold(Struct, frozen=True):
     def priced(self, usage: UsageRecord) -> UsageRecord:
         if not usage.charged:
             return usage
-        used = Usage(usage.prompt, usage.completion, usage.cached, usage.reasoning)
+        used = Usage(
+            usage.prompt, usage.completion, usage.cached, usage.reasoning, units=usage.units
+        )
         price = self.prices.of(self.model or usage.model, usage.served_by)
         return structs.replace(usage, cost=price.charge(used))
 
@@ -199,7 +203,7 @@ class Bookkeeping:
         if not claims:
             return RequestHold(prices, None, model)
         tokens = need()
-        cost = prices.models.get(model, FREE).most(tokens.input, tokens.output)
+        cost = prices.models.get(model, FREE).most(tokens.input, tokens.output, tokens.units)
         total = tokens.input + tokens.output
         reservation = await self._budgets.reserve(claims, model, cost, total)
         return RequestHold(prices, reservation, model)

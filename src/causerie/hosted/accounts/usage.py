@@ -149,6 +149,7 @@ class RecordFilter:
     model: str | None = None
     door: str | None = None
     tag: str | None = None
+    operation: str | None = None
     status: int | None = None
     request_id: str | None = None
     failures_only: bool = False

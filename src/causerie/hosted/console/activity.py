@@ -64,6 +64,7 @@ CODES = MappingProxyType(
         "template_failed": "The model's chat template takes too much time or memory.",
         "tokens": "A limit on tokens was reached.",
         "unsupported_media_type": "The content type of the body is not JSON.",
+        "unsupported_operation": "No target of the model serves this API.",
         "unsupported_parameter": "No target of the model supports a field of the request.",
         "unsupported_schema": "The schema asks for something that cannot be enforced.",
         "upstream_timeout": "The targets that were tried took too long.",
@@ -167,10 +168,20 @@ class RequestExplanation:
         return made
 
 
+APIS = MappingProxyType(
+    {
+        "chat": "Chat completions",
+        "responses": "Responses",
+        "messages": "Messages",
+        "embeddings": "Embeddings",
+        "rerank": "Rerank",
+        "completions": "Completions",
+    }
+)
 PAGE = 30
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
-_FIELDS = ("model", "key", "user", "tag", "status", "request_id", "text")
+_FIELDS = ("model", "key", "user", "tag", "operation", "status", "request_id", "text")
 _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
@@ -208,6 +219,7 @@ async def show(context: RequestContext) -> None:
         period=when,
         lengths=PERIOD_LENGTHS,
         given=given,
+        apis=APIS,
         failures=wanted.failures_only,
         in_force=sum(map(bool, given.values())) + wanted.failures_only,
         keys=keys.known,
@@ -259,6 +271,7 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
         user=query.get("user") or None,
         model=query.get("model") or None,
         tag=query.get("tag") or None,
+        operation=query.get("operation") or None,
         status=_status(query.get("status")),
         request_id=id,
         failures_only=query.get("failures") == "yes",

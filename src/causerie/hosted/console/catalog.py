@@ -173,7 +173,7 @@ async def show_model(context: RequestContext) -> None:
         variants=[each.id for each in every],
         trend=trend(days, context.services.clock()),
         prices=[model_price(each.tariff) for one in every for each in one.endpoints],
-        snippets=router_snippets(context.base + market.prefix, "YOUR_API_KEY", asked),
+        code=router_snippets(context.base + market.prefix, "YOUR_API_KEY", asked),
         base=context.base + market.prefix,
     )
 

@@ -18,10 +18,11 @@ from causerie.hosted.accounts.spending import DAYS, SpendingReader
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import CHOICES, NO_ROWS, BoundsRows
 from causerie.hosted.console.fields import FormFields, page_of
-from causerie.hosted.console.playground import management_snippets, request_snippets
+from causerie.hosted.console.playground import management_snippets
 from causerie.hosted.console.project import heirs
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import DoorView
+from causerie.http.pages.snippets import SnippetGroup, request_snippets
 from causerie.protocol.numbers import money
 
 ENDS = (
@@ -268,15 +269,17 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
     first, model = _first_request(context, key, doors)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
-    shown = request_snippets(bases[0][1], credential, model) if bases else ()
+    code: Sequence[SnippetGroup] = ()
     if key.purpose is Purpose.MANAGEMENT:
-        bases, shown = [], management_snippets(context.base, credential, key.project_id)
+        bases, code = [], management_snippets(context.base, credential, key.project_id)
+    elif bases:
+        code = request_snippets(bases[0][1], credential, model)
     await context.show(
         "keys/made.html",
         key=key,
         credential=credential,
         bases=bases,
-        snippets=shown,
+        code=code,
         old_ends=old_ends,
     )
 

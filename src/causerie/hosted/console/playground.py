@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from causerie.catalog.listing import Listing
 from causerie.errors import Forbidden, NotFound
@@ -15,52 +16,10 @@ from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import model_row
 from causerie.http.exchange import BodyLimits, read_json
 from causerie.http.pages.chat import number_fields
+from causerie.http.pages.snippets import Snippet, SnippetGroup, request_snippets
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    id: str
-    title: str
-    text: str
-
-
-def request_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
-    body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}]}
-    curl = (
-        f"curl {shlex.quote(base + '/chat/completions')} \\\n"
-        f"  -H 'Authorization: Bearer {key}' \\\n"
-        "  -H 'Content-Type: application/json' \\\n"
-        f"  -d {shlex.quote(json.dumps(body))}"
-    )
-    python = (
-        "from openai import OpenAI\n\n"
-        f"client = OpenAI(base_url={json.dumps(base)}, api_key={json.dumps(key)})\n"
-        "completion = client.chat.completions.create(\n"
-        f"    model={json.dumps(model)},\n"
-        '    messages=[{"role": "user", "content": "Hello!"}],\n'
-        ")\n"
-        "print(completion.choices[0].message.content)"
-    )
-    javascript = (
-        'import OpenAI from "openai";\n\n'
-        f"const client = new OpenAI({{\n  baseURL: {json.dumps(base)},\n"
-        f"  apiKey: {json.dumps(key)},\n}});\n"
-        "const completion = await client.chat.completions.create({\n"
-        f"  model: {json.dumps(model)},\n"
-        '  messages: [{ role: "user", content: "Hello!" }],\n'
-        "});\n"
-        "console.log(completion.choices[0].message.content);"
-    )
-    variables = f"export OPENAI_BASE_URL={shlex.quote(base)}\nexport OPENAI_API_KEY={key}"
-    return (
-        Snippet("curl", "curl", curl),
-        Snippet("python", "Python", python),
-        Snippet("javascript", "JavaScript", javascript),
-        Snippet("environment", "Environment", variables),
-    )
-
-
-def router_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
+def router_snippets(base: str, key: str, model: str) -> Sequence[SnippetGroup]:
     """Return sample requests to the router's door at ``base``; OpenRouter's clients work too."""
     sdk = (
         'import { OpenRouter } from "@openrouter/sdk";\n\n'
@@ -72,14 +31,14 @@ def router_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
         "  },\n});\n"
         "console.log(completion.choices[0].message.content);"
     )
-    usual = [one for one in request_snippets(base, key, model) if one.id != "environment"]
-    return (*usual, Snippet("sdk", "@openrouter/sdk", sdk))
+    chat, *others = request_snippets(base, key, model)
+    return replace(chat, snippets=[*chat.snippets, Snippet("sdk", "@openrouter/sdk", sdk)]), *others
 
 
-def management_snippets(base: str, key: str, project: str) -> tuple[Snippet, ...]:
+def management_snippets(base: str, key: str, project: str) -> Sequence[SnippetGroup]:
     address = f"{base}/api/projects/{project}/keys"
     curl = f"curl {shlex.quote(address)} \\\n  -H 'Authorization: Bearer {key}'"
-    return (Snippet("curl", "curl", curl),)
+    return [SnippetGroup("management", "Management API", [Snippet("curl", "curl", curl)])]
 
 
 async def show(context: RequestContext) -> None:

@@ -17,7 +17,7 @@ from causerie.hosted.accounts.bounds import BudgetPeriod, Unit
 from causerie.hosted.accounts.keys import ApiKey, OneTimeLink
 from causerie.hosted.accounts.spending import Spending
 from causerie.hosted.accounts.usage import By, FirstTokens, Ranking, UsageSum
-from causerie.hosted.management.requests import PageQuery
+from causerie.hosted.management.requests import OPERATIONS, PageQuery
 from causerie.hosted.management.views import (
     Amount,
     KeyView,
@@ -145,6 +145,7 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
     tag: Annotated[str, Meta(description="The client's header `X-Tag`, if it sent one.")]
     door: str
     model: str
+    operation: Annotated[str, Meta(description=OPERATIONS)]
     served_by: str
     stream: bool
     status: int
@@ -166,6 +167,7 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
     ]
     completion: int
     reasoning: int
+    units: Annotated[int, Meta(description="Search units of a rerank; 1 of embeddings.")]
     cost: Amount
     estimated: Annotated[
         bool,

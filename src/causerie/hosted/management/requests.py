@@ -179,6 +179,10 @@ class TransferKey(Body, frozen=True):
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
 _BY = "(project|key|user|model|door|app|tag)"
 
+OPERATIONS = (
+    "The API: `chat` (chat completions), `responses`, `messages`, `embeddings`, `rerank` or "
+    "`completions`."
+)
 Filter = Annotated[str, Meta(max_length=256)]
 Cursor = Annotated[
     str, Meta(max_length=2048, description="`next` of the page before; without it, the first page.")
@@ -266,6 +270,7 @@ class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: Annotated[int, Meta(ge=100, le=599)] | UnsetType = UNSET
     request_id: Filter = ""
     tag: Annotated[str, Meta(max_length=256, description="The header `X-Tag` of the client.")] = ""
+    operation: Annotated[str, Meta(max_length=256, description=OPERATIONS)] = ""
     failures: Annotated[Flag, Meta(description="Only requests with a status of 400 or above.")] = (
         "false"
     )

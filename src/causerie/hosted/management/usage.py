@@ -218,6 +218,7 @@ async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
         status=None if query.status is UNSET else query.status,
         request_id=query.request_id or None,
         tag=query.tag or None,
+        operation=query.operation or None,
         failures_only=query.failures == "true",
         before=before,
         limit=query.limit,

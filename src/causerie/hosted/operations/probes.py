@@ -61,6 +61,7 @@ class Result(Struct, frozen=True, kw_only=True):
     overclaimed: tuple[str, ...]
     findings: tuple[Found, ...]
     used: bool = False
+    operations: tuple[str, ...] = ()
 
     @staticmethod
     def of(provider: str, asked: CompletedInterview, at: datetime) -> Result:

@@ -357,6 +357,8 @@ usage_records = _table(
     *_added(Boolean, false(), "estimated"),
     *_added(JsonText(tuple[str, ...], "[]"), "[]", "tried"),
     *_added(Text, "", "reason", "app", "referer", "cache_miss", "tag"),
+    *_added(Text, "chat", "operation"),
+    *_added(Integer, "0", "units"),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(

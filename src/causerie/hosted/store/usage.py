@@ -386,6 +386,8 @@ def records_query(filter: RecordFilter) -> Select[Any]:
         query = query.where(table.c.request_id == filter.request_id)
     if filter.tag is not None:
         query = query.where(table.c.tag == filter.tag)
+    if filter.operation is not None:
+        query = query.where(table.c.operation == filter.operation)
     if filter.before is not None:
         at, id = filter.before
         query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))

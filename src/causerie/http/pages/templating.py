@@ -17,6 +17,7 @@ from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding, initials
+from causerie.http.pages.snippets import BLANKS, CODE
 from causerie.protocol.money import exact, rounded
 
 _LOOKS = {
@@ -63,6 +64,7 @@ def environment(
     made.globals |= {"static": statics.address, "module": partial(_module, statics)}
     made.globals |= {"seconds": seconds}
     made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials}
+    made.globals |= {"code_table": CODE, "code_blanks": BLANKS}
     return made
 
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from causerie.probe.question import ProbeQuestion
-from causerie.probe.questions import listing, messages, output, sampling, streaming, thinking
+from causerie.probe.questions import (
+    listing,
+    messages,
+    operations,
+    output,
+    sampling,
+    streaming,
+    thinking,
+)
 
 QUESTIONS: tuple[ProbeQuestion, ...] = (
     *listing.QUESTIONS,
     *messages.COMPLETION_QUESTIONS,
+    *operations.QUESTIONS,
     *thinking.QUESTIONS,
     *messages.QUESTIONS,
     *streaming.QUESTIONS,

@@ -423,4 +423,4 @@ def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
     return None if request is None else with_reply(request)
 
 
-CHAT_COMPLETIONS = Shape("chat_completions", "/chat/completions", "chatcmpl-", _parse, _parse_usual)
+CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_usual)

@@ -217,7 +217,10 @@ def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, s
 
 def _check_thread(body: ObjectReader) -> None:
     thread = body.child("thread", 'an object like {"type": "create"}')
-    if thread is None or thread.word("type", ("create", "continue")) != "continue":
+    kind = None if thread is None else thread.word("type", ("create", "continue"))
+    if thread is not None and kind is None:
+        raise missing("thread.type", "create or continue")
+    if kind != "continue":
         return
     raise NotFound(
         "Conversations are not kept here, so `thread` cannot be continued; send the whole "

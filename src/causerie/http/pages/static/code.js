@@ -1,14 +1,18 @@
-// The dialog with the code of a request. `request` gives its body, or null where it cannot be sent.
+// The dialog with the code of a request in each API. `request` gives its body, or null where it cannot be sent.
 
 export function codeDialog(request, base) {
   const dialog = document.getElementById("code");
+  const table = JSON.parse(dialog.dataset.table);
 
   async function show() {
     const body = request();
     if (!body) return;
-    const { snippets } = await import("./snippets.js");
-    for (const [language, text] of Object.entries(snippets(base(), body))) {
-      document.getElementById(`code-${language.toLowerCase()}`).textContent = text;
+    const { snippets, translated } = await import("./snippets.js");
+    for (const api of table.apis) {
+      const code = snippets(table, api, base(), translated(table, api, body));
+      for (const [language, text] of Object.entries(code)) {
+        document.getElementById(`code-${api.id}-${language}`).textContent = text;
+      }
     }
     if (!dialog.open) dialog.showModal();
   }
@@ -18,10 +22,12 @@ export function codeDialog(request, base) {
   document.getElementById("door").addEventListener("change", show);
 }
 
-/** The body of a request with something to answer: what is typed, while nothing was said. */
+/** The body with something to answer: what is typed; else what the last reply answers. */
 export function answerable(body, draft) {
-  if (!body.messages.some((each) => each.role === "user")) {
-    body.messages.push({ role: "user", content: draft || "Hello" });
+  const { messages } = body;
+  if (!draft) while (messages.at(-1)?.role === "assistant") messages.pop();
+  if (draft || !messages.some((each) => each.role === "user")) {
+    messages.push({ role: "user", content: draft || "Hello" });
   }
   return body;
 }

@@ -11,6 +11,7 @@ const byId = (id) => document.getElementById(id);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const part = (form, name) => form.querySelector(`[data-${name}]`);
 const { key, model, base } = byId("access").elements;
+const table = JSON.parse(byId("access").dataset.table);
 const [find, examples] = [byId("find"), all(".docs-example")];
 
 // In a narrow window all operations with their fields are many screens: what they hold is closed there.
@@ -29,6 +30,7 @@ function requestOf(form) {
   return {
     method: form.dataset.method,
     base,
+    path: form.dataset.path,
     url: base + pathOf(form.dataset.path, values(form, "path"), values(form, "query")),
     keyed: form.dataset.key !== "none",
     body: body ? JSON.parse(body.value) : null,
@@ -39,8 +41,8 @@ function requestOf(form) {
 function showCode(form) {
   let wrong = "";
   try {
-    const code = codeOf(requestOf(form));
-    for (const pre of all("[data-language]", form)) pre.textContent = code[pre.dataset.language];
+    const code = codeOf(table, requestOf(form));
+    for (const pre of all("[data-language]", form)) pre.textContent = code[pre.dataset.language.toLowerCase()];
   } catch (error) {
     wrong = `The body is not JSON: ${error.message}`;
   }

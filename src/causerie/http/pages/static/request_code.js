@@ -1,14 +1,15 @@
-// A request to any operation as code that people can run. Completions use the official clients.
+// A request to any operation as code that people can run. Those of an API use its official client.
 
 import { snippets } from "./snippets.js";
 
 /**
- * The code by the name of the language. `request` has method, url and keyed; a completion has
- * base and body instead, as `snippets` takes them.
+ * The code by the id of the language. `request` has method, url, keyed and body; one that an API of
+ * the table answers is shown with that API's client.
  */
-export function codeOf(request) {
-  if (request.body) return snippets(request.base, request.body);
-  return { curl: curl(request), Python: python(request), JavaScript: javascript(request) };
+export function codeOf(table, request) {
+  const api = request.body && table.apis.find((each) => each.path === request.path);
+  if (api) return snippets(table, api, request.base, request.body);
+  return { curl: curl(request), python: python(request), javascript: javascript(request) };
 }
 
 /** The path of an operation below its base, with its values; those of the query that are empty are left out. */
@@ -23,29 +24,44 @@ function segments(value) {
   return (value || "").split("/").map(encodeURIComponent).join("/");
 }
 
-function curl({ url, keyed }) {
-  const address = /^[\w:/.%-]+$/.test(url) ? url : `'${url.replace(/'/g, "'\\''")}'`;
-  return keyed ? `curl ${address} \\\n  -H "Authorization: Bearer $CAUSERIE_API_KEY"` : `curl ${address}`;
+function curl({ url, keyed, body }) {
+  const address = /^[\w:/.%-]+$/.test(url) ? url : quoted(url);
+  return [
+    `curl ${address}`,
+    ...(keyed ? ['  -H "Authorization: Bearer $CAUSERIE_API_KEY"'] : []),
+    ...(body ? ['  -H "Content-Type: application/json"', `  -d ${quoted(JSON.stringify(body, null, 2))}`] : []),
+  ].join(" \\\n");
 }
 
-function python({ url, keyed }) {
-  const address = JSON.stringify(url);
-  if (!keyed) {
-    return `from urllib.request import urlopen\n\nwith urlopen(${address}) as reply:\n    print(reply.read().decode())`;
-  }
+const quoted = (text) => `'${text.replace(/'/g, "'\\''")}'`;
+
+function python({ url, keyed, body }) {
+  const headers = [
+    ...(keyed ? ['"Authorization": "Bearer " + os.environ["CAUSERIE_API_KEY"]'] : []),
+    ...(body ? ['"Content-Type": "application/json"'] : []),
+  ];
+  const given = [JSON.stringify(url), ...(body ? ["body"] : []), ...(headers.length ? ["headers=headers"] : [])];
   return [
-    "import os",
-    "from urllib.request import Request, urlopen",
+    ...(keyed ? ["import os"] : []),
+    `from urllib.request import ${headers.length ? "Request, " : ""}urlopen`,
     "",
-    'headers = {"Authorization": "Bearer " + os.environ["CAUSERIE_API_KEY"]}',
-    `with urlopen(Request(${address}, headers=headers)) as reply:`,
+    ...(headers.length ? [`headers = {${headers.join(", ")}}`] : []),
+    ...(body ? [`body = ${JSON.stringify(JSON.stringify(body))}.encode()`] : []),
+    `with urlopen(${headers.length ? `Request(${given.join(", ")})` : given[0]}) as reply:`,
     "    print(reply.read().decode())",
   ].join("\n");
 }
 
-function javascript({ url, keyed }) {
-  const options = keyed
-    ? ", {\n  headers: { Authorization: `Bearer ${process.env.CAUSERIE_API_KEY}` },\n}"
-    : "";
-  return `const reply = await fetch(${JSON.stringify(url)}${options});\nconsole.log(await reply.text());`;
+function javascript({ url, keyed, body }) {
+  const headers = [
+    ...(keyed ? ["Authorization: `Bearer ${process.env.CAUSERIE_API_KEY}`"] : []),
+    ...(body ? ['"Content-Type": "application/json"'] : []),
+  ];
+  const options = [
+    ...(body ? ['  method: "POST",'] : []),
+    ...(headers.length ? [`  headers: { ${headers.join(", ")} },`] : []),
+    ...(body ? [`  body: JSON.stringify(${JSON.stringify(body, null, 2).replaceAll("\n", "\n  ")}),`] : []),
+  ];
+  const second = options.length ? `, {\n${options.join("\n")}\n}` : "";
+  return `const reply = await fetch(${JSON.stringify(url)}${second});\nconsole.log(await reply.text());`;
 }

@@ -41,11 +41,15 @@ document.addEventListener("change", (event) => follow(event.target.closest("form
 document.addEventListener("htmx:afterSettle", (event) => follow(event.target));
 follow(document);
 
+/** Where lists of tabs are alike, a language that is chosen in one is chosen in all that have it. */
 function choose(tab) {
-  for (const each of tab.closest("[role=tablist]").querySelectorAll("[role=tab]")) {
-    each.setAttribute("aria-selected", String(each === tab));
-    each.tabIndex = each === tab ? 0 : -1;
-    document.getElementById(each.getAttribute("aria-controls")).hidden = each !== tab;
+  const all = [...(tab.closest("[data-alike]")?.querySelectorAll("[role=tab]") ?? [])];
+  for (const chosen of new Set([tab, ...all.filter((each) => each.textContent === tab.textContent)])) {
+    for (const each of chosen.closest("[role=tablist]").querySelectorAll("[role=tab]")) {
+      each.setAttribute("aria-selected", String(each === chosen));
+      each.tabIndex = each === chosen ? 0 : -1;
+      document.getElementById(each.getAttribute("aria-controls")).hidden = each !== chosen;
+    }
   }
 }
 

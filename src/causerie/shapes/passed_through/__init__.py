@@ -1,0 +1,1 @@
+"""Operations that pass through: embeddings, rerank, and plain completions."""
