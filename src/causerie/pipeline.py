@@ -113,15 +113,10 @@ class Scopes:
     free: FreeScopes | None = None  # of accounts, for the free variants of models
 
     def of(self, door: str, model: str) -> Sequence[RateScope]:
-        """Return the scopes that limit a request."""
         of_model, of_door = self.models.get(model), self.doors.get(door)
         if of_model is None:
             return () if of_door is None else (of_door,)
         return (of_model,) if of_door is None else (of_model, of_door)
-
-
-def _counting_queue() -> SlotQueue:
-    return SlotQueue("that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +135,18 @@ class Pipeline:
     members: AccountPorts | None = None
     check_calls: CallSink | None = None
     _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
-    _counts: SlotQueue = field(default_factory=_counting_queue, init=False)
+    _counts: SlotQueue = field(
+        default_factory=lambda: SlotQueue(
+            "that counts tokens", lambda: 2, max_waiting=64, max_wait_seconds=10.0
+        ),
+        init=False,
+    )
 
     def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
         """Like :meth:`authenticate`, but return ``None`` if that would have to wait."""
         return None if door.accounts else self.keys.authenticate(door, credential)
 
     async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
-        """Return the caller, or raise ``Unauthenticated``."""
         caller = self.known(door, credential)
         if caller is not None:
             return caller
@@ -181,8 +180,7 @@ class Pipeline:
             raise
         finally:
             record.early_start = response.early_start
-            entered = self.meter.write(record)
-            if entered is not None:
+            if (entered := self.meter.write(record)) is not None:
                 await entered
 
     async def count_tokens(
@@ -276,8 +274,7 @@ class Pipeline:
     ) -> None:
         record = asked.record
         record.held = await members.allowances.reserve(asked.caller, model.id, need)
-        written = self.meter.begin_request(record, lambda: need().input)
-        if written is not None:
+        if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
@@ -347,7 +344,13 @@ class Pipeline:
             if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
                 self._choices[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
-            raise _not_for(caller, choice.model)
+            may = ", ".join(sorted(caller.models)) or "none"
+            raise Forbidden(
+                f"The key {caller.key} may not use the model {choice.model.id}; it may use: "
+                f"{may[:500]}.",
+                code="model_not_allowed",
+                param="model",
+            )
         return choice
 
     def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
@@ -394,7 +397,6 @@ class Pipeline:
         return entry
 
     def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Model]:
-        """Return the entries of ``GET /models`` for this caller."""
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
@@ -435,15 +437,6 @@ def another_may(failure: ServiceError) -> bool:
     if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
         return True
     return failure.code in _OF_THE_MODEL
-
-
-def _not_for(caller: Caller, model: Entry) -> Forbidden:
-    may = ", ".join(sorted(caller.models or ())) or "none"
-    return Forbidden(
-        f"The key {caller.key} may not use the model {model.id}; it may use: {may[:500]}.",
-        code="model_not_allowed",
-        param="model",
-    )
 
 
 def _context(
@@ -520,7 +513,6 @@ def change_headers(
 
 
 def target_headers(execution: Execution) -> dict[str, str]:
-    """Report the answering target, and the number of tried targets."""
     return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 

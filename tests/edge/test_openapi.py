@@ -18,8 +18,7 @@ from openapikit import operations, tried
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Error, ErrorDetails
 from causerie.http.health import EngineHealth, Health
-from causerie.http.openapi import document
-from causerie.http.openapi_schemas import request_schemas, response_schemas
+from causerie.http.openapi import document, request_schemas, response_schemas
 from causerie.protocol.model_entries import RouterModel, ServedModelEntry
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
 

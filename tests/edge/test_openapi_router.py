@@ -22,7 +22,7 @@ from service import serving
 from causerie.http.openapi import ROUTER_BASE, document, market_paths
 from causerie.http.routing import router_routes
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
-from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
+from causerie.shapes.chat_completions.reader import ROUTER_FIELDS
 
 CONFIG = """\
 [store]

@@ -32,7 +32,7 @@ from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import outgoing
 from causerie.shapes.chat_completions.encoder import completion
 from causerie.shapes.chat_completions.past import NO_RESULT, is_object, needs_mending
-from causerie.shapes.chat_completions.reader import parse, parse_at_once
+from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS, parse, with_reply
 
 USER = {"role": "user", "content": "q"}
 TOOLS = [
@@ -518,11 +518,12 @@ def test_a_long_history_is_not_mended_in_the_event_loop(turn: dict[str, Any]) ->
     """What is mended there is at most 32 KB."""
     size, rules = len(json.dumps(turn)), ParsingRules()
     few, many = (body_of([USER, *[turn] * (most // size), USER]) for most in (30_000, 36_000))
-    assert parse_at_once(few, rules) == parse(few, rules)
-    assert parse_at_once(many, rules) is None
+    assert CHAT_COMPLETIONS.parse_at_once(few, rules, {}) == with_reply(parse(few, rules))
+    assert CHAT_COMPLETIONS.parse_at_once(many, rules, {}) is None
     assert parse(many, rules).large
 
 
 def test_plain_text_is_read_in_the_event_loop() -> None:
     body = body_of([USER] * 3_000)
-    assert parse_at_once(body, ParsingRules()) == parse(body, ParsingRules())
+    found = CHAT_COMPLETIONS.parse_at_once(body, ParsingRules(), {})
+    assert found == with_reply(parse(body, ParsingRules()))

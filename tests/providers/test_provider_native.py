@@ -22,7 +22,7 @@ from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.shapes.chat_completions.reader import with_reply
-from causerie.shapes.passing import PassingReply
+from causerie.shapes.shape import PassingReply
 
 USAGE = {"input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 7}
 BLOCKS = [

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from causerie.http.application import Edge
 from causerie.http.doors import nothing_at
-from causerie.http.errors import method_not_allowed
 from causerie.http.exchange import Exchange
+from causerie.http.routing import method_not_allowed
 from causerie.settings.console import BrandingSettings, read_logo
 from causerie.settings.doors import chat_base_urls, door_addresses, has_chat_page
 from causerie.settings.tree import Settings

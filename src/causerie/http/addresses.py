@@ -51,7 +51,6 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Host and port."""
         return f"{self._name}:{self.port}"
 
     @property

@@ -13,6 +13,7 @@ from itertools import takewhile
 from time import monotonic
 
 import msgspec
+from msgspec import Struct
 
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import ErrorDetails
@@ -20,7 +21,12 @@ from causerie.http.decoding import zstd
 from causerie.http.event_loop import offload
 from causerie.http.exchange import Exchange
 from causerie.protocol.events import Batch, BatchSink, Event, is_large_batch, joined_events
-from causerie.protocol.response import CompletionIdentity, ResponseContext, StreamEncoder
+from causerie.protocol.response import (
+    CompletionIdentity,
+    ReplyFormat,
+    ResponseContext,
+    StreamEncoder,
+)
 from causerie.shapes.shape import ParsedRequest
 
 
@@ -56,20 +62,19 @@ class KeepAlive:
 
 
 _MOST_UNJOINED = 4096  # events that are kept as they came; pieces of texts are joined then
-_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _encode_json = msgspec.json.Encoder().encode
 
 
 class PlainAnswer:
     """Collects events and sends one JSON body; a restarted answer replaces the events before."""
 
-    __slots__ = ("_context", "_events", "_headers", "_joined", "completion", "places")
+    __slots__ = ("_context", "_events", "_headers", "_joined", "completion", "parsed")
 
     early_start = False
 
     def __init__(self, parsed: ParsedRequest) -> None:
         self.completion = parsed.reply.completion
-        self.places = parsed.places
+        self.parsed = parsed
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         self._headers = headers
@@ -92,68 +97,58 @@ class PlainAnswer:
             body = await offload(lambda: _encode_json(completion(context, events)))
         else:
             body = _encode_json(completion(context, events))
-        headers, places = self._headers, self.places
-        headers = places.renamed(headers) if places else headers
+        headers = self.parsed.renamed(self._headers)
         if len(body) > _ONE_PACKET:
             await send_compressed(exchange, body, headers)
         else:
             exchange.respond(200, body, headers=headers)
 
 
-class StreamedAnswer:
+class StreamedAnswer(Struct, eq=False):
     """Sends events as they come, and a comment after each silent period of ``pings``.
 
     Without an event its head is sent after one period of ``head_timer``.
     """
 
-    __slots__ = (
-        *("_encoder", "_exchange", "_head_timer", "_identity", "_parsed"),
-        *("_ping", "_pings", "_silent", "completion", "early_start", "places"),
-    )
+    parsed: ParsedRequest
+    _exchange: Exchange
+    _identity: CompletionIdentity
+    _ping: bytes
+    _pings: KeepAlive
+    _head_timer: KeepAlive | None
+    early_start: bool = False
+    """The head was sent before the first content-bearing event."""
+    _encoder: StreamEncoder | None = None
+    _silent: bool = False
 
-    def __init__(
-        self,
-        parsed: ParsedRequest,
-        exchange: Exchange,
-        identity: CompletionIdentity,
-        ping: bytes,
-        pings: KeepAlive,
-        head_timer: KeepAlive | None,
-    ) -> None:
-        self.completion = parsed.reply.completion
-        self.places = parsed.places
-        self._parsed = parsed
-        self._exchange = exchange
-        self._identity = identity
-        self._ping = ping
-        self._pings = pings
-        self._head_timer = head_timer
-        self._encoder: StreamEncoder | None = None
-        self._silent = False
-        self.early_start = False
-        """The head was sent before the first content-bearing event."""
-        if head_timer is not None:
-            head_timer.enter(self)
+    def __post_init__(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.enter(self)
+
+    @property
+    def completion(self) -> ReplyFormat:
+        return self.parsed.reply.completion
 
     def begin(self, headers: Mapping[str, str], context: ResponseContext) -> BatchSink:
         """Start the response; return the sink that sends batches, no faster than the client reads.
 
         ``headers`` are ignored if the head has been sent already.
         """
-        self._encoder = self._parsed.reply.encoder(context)
+        self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
-            self._start(self.places.renamed(headers) if self.places else headers)
+            self._start(self.parsed.renamed(headers))
         return self._send
 
     def leave(self) -> None:
-        """Stop listening to the timers."""
         self._pings.leave(self)
         if self._head_timer is not None:
             self._head_timer.leave(self)
 
     def _start(self, headers: Mapping[str, str]) -> None:
         self._exchange.start(
-            200, "text/event-stream; charset=utf-8", {**_STREAM_HEADERS, **headers}
+            200,
+            "text/event-stream; charset=utf-8",
+            {"cache-control": "no-cache", "x-accel-buffering": "no", **headers},
         )
         self._exchange.filler = self._ping
         if self._head_timer is not None:
@@ -169,14 +164,12 @@ class StreamedAnswer:
         return None if self._exchange.write(data) else self._exchange.drained()
 
     def break_off(self, error: ErrorDetails) -> None:
-        """Send the error as the end of a started stream."""
         if self._encoder is None:
-            context = ResponseContext(self._identity, self._parsed.request.model, "")
-            self._encoder = self._parsed.reply.encoder(context)
+            context = ResponseContext(self._identity, self.parsed.request.model, "")
+            self._encoder = self.parsed.reply.encoder(context)
         self._exchange.write(self._encoder.broken(error))
 
     async def finish(self, exchange: Exchange) -> None:
-        """Send the end of the reply."""
         assert self._encoder is not None
         exchange.end(self._encoder.end())
 

@@ -22,13 +22,13 @@ from causerie.http.answers import (
     send_compressed,
 )
 from causerie.http.doors import MountedDoor
-from causerie.http.errors import internal
 from causerie.http.event_loop import offload, work_of
 from causerie.http.exchange import (
     BodyLimits,
     ClientGone,
     Exchange,
     error_details_for,
+    internal,
     json_at_hand,
     read_json,
 )
@@ -41,17 +41,8 @@ from causerie.protocol.key_statements import (
     CreditsStatement,
     GenerationStatement,
     KeyStatement,
-    RouterCredits,
-    RouterGeneration,
-    RouterKey,
 )
-from causerie.protocol.model_entries import (
-    Count,
-    ModelList,
-    RouterCount,
-    RouterEndpoints,
-    RouterModelData,
-)
+from causerie.protocol.model_entries import Count, ModelList
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.response import CompletionIdentity
 from causerie.shapes.shape import ParsedRequest, Shape
@@ -80,8 +71,8 @@ class CompletionHandlers:
         self.pipeline = pipeline
         self._drain = drain
         self._limits = limits
-        self._pings = KeepAlive(self._limits.ping_seconds)
-        first_byte = self._limits.first_byte_seconds
+        self._pings = KeepAlive(limits.ping_seconds)
+        first_byte = limits.first_byte_seconds
         self._head_timer = KeepAlive(first_byte) if first_byte else None
         self._known: dict[str, ParsingRules] = {}
 
@@ -120,7 +111,11 @@ class CompletionHandlers:
                 del body  # of which the request has all
                 created = time.time_ns() // 1_000_000_000
                 identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
-                answer = self._answer(shape, parsed, exchange, identity)
+                if parsed.request.stream:
+                    timers = self._pings, self._head_timer
+                    answer = StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
+                else:
+                    answer = PlainAnswer(parsed)
                 exchange.metered = True
                 await self.pipeline.answer(
                     door, caller, parsed.request, identity, answer, hints.labels
@@ -128,8 +123,8 @@ class CompletionHandlers:
         except ClientGone:
             raise
         except Exception as failure:  # whatever it is, a stream that has started says so
-            if answer is not None and answer.places and isinstance(failure, ServiceError):
-                answer.places.rename(failure)
+            if answer is not None:
+                answer.parsed.rename(failure)
             if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
             answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
@@ -151,8 +146,7 @@ class CompletionHandlers:
             try:
                 tokens, exact = await self.pipeline.count_tokens(door, caller, parsed.request)
             except ServiceError as failure:
-                if parsed.places is not None:
-                    parsed.places.rename(failure)
+                parsed.rename(failure)
                 raise
         counted = {"x-token-count": "exact" if exact else "estimated"}
         exchange.json(shape.count_body(tokens), counted)
@@ -167,14 +161,6 @@ class CompletionHandlers:
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
         work_of.set(caller.project or caller.key or exchange.peer)
         return caller
-
-    def _answer(
-        self, shape: Shape, parsed: ParsedRequest, exchange: Exchange, identity: CompletionIdentity
-    ) -> PlainAnswer | StreamedAnswer:
-        if not parsed.request.stream:
-            return PlainAnswer(parsed)
-        timers = self._pings, self._head_timer
-        return StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
 
     async def _read(
         self,
@@ -223,10 +209,8 @@ def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
     return internal(exchange.request_id)
 
 
-_ENDPOINTS = "/endpoints"
 _PUBLIC_CACHE = {"cache-control": "public, max-age=2"}
 _NO_CACHE = {"cache-control": "private, no-store"}
-_VARY_BY_KEY = {"vary": "accept-encoding, authorization"}
 
 
 class KeyStatements(Protocol):
@@ -246,51 +230,50 @@ class RouterPages:
         self._catalog_cache = CatalogCache()
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        page = await self._catalog_cache.page(
-            door.name, exchange.path, exchange.query, lambda: self._market.listed(door, None)
-        )
-        await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
+        await self._send_page(exchange, door, None)
 
     async def list_embeddings(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        query = exchange.query or "output_modalities=embeddings"
-        page = await self._catalog_cache.page(
-            door.name, exchange.path, query, lambda: self._market.listed(door, None)
-        )
-        await send_cached(exchange, page, _PUBLIC_CACHE | _VARY_BY_KEY)
+        await self._send_page(exchange, door, None, "output_modalities=embeddings")
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._market.authenticate(door, exchange.credential)
+        await self._send_page(exchange, door, caller)
+
+    async def _send_page(
+        self, exchange: Exchange, door: MountedDoor, caller: Caller | None, usual: str = ""
+    ) -> None:
+        name, cache = door.name, _PUBLIC_CACHE
+        if caller is not None:
+            name, cache = f"{door.name} {caller.key}", _NO_CACHE
+        path, query, market = exchange.path, exchange.query or usual, self._market
         page = await self._catalog_cache.page(
-            f"{door.name} {caller.key}",
-            exchange.path,
-            exchange.query,
-            lambda: self._market.listed(door, caller),
+            name, path, query, lambda: market.listed(door, caller)
         )
-        await send_cached(exchange, page, _NO_CACHE | _VARY_BY_KEY)
+        vary = {"vary": "accept-encoding, authorization"}
+        await send_cached(exchange, page, cache | vary)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         count = sum("text" in one.output_modalities for one in self._market.listed(door, None))
-        exchange.json(RouterCount(data=Count(count=count)), _PUBLIC_CACHE)
+        exchange.json({"data": Count(count=count)}, _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /models/{id}``, also with ``/endpoints`` at the end of the id."""
-        if name.endswith(_ENDPOINTS):
-            entry = self._market.listing(door, name.removesuffix(_ENDPOINTS))
-            exchange.json(RouterEndpoints(data=entry.with_endpoints()), _PUBLIC_CACHE)
-        else:
-            exchange.json(self._market.listing(door, name).entry(), _PUBLIC_CACHE)
+        entry = self._market.listing(door, name.removesuffix("/endpoints"))
+        whole = name.endswith("/endpoints")
+        shown = {"data": entry.with_endpoints()} if whole else entry.entry()
+        exchange.json(shown, _PUBLIC_CACHE)
 
     async def show_wrapped(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /model/{id}``: the entry in ``data``."""
-        exchange.json(RouterModelData(data=self._market.listing(door, name).entry()), _PUBLIC_CACHE)
+        exchange.json({"data": self._market.listing(door, name).entry()}, _PUBLIC_CACHE)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller, teller = await self._account(exchange, door)
-        exchange.json(RouterKey(data=await teller.key(caller)), _NO_CACHE)
+        exchange.json({"data": await teller.key(caller)}, _NO_CACHE)
 
     async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller, teller = await self._account(exchange, door)
-        exchange.json(RouterCredits(data=await teller.credits(caller)), _NO_CACHE)
+        exchange.json({"data": await teller.credits(caller)}, _NO_CACHE)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /generation?id=``: a past request by its id, or by that of its completion."""
@@ -302,7 +285,7 @@ class RouterPages:
                 code="missing_parameter",
                 param="id",
             )
-        exchange.json(RouterGeneration(data=await teller.generation(caller, ids[0])), _NO_CACHE)
+        exchange.json({"data": await teller.generation(caller, ids[0])}, _NO_CACHE)
 
     async def _account(self, exchange: Exchange, door: MountedDoor) -> tuple[Caller, KeyStatements]:
         caller = await self._market.authenticate(door, exchange.credential)

@@ -20,8 +20,7 @@ from causerie.http.doors import (
     is_preflight,
     preflight_headers,
 )
-from causerie.http.errors import internal, method_not_allowed
-from causerie.http.exchange import ClientGone, Exchange
+from causerie.http.exchange import ClientGone, Exchange, internal
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
 from causerie.http.openapi import Documents
 from causerie.http.routing import (
@@ -30,6 +29,7 @@ from causerie.http.routing import (
     Handler,
     door_routes,
     find_handler,
+    method_not_allowed,
     router_routes,
     service_routes,
 )
@@ -47,7 +47,6 @@ Refusal = Callable[[Exchange, ServiceError], None]
 
 _NO_DOOR = MountedDoor("", "")  # for paths of the service itself
 _SHOWN = 200  # characters of a path in log lines
-_MAX_MATCHES = 4096
 _MAX_REMEMBERED_PLACE = 512  # characters of host and path of a match
 
 
@@ -257,7 +256,7 @@ class Edge:
             handler, parameter = find_handler(routes, method, path.removesuffix(rest), rest)
             match = RouteMatch(handler, door, parameter)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
-            if len(self._matches) >= _MAX_MATCHES:
+            if len(self._matches) >= 4096:
                 self._matches.clear()
             self._matches[method, host, path] = match
         return match

@@ -265,7 +265,6 @@ class HttpClient:
 
     @property
     def open_connections(self) -> int:
-        """Number of open connections, idle ones included."""
         return len(self._open)
 
     def _watch(self) -> None:

@@ -11,8 +11,7 @@ from typing import cast
 import httptools
 
 from causerie.access.keys import sent_credential
-from causerie.errors import Overloaded, ServiceError
-from causerie.http.errors import head_too_large, invalid_http
+from causerie.errors import InvalidRequest, Overloaded, ServiceError
 from causerie.http.event_loop import traffic, without_delay
 from causerie.http.exchange import Exchange
 from causerie.http.head import (
@@ -22,6 +21,7 @@ from causerie.http.head import (
     check_host,
     cut_head,
     head_size,
+    invalid_http,
     parse_target,
     without_upgrade,
 )
@@ -36,7 +36,6 @@ _FIRST_LOOK_SECONDS = 0.005  # after a client that sends no more; each later one
 _LAST_LOOK_SECONDS = 0.035  # two of them are less than the time to notice that it has left
 _NO_DEADLINE = float("inf")
 _KEEP_ALIVE_HEADERS = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         if self._continue_pending:
             self._continue_pending = False
-            self._server.traffic.send(self._transport, _CONTINUE)
+            self._server.traffic.send(self._transport, b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -186,7 +185,9 @@ class Connection(asyncio.Protocol):
         digest, body = cut_head(data)
         head = self._server.heads.get(digest)
         if head is not None:
-            self._begin_known(head, body)
+            self._unknown_heads = 0
+            self._deadline = _NO_DEADLINE
+            self._begin(Exchange(self, head, complete=True, unread=len(body), _body=[body]))
         else:
             self._parse(data)
             if digest:
@@ -218,7 +219,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         parser, headers, most = self._parser, self._headers, self._server.limits.max_head_bytes
         if (self._head_bytes or self._read_bytes > most) and head_size(self._url, headers) > most:
-            raise head_too_large(most)
+            raise self._head_too_large()
         self._head_bytes = 0
         if self.full is None:
             self._deadline = _NO_DEADLINE
@@ -300,17 +301,16 @@ class Connection(asyncio.Protocol):
                 ours = error.__context__  # raised by what the parser called
                 self._refuse(ours if isinstance(ours, ServiceError) else invalid_http())
             break
-        if self._incoming is not None:
-            self._bound_body(self._incoming)
+        exchange = self._incoming
+        if exchange is not None:
+            if exchange.ended:
+                self._linger()
+            elif exchange.unread > _MAX_UNREAD:
+                self._pause()
         elif self._headers is headers:
             self._bound_head(len(data))
         elif self._url:
             self._bound_head(len(self._url))  # which began behind a whole request
-
-    def _begin_known(self, head: RequestHead, body: bytes) -> None:
-        self._unknown_heads = 0
-        self._deadline = _NO_DEADLINE
-        self._begin(Exchange(self, head, complete=True, unread=len(body), _body=[body]))
 
     def _learn_head(self, digest: bytes, length: int) -> None:
         self._unknown_heads += 1
@@ -357,13 +357,14 @@ class Connection(asyncio.Protocol):
             self._deadline = self._server.loop.time() + limits.head_seconds
         self._head_bytes += length
         if self._head_bytes > limits.max_head_bytes:
-            self._refuse(head_too_large(limits.max_head_bytes))
+            self._refuse(self._head_too_large())
 
-    def _bound_body(self, exchange: Exchange) -> None:
-        if exchange.ended:
-            self._linger()
-        elif exchange.unread > _MAX_UNREAD:
-            self._pause()
+    def _head_too_large(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"The request's head is larger than {self._server.limits.max_head_bytes} bytes.",
+            code="head_too_large",
+            status=431,
+        )
 
     def _linger(self) -> None:
         # Closing while the client sends would reset the connection before it reads the response.
@@ -422,7 +423,6 @@ class Connections:
         return Connection(self)
 
     def sweep(self) -> None:
-        """Close connections whose clients are overdue."""
         now = self.loop.time()
         for connection in tuple(self.open):
             connection.expire(now)
@@ -446,6 +446,5 @@ class Connections:
             self._none_open.set()
 
     def abort(self) -> None:
-        """Close every connection at once."""
         for connection in tuple(self.open):
             connection.abort()

@@ -147,7 +147,9 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
 
     Raises :class:`TransportFailed` for an unknown coding.
     """
-    start = await response.beginning(_is_telling)
+    start = await response.beginning(
+        lambda start: len(start) >= (len(_ZSTD) if start[:1] in (b"\x1f", b"\x28") else 2)
+    )
     codings = _codings(response.coding, start)
     if not codings:
         return response
@@ -155,10 +157,6 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
         response.close()
         raise TransportFailed("compressed", _UNREADABLE, sent=True)
     return DecodedResponse(response, codings)
-
-
-def _is_telling(start: bytes) -> bool:
-    return len(start) >= len(_ZSTD) or (len(start) >= 2 and start[:1] not in (b"\x1f", b"\x28"))
 
 
 def _codings(header: bytes, start: bytes) -> Sequence[str]:
@@ -220,7 +218,6 @@ class DecodedResponse(ResponseBody):
         self._begun = piece
 
     async def finish(self, seconds: float) -> None:
-        """Read and discard the rest."""
         await self._response.finish(seconds)
 
     def close(self) -> None:

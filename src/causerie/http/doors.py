@@ -29,10 +29,7 @@ _EXPOSED = ", ".join(
     ]
 )
 _HEADER_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}", re.ASCII)
-_LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-_DESKTOP_SCHEMES = frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
 _REQUESTED = "access-control-request-"
-_PREFLIGHT_VARY = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,6 @@ class Origins:
 
     @staticmethod
     def of(listed: Iterable[str], *, local: bool = False) -> Origins:
-        """Parse the origins of a setting."""
         names = {each.lower() for each in listed}
         schemes = {each.removesuffix("://") for each in names if each.endswith("://")}
         exact = frozenset(each for each in names if not each.endswith("://"))
@@ -72,17 +68,15 @@ def _is_local(origin: str) -> bool:
     except ValueError:
         return False
     if parts.scheme in ("http", "https"):
-        return name in _LOCAL_NAMES or name.endswith(".localhost")
-    return parts.scheme in _DESKTOP_SCHEMES
+        return name in ("localhost", "127.0.0.1", "::1") or name.endswith(".localhost")
+    return parts.scheme in frozenset({"app", "tauri", "vscode-file", "vscode-webview"})
 
 
 def is_preflight(method: str, headers: Headers) -> bool:
-    """Return true for a CORS preflight request (Fetch, 3.2.2)."""
     return method == "OPTIONS" and f"{_REQUESTED}method" in headers
 
 
 def cors_headers(origin: str) -> Mapping[str, str]:
-    """Return the headers of a response to a page of an allowed origin."""
     return {
         "access-control-allow-origin": origin,
         "access-control-expose-headers": _EXPOSED,
@@ -91,11 +85,10 @@ def cors_headers(origin: str) -> Mapping[str, str]:
 
 
 def preflight_headers(origin: str, asked: Headers) -> Mapping[str, str]:
-    """Return the headers of the answer to a preflight of an allowed origin."""
     headers = {
         "access-control-allow-origin": origin,
         "access-control-max-age": str(_MAX_AGE_SECONDS),
-        "vary": _PREFLIGHT_VARY,
+        "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
     }
     for what, name in (("method", "methods"), ("headers", "headers")):
         value = asked.get(f"{_REQUESTED}{what}", "")
@@ -168,8 +161,8 @@ class DoorTable:
         private: bool = True,
     ) -> None:
         self.doors = tuple(doors)
-        by_name = {door.name: door for door in self.doors}
-        self._default = by_name[default]
+        self._by_name = {door.name: door for door in self.doors}
+        self._default = self._by_name[default]
         self._private = private
         self._domains = ("localhost", *(domain.lower() for domain in domains))
         self._names = frozenset((*self._domains, *(name.lower() for name in names)))
@@ -220,14 +213,11 @@ class DoorTable:
         return name
 
     def named(self, name: str) -> MountedDoor:
-        """Return the door of this name; raise :class:`NotFound`."""
-        for door in self.doors:
-            if door.name == name:
-                return door
-        raise NotFound(f"There is no door {name}.")
+        if name not in self._by_name:
+            raise NotFound(f"There is no door {name}.")
+        return self._by_name[name]
 
     def has_host(self, host: str | None) -> bool:
-        """Return true if the name in a ``Host`` header belongs to a door."""
         return host_name(host) in self._by_host
 
     def _check_below(self, name: str) -> None:

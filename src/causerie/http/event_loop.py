@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary, ref
 
 LARGE = 128 * 1024  # bytes of a body whose processing is offloaded
 _TURN_SECONDS = 0.005
-_THREADS = 2
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,7 +80,7 @@ class FairThreads:
             self._start()
 
 
-_threads = FairThreads(_THREADS)
+_threads = FairThreads(2)
 
 
 async def offload(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -205,7 +204,6 @@ _of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Traffic] = WeakKeyDictio
 
 
 def traffic() -> Traffic:
-    """Return the instance of the running event loop."""
     loop = asyncio.get_running_loop()
     found = _of_loops.get(loop)
     if found is None:

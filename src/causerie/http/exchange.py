@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from causerie.access.keys import Credential
-from causerie.errors import Error, ErrorDetails, InvalidRequest, ServiceError
+from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, ServiceError
 from causerie.http.decoding import DECODERS, Undecodable, decoded_body
 from causerie.http.event_loop import offload
 from causerie.http.head import RequestHead
@@ -45,7 +45,6 @@ def random_token() -> str:
 # Generated types of typed clients of the well-known router demand `code` to be the status as an
 # integer. They name themselves in `User-Agent`; the word stays readable in `metadata`.
 
-_TYPED_CLIENT = "speakeasy-sdk/"
 _TYPED_KINDS: Mapping[str, str] = {
     "invalid_request_error": "invalid_request",
     "authentication_error": "authentication",
@@ -66,12 +65,18 @@ _TYPED_CODES: Mapping[str, str] = {
 def error_details_for(failure: ServiceError, headers: Headers) -> ErrorDetails:
     """Return the ``error`` object for the client that sent these headers."""
     error = failure.error()
-    if not headers.get("user-agent", "").startswith(_TYPED_CLIENT):
+    if not headers.get("user-agent", "").startswith("speakeasy-sdk/"):
         return error
     kind = _TYPED_CODES.get(failure.code, _TYPED_KINDS.get(failure.type, "unmapped"))
     known = {} if error.metadata is UNSET else error.metadata
     metadata = {**known, "error_type": kind, "code": failure.code}
     return structs.replace(error, code=failure.status, metadata=metadata)
+
+
+def internal(request_id: str) -> InternalError:
+    return InternalError(
+        f"Something went wrong on our side. Please try again; request id {request_id}."
+    )
 
 
 _encoder = msgspec.json.Encoder()
@@ -200,7 +205,6 @@ class Exchange(msgspec.Struct, eq=False):
         return self.at_hand()
 
     def at_hand(self) -> bytes:
-        """Return the bytes of the body that have arrived."""
         body, self._body = self._body, []
         self.unread = 0
         return b"".join(body)
@@ -318,7 +322,6 @@ class Exchange(msgspec.Struct, eq=False):
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Send a whole response; names of ``headers`` are in lower case."""
         head = self._head(status, content_type, headers or {}, len(body))
         self.ended = True
         if self.head.method == "HEAD":
@@ -330,7 +333,6 @@ class Exchange(msgspec.Struct, eq=False):
             self.wire.finish(self, memoryview(body))  # a slice of which is no copy
 
     def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
-        """Send ``value`` with status 200."""
         self.respond(200, _encoder.encode(value), headers=headers)
 
     def refuse(self, failure: ServiceError, status: int | None = None, body: object = None) -> None:
@@ -364,7 +366,6 @@ class BodyLimits:
 
 
 def check_json_type(headers: Headers) -> None:
-    """Refuse a body that is not declared as JSON in UTF-8, or compressed in an unknown way."""
     sent = headers.get("content-type", "")
     media, *parameters = [part.strip().lower() for part in sent.split(";")]
     if media != "application/json" and not (

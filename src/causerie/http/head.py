@@ -12,12 +12,10 @@ from msgspec import Struct, structs
 from causerie.access.keys import Credential
 from causerie.errors import InvalidRequest
 from causerie.http.doors import host_name
-from causerie.http.errors import invalid_http
 from causerie.http.headers import Headers
 
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
 _MAX_KNOWN_BYTES = 4096
-_MAX_KNOWN = 512
 _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")
 _NOTHING = b"", b""
 
@@ -50,11 +48,15 @@ class RequestHeads(dict[bytes, RequestHead]):
     def learn(self, digest: bytes, head: RequestHead) -> None:
         names = " ".join(head.headers)
         if not head.query and head.headers.again is None and not _NOT_KNOWN.search(names):
-            if len(self) >= _MAX_KNOWN:
+            if len(self) >= 512:
                 self.clear()
             headers = Headers(head.headers)
             del headers["content-length"]  # which the digest is not of
             self[digest] = structs.replace(head, headers=headers)
+
+
+def invalid_http() -> InvalidRequest:
+    return InvalidRequest("This is not a valid HTTP/1.1 request.", code="invalid_http")
 
 
 def cut_head(data: bytes) -> tuple[bytes, bytes]:
@@ -85,7 +87,6 @@ def head_size(url: bytes, headers: Headers) -> int:
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
-    """Return the head without its ``Upgrade`` header."""
     method, version = parser.get_method().decode(), parser.get_http_version()
     lines = [f"{method} {url.decode('latin-1')} HTTP/{version}"]
     every = [*headers.items(), *(headers.again or ())]

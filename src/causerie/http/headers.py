@@ -71,24 +71,16 @@ def labels_of(headers: Headers) -> Labels:
     if not (referer or title or tag or parent):
         return UNLABELLED
     address, host = _label_address(referer)
-    app = _label(title) or host[:_LONGEST_NAME]
-    return Labels(app, address, parent, state, _label(tag))
-
-
-def _label(text: str) -> str:
-    return _readable(text)[:_LONGEST_NAME].rstrip()
+    app, named = (_readable(text)[:_LONGEST_NAME].rstrip() for text in (title, tag))
+    return Labels(app or host[:_LONGEST_NAME], address, parent, state, named)
 
 
 def _readable(text: str) -> str:
     with suppress(UnicodeDecodeError):  # else it was latin-1 after all
         text = text.encode("latin-1").decode("utf-8")
-    seen = "".join(one if _shows(one) else " " for one in text)
+    # Without controls of terminals and of writing direction, and unassigned characters.
+    seen = "".join(" " if unicodedata.category(one)[0] == "C" else one for one in text)
     return " ".join(seen.split())
-
-
-def _shows(character: str) -> bool:
-    # Excludes controls of terminals and of writing direction, and unassigned characters.
-    return not unicodedata.category(character).startswith("C")
 
 
 def _label_address(text: str) -> tuple[str, str]:

@@ -31,8 +31,7 @@ class ServingStatus(Protocol):
     def obstacle(self) -> str: ...
 
 
-_encoder = msgspec.json.Encoder()
-_Value = TypeVar("_Value")
+_Told = TypeVar("_Told", bound=msgspec.Struct)
 _NOTHING_YET = "There is no model and no provider yet; operators add them on the console."
 ServiceState = Literal["live", "ready", "loading", "stopping", "failed", "unrecorded"]
 
@@ -101,17 +100,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class HealthHandlers:
-    """The handlers of ``/health``.
-
-    A busy engine is stalled if it has made no progress for ``stall_seconds``.
-    """
+    """The handlers of ``/health``."""
 
     engines: ServingStatus
     drain: Drain
-    stall_seconds: float = 120.0
 
     async def live(self, exchange: Exchange) -> None:
-        """``GET /health/live``."""
         exchange.json(Health(status="live"))
 
     async def ready(self, exchange: Exchange) -> None:
@@ -129,7 +123,9 @@ class HealthHandlers:
             live=True,
             engines=[self._engine(status) for status in engines],
             targets=[_target(status) for status in targets],
-            limits=SharedLimits(shared=answers is not None, answers=_given(answers)),
+            limits=SharedLimits(
+                shared=answers is not None, answers=UNSET if answers is None else answers
+            ),
             missing=UNSET if engines or targets else _NOTHING_YET,
         )
         _send_health(exchange, health, obstacle)
@@ -156,48 +152,27 @@ class HealthHandlers:
         return status.state is EngineState.READY and not self._stalled(status)
 
     def _stalled(self, status: EngineStatus) -> bool:
-        return status.busy > 0 and (status.idle_seconds or 0.0) > self.stall_seconds
+        return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
 
     def _engine(self, status: EngineStatus) -> EngineHealth:
-        return EngineHealth(
-            model=status.model,
-            state="stalled" if self._stalled(status) else status.state.value,
-            slots=status.slots,
-            busy=status.busy,
-            restarts=status.restarts,
-            progress=_given(status.progress),
-            idle_seconds=_given(status.idle_seconds),
-            memory_bytes=_given(status.memory_bytes),
-            detail=status.detail or UNSET,
-            members=[_member(each) for each in status.members] or UNSET,
-        )
-
-
-def _member(status: EngineStatus) -> MemberHealth:
-    return MemberHealth(
-        address=status.model,
-        state=status.state.value,
-        slots=status.slots,
-        busy=status.busy,
-        restarts=status.restarts,
-        prefix_source=status.prefix_source or UNSET,
-        detail=status.detail or UNSET,
-    )
+        state = "stalled" if self._stalled(status) else status.state.value
+        members = [
+            _told(MemberHealth, one, address=one.model, state=one.state.value)
+            for one in status.members
+        ]
+        return _told(EngineHealth, status, state=state, members=members or None)
 
 
 def _target(status: TargetStatus) -> TargetHealthEntry:
-    return TargetHealthEntry(
-        name=status.name,
-        state=status.state,
-        in_flight=status.in_flight,
-        failures=status.failures or UNSET,
-        wait_seconds=round(status.wait_seconds, 1) if status.wait_seconds > 0 else UNSET,
-        reason=status.reason or UNSET,
-    )
+    waits = round(status.wait_seconds, 1) if status.wait_seconds > 0 else None
+    return _told(TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits)
 
 
-def _given(value: _Value | None) -> _Value | UnsetType:
-    return UNSET if value is None else value
+def _told(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
+    """Return what a status has of these fields; ``None`` and empty texts are left out."""
+    fields = kind.__struct_fields__
+    values = {name: more[name] if name in more else getattr(status, name) for name in fields}
+    return kind(**{name: value for name, value in values.items() if value not in (None, "")})
 
 
 def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
@@ -211,11 +186,8 @@ def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
         code = "engine_loading" if health.status == "loading" else "no_endpoint"
         failure = Overloaded(f"The service cannot serve now; it is {health.status}.", code=code)
     headers = {name.lower(): value for name, value in failure.headers.items()}
-    body = _encoder.encode(structs.replace(health, error=failure.error()))
+    body = msgspec.json.encode(structs.replace(health, error=failure.error()))
     exchange.respond(failure.status, body, headers=headers)
-
-
-_STATIC_KEYS = StaticKeys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +203,6 @@ class MetricsPage:
     name: str = "metrics"
 
     async def show(self, exchange: Exchange) -> None:
-        """Send all metrics as text; raise ``Unauthenticated``."""
-        _STATIC_KEYS.authenticate(self, exchange.credential)
+        StaticKeys().authenticate(self, exchange.credential)
         text = self.metrics.exposition() if self.of_all is None else await self.of_all()
         exchange.respond(200, text, content_type=self.metrics.content_type)

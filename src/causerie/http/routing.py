@@ -7,15 +7,32 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from causerie.errors import InvalidRequest, NotFound
 from causerie.http.api import CompletionHandlers, RouterPages
 from causerie.http.doors import MountedDoor
-from causerie.http.errors import method_not_allowed, unknown_path
 from causerie.http.exchange import Exchange
 from causerie.http.health import HealthHandlers, MetricsPage
 from causerie.http.openapi import Documents
 from causerie.shapes.table import SHAPES
 
+_OPERATIONS = (
+    *("/chat/completions", "/responses", "/messages", "/models"),
+    *("/embeddings", "/rerank", "/completions"),
+)
 _PATH_PARAMETER = re.compile(r"\\{(\w+)\\}")  # in an escaped path
+
+
+def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
+    methods = set(allowed)
+    if "GET" in methods:
+        methods.add("HEAD")
+    names = ", ".join(sorted(methods))
+    return InvalidRequest(
+        f"The method {method[:32]} is not allowed here; use {names}.",
+        code="method_not_allowed",
+        status=405,
+        headers={"Allow": names},
+    )
 
 
 class Route(Protocol):
@@ -67,7 +84,6 @@ METRICS_PATH = "/metrics"
 def service_routes(
     health: HealthHandlers, metrics: MetricsPage | None, documents: Documents | None
 ) -> Mapping[str, Handler]:
-    """Return the handlers of the service's own paths, all for GET."""
     routes: dict[str, Handler] = {
         "/health": health.overview,
         "/health/live": health.live,
@@ -85,7 +101,6 @@ DoorRoutes = Mapping[str, Mapping[str, DoorHandler]]
 
 
 def completion_routes(handlers: CompletionHandlers) -> DoorRoutes:
-    """Return the operations of all APIs of completions."""
     answers = {shape.path: {"POST": partial(handlers.complete, shape)} for shape in SHAPES}
     counted = [shape for shape in SHAPES if shape.count_body is not None]
     return answers | {one.counting: {"POST": partial(handlers.count, one)} for one in counted}
@@ -127,4 +142,11 @@ def find_handler(routes: DoorRoutes, method: str, base: str, path: str) -> tuple
         if wanted not in handlers:
             raise method_not_allowed(method, handlers)
         return handlers[wanted], rest
-    raise unknown_path(base, path, routes)
+    path = path[:200]
+    plain = re.sub("/+", "/", path).rstrip("/").lower()
+    meant = next((each for each in _OPERATIONS if plain.endswith(each)), None)
+    advice = ""
+    if meant is not None:
+        advice = f" Did you mean {base}{meant}? The client's base URL ends with {base}."
+    below = f"below {base} there are {', '.join(routes)}."
+    raise NotFound(f"There is nothing at {base}{path}; {below}{advice}")

@@ -16,7 +16,6 @@ from causerie.http.application import Edge
 from causerie.http.connection import Connections, Listen
 from causerie.http.tasks import owned
 
-_SWEEP_SECONDS = 0.5
 _LAST_BYTES_SECONDS = 5.0
 _HURRIED_SECONDS = 0.2
 _HANDLERS_SECONDS = 5.0
@@ -107,19 +106,30 @@ async def _answer(
 ) -> None:
     connections = Connections(edge.answer, listen)
     connections.traffic.busy_poll_seconds = listen.busy_poll_seconds
+    async with _serving(connections, listener) as server:
+        try:
+            if on_ready is not None:
+                on_ready()
+            await stop.wait()
+            await _announce(edge, connections, listen.shutdown_delay_seconds, hurry)
+            await _drain(edge, listen.drain_seconds, hurry)
+        finally:
+            server.close()
+        await _last_bytes(connections, hurry)
+
+
+@asynccontextmanager
+async def _serving(
+    connections: Connections, listener: socket.socket
+) -> AsyncIterator[asyncio.Server]:
     try:
         async with owned(_sweep(connections)):
             loop = asyncio.get_running_loop()
             server = await loop.create_server(connections, sock=listener, backlog=BACKLOG)
             try:
-                if on_ready is not None:
-                    on_ready()
-                await stop.wait()
-                await _announce(edge, connections, listen.shutdown_delay_seconds, hurry)
-                await _drain(edge, listen.drain_seconds, hurry)
+                yield server
             finally:
                 server.close()
-            await _last_bytes(connections, hurry)
     finally:
         connections.abort()
         await connections.workers.end(_HANDLERS_SECONDS)
@@ -132,16 +142,9 @@ async def _metrics_server(
     if listener is None:
         yield
         return
-    connections = Connections(edge.scrape, listen)
     with listener:
-        server = await asyncio.get_running_loop().create_server(connections, sock=listener)
-        try:
-            async with owned(_sweep(connections)):
-                yield
-        finally:
-            server.close()
-            connections.abort()
-            await connections.workers.end(_HANDLERS_SECONDS)
+        async with _serving(Connections(edge.scrape, listen), listener):
+            yield
 
 
 async def _announce(
@@ -177,7 +180,7 @@ async def _set(event: asyncio.Event) -> None:
 
 async def _sweep(connections: Connections) -> None:
     while True:
-        await asyncio.sleep(_SWEEP_SECONDS)
+        await asyncio.sleep(0.5)
         connections.sweep()
 
 
@@ -185,7 +188,6 @@ async def _sweep(connections: Connections) -> None:
 def stop_signals(
     loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event
 ) -> Iterator[None]:
-    """Let a first signal set ``stop``, and a second one ``hurry``."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may have signals; whoever runs it there handles them
         return

@@ -49,7 +49,6 @@ class Workers:
         self._ending = False
 
     def begin(self, exchange: Exchange) -> None:
-        """Let an idle or a new task answer the exchange."""
         while self._idle:
             call = self._idle.pop()
             if not call.done():
@@ -96,17 +95,16 @@ class Workers:
 _LAST_WORDS_SECONDS = 5.0
 
 
-class Drain:
+class Drain(msgspec.Struct, eq=False):
     """Running work, each within a :class:`WorkGuard`, and admission of new work.
 
     ``announced``: a stop is near, but new work is still admitted.
     """
 
-    def __init__(self) -> None:
-        self.announced = False
-        self.stopping = False
-        self.running: set[WorkGuard] = set()
-        self.idle = asyncio.Event()
+    announced: bool = False
+    stopping: bool = False
+    running: set[WorkGuard] = set()
+    idle: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     async def finish(self, seconds: float) -> None:
         """Admit no new work, and end running work after ``seconds``."""

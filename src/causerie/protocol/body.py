@@ -15,12 +15,11 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
-from causerie.protocol.declaration import Number, Parameter
+from causerie.protocol.declaration import Parameter
 from causerie.protocol.parameters import PARAMETERS, ParsingRules
 
 
 def kind(value: object) -> str:
-    """Return JSON's name for the type of ``value``."""
     match value:
         case None:
             return "null"
@@ -39,7 +38,6 @@ def kind(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` for an error message, cut short."""
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -104,7 +102,6 @@ class ObjectReader(Struct, frozen=True):
         return number(value, self.param(name), least, most, above=above)
 
     def string(self, name: str, *, most: int | None = None) -> str | None:
-        """Return a string of at most ``most`` characters."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -134,7 +131,6 @@ class ObjectReader(Struct, frozen=True):
         )
 
     def child(self, name: str, expected: str = "an object") -> ObjectReader | None:
-        """Return an object, which errors call ``expected``."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -177,7 +173,6 @@ def as_object(value: object, param: str, expected: str = "an object") -> ObjectR
 
 
 def text(value: object, param: str, most: int | None = None) -> str:
-    """Return a string of at least one and at most ``most`` characters."""
     if not isinstance(value, str):
         raise wrong_type(param, "a string", value)
     if not value:
@@ -237,21 +232,16 @@ def read_parameter(body: ObjectReader, name: str) -> Any:
 
 def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
     name, number, most = parameter.name, parameter.number, parameter.most_characters
+    if number is not None and number.kind is float:
+        return lambda body: body.number(name, number.least, number.most, above=number.above)
     if number is not None:
-        return _number_reader(name, number)
+        first, last = int(number.least), int(number.most)
+        return lambda body: body.integer(name, first, last)
     if parameter.bare is bool:
         return lambda body: body.boolean(name)
     if parameter.bare is not str or most is None:
         return None
     return lambda body: body.string(name, most=most)
-
-
-def _number_reader(name: str, number: Number) -> Callable[[ObjectReader], Any]:
-    least, most, above = number.least, number.most, number.above
-    if number.kind is float:
-        return lambda body: body.number(name, least, most, above=above)
-    first, last = int(least), int(most)
-    return lambda body: body.integer(name, first, last)
 
 
 _READERS: Mapping[str, Callable[[ObjectReader], Any]] = MappingProxyType(
@@ -269,7 +259,11 @@ BOUND_SETTINGS = {
     "escapes": "server.max_escapes",
 }
 """The settings of the bounds that an operator can raise."""
-_BOM = b"\xef\xbb\xbf"
+_COMPRESSED: Mapping[str, bytes | tuple[bytes, ...]] = {
+    "gzip": b"\x1f\x8b",
+    "zstd": b"\x28\xb5\x2f\xfd",
+    "zlib": (b"x\x01", b"x\x9c", b"x\xda"),
+}
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -295,7 +289,7 @@ def decode_object(body: bytes) -> dict[str, object]:
     """Return the object that a checked body holds, or raise :class:`InvalidRequest`."""
     if not body.strip():
         raise _invalid("The body is empty; send a JSON object with `model` and `messages`.")
-    if body.startswith(_BOM):
+    if body.startswith(b"\xef\xbb\xbf"):
         raise _invalid("The body begins with a byte order mark; send UTF-8 without one.")
     _check_plain(body)
     try:
@@ -305,9 +299,10 @@ def decode_object(body: bytes) -> dict[str, object]:
             f"The body is not valid UTF-8 ({error.reason}); send JSON text encoded as UTF-8."
         ) from error
     except msgspec.MsgspecError as error:
+        why = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
         raise _invalid(
-            f"The body is not valid JSON ({_malformation(error)}); send one JSON object, encoded "
-            "as UTF-8, without NaN, Infinity or unpaired surrogates."
+            f"The body is not valid JSON ({why[:1].lower() + why[1:]}); send one JSON object, "
+            "encoded as UTF-8, without NaN, Infinity or unpaired surrogates."
         ) from error
     if not isinstance(document, dict):
         raise _invalid("The body must be a JSON object with `model` and `messages`.")
@@ -315,20 +310,12 @@ def decode_object(body: bytes) -> dict[str, object]:
 
 
 def _check_plain(body: bytes) -> None:
-    name = _compression_of(body)
-    if name is not None:
-        raise _invalid(
-            f"The body looks compressed ({name}), and there is no `Content-Encoding` header; send "
-            "JSON text that is not compressed."
-        )
-
-
-def _compression_of(body: bytes) -> str | None:
-    if body.startswith(b"\x1f\x8b"):
-        return "gzip"
-    if body.startswith(b"\x28\xb5\x2f\xfd"):
-        return "zstd"
-    return "zlib" if body.startswith((b"x\x01", b"x\x9c", b"x\xda")) else None
+    for name, beginnings in _COMPRESSED.items():
+        if body.startswith(beginnings):
+            raise _invalid(
+                f"The body looks compressed ({name}), and there is no `Content-Encoding` header; "
+                "send JSON text that is not compressed."
+            )
 
 
 def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
@@ -363,11 +350,6 @@ def mark_halves(body: bytes) -> tuple[bytes, str]:
         return body, ""
     marked = _ESCAPE.sub(lambda found: mark.encode() if found["half"] else found[0], body)
     return (body, "") if marked == body else (marked, mark)
-
-
-def _malformation(error: msgspec.MsgspecError) -> str:
-    text = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
-    return text[:1].lower() + text[1:]
 
 
 def _invalid(message: str) -> InvalidRequest:

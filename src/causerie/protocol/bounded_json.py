@@ -114,15 +114,14 @@ def _is_harmless(document: bytes, bounds: Bounds) -> bool:
     return _count(plain, _HUGE) <= bounds.exponents and b"0" * (bounds.digits + 1) not in plain
 
 
-class _Scan:
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._in_string = False
-        self._strings = 0
-        self._escapes = 0
-        self._values = 1
-        self._bare_bytes = 0
-        self._bare: list[bytes] = []
+class _Scan(Struct, eq=False):
+    _bounds: Bounds
+    _in_string: bool = False
+    _strings: int = 0
+    _escapes: int = 0
+    _values: int = 1
+    _bare_bytes: int = 0
+    _bare: list[bytes] = []
 
     def feed(self, piece: bytes) -> None:
         bounds = self._bounds

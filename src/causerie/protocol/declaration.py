@@ -47,9 +47,6 @@ class Facts:
     control: Control | None = None  # of the playground; a number has one anyway
 
 
-_NO_FACTS = Facts()
-
-
 @dataclass(frozen=True, slots=True)
 class Number:
     """A number of the type ``kind`` from ``least`` (itself left out if ``above``) to ``most``."""
@@ -73,7 +70,6 @@ class Parameter:
 
     @property
     def optional(self) -> Any:
-        """The annotation with ``None`` as an alternative."""
         if get_origin(self.annotation) is not Annotated:
             return self.annotation | None
         inner, *notes = get_args(self.annotation)
@@ -81,7 +77,6 @@ class Parameter:
 
     @property
     def bare(self) -> Any:
-        """The type without its annotations."""
         return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
 
     @property
@@ -100,7 +95,6 @@ class Parameter:
 
     @property
     def most_characters(self) -> int | None:
-        """Greatest length of a text."""
         lengths = (meta.max_length for meta in metas(self.type))
         return next((length for length in lengths if length is not None), None)
 
@@ -120,7 +114,7 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
             name=each.encode_name,
             annotation=annotation,
             type=kind,
-            facts=next((note for note in notes if isinstance(note, Facts)), _NO_FACTS),
+            facts=next((note for note in notes if isinstance(note, Facts)), Facts()),
             required=each.required,
             description=next(
                 (note.description for note in notes if isinstance(note, Meta) and note.description),
@@ -130,13 +124,11 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
 
 
 def metas(kind: Any) -> list[Meta]:
-    """Return the ``Meta`` of an annotated type."""
     notes = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
     return [note for note in notes if isinstance(note, Meta)]
 
 
 def without_none(kind: Any) -> Any:
-    """Return a type without ``None`` among its alternatives."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     return reduce(or_, (each for each in get_args(kind) if each is not NoneType))

@@ -208,7 +208,6 @@ def in_portions(batch: Batch) -> list[Batch]:
 
 
 def joined_events(events: Batch) -> list[Event]:
-    """Join successive pieces of one text."""
     together: list[Event] = []
     for key, run in groupby(events, key=_text_that_goes_on):
         first, *others = run
@@ -258,24 +257,18 @@ def _size(event: Event) -> int:
 
 
 def _pieces(event: Event) -> Iterator[Event]:
-    if isinstance(event, TextDelta):
-        if len(event.logprobs) > _MAX_TOKENS or len(event.text) > PORTION:
-            return _texts_and_tokens(event)
-    elif isinstance(event, ReasoningDelta):
-        if len(event.text) > PORTION and not event.blocks:
-            return (replace(event, text=text) for text in _cut_text(event.text))
-    elif isinstance(event, ToolCallDelta) and len(event.arguments) > PORTION:
-        return (replace(event, arguments=text) for text in _cut_text(event.arguments))
-    return iter((event,))
-
-
-def _texts_and_tokens(event: TextDelta) -> Iterator[Event]:
-    # The text first: log-probabilities may follow it.
-    tokens = event.logprobs
-    for text in _cut_text(event.text):
-        yield TextDelta(text, (), event.choice)
-    for start in range(0, len(tokens), _MAX_TOKENS):
-        yield TextDelta("", tokens[start : start + _MAX_TOKENS], event.choice)
+    match event:
+        case TextDelta(text, tokens) if len(tokens) > _MAX_TOKENS or len(text) > PORTION:
+            # The text first: log-probabilities may follow it.
+            yield from (TextDelta(piece, (), event.choice) for piece in _cut_text(text))
+            for start in range(0, len(tokens), _MAX_TOKENS):
+                yield TextDelta("", tokens[start : start + _MAX_TOKENS], event.choice)
+        case ReasoningDelta(text, blocks=()) if len(text) > PORTION:
+            yield from (replace(event, text=piece) for piece in _cut_text(text))
+        case ToolCallDelta(_, text) if len(text) > PORTION:
+            yield from (replace(event, arguments=piece) for piece in _cut_text(text))
+        case _:
+            yield event
 
 
 def _cut_text(text: str) -> Iterator[str]:

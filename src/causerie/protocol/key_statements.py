@@ -51,19 +51,11 @@ class KeyStatement(Struct, frozen=True, kw_only=True):
     rate_limit: KeyRateLimit
 
 
-class RouterKey(Struct, frozen=True, kw_only=True):
-    data: KeyStatement
-
-
 class CreditsStatement(Struct, frozen=True, kw_only=True):
     """Money put in for a project, and spent."""
 
     total_credits: float
     total_usage: float
-
-
-class RouterCredits(Struct, frozen=True, kw_only=True):
-    data: CreditsStatement
 
 
 class GenerationStatement(Struct, frozen=True, kw_only=True):
@@ -116,7 +108,3 @@ class GenerationStatement(Struct, frozen=True, kw_only=True):
     native_tokens_reasoning: int
     total_cost: Cost
     usage: Cost
-
-
-class RouterGeneration(Struct, frozen=True, kw_only=True):
-    data: GenerationStatement

@@ -111,8 +111,6 @@ def privilege_of(name: str) -> Privilege | None:
 
 
 _MESSAGES = "messages"
-_MOST_NAMES = 32
-_LONGEST_PLACE = 256
 # No path that a configuration lists is longer.
 _LONGEST_NAME = 128
 _LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
@@ -135,7 +133,6 @@ PASSED = Known(others="passed")
 
 
 def known_of(kind: Any) -> Known:
-    """Return the known fields of a type, at every depth."""
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     origin = get_origin(bare)
     if origin in (Union, UnionType):
@@ -158,16 +155,14 @@ def _merged(one: Known, other: Known) -> Known:
     return Known(fields, "open" if "open" in (one.others, other.others) else "closed")
 
 
-def _of_hint(kind: Any) -> Known:
-    # A hint of an unexpected type is not sent on.
-    known = known_of(kind)
-    return known if known.fields else OPEN
-
-
 KNOWN = Known(
     {
         **dict.fromkeys(REFUSED, LEAF),
-        **{name: _of_hint(each.type) for name, each in parameters.HINTS.items()},
+        # A hint of an unexpected type is not sent on.
+        **{
+            name: known if (known := known_of(each.type)).fields else OPEN
+            for name, each in parameters.HINTS.items()
+        },
         **{name: known_of(each.type) for name, each in parameters.PARAMETERS.items()},
     }
 )
@@ -219,23 +214,22 @@ def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest | None:
     if place is None:
         return None
     advice = "Nobody who would answer knows it or gets it; leave it out."
-    return unsupported(place[:_LONGEST_PLACE], advice)
+    return unsupported(place[:256], advice)
 
 
-class _Found:
-    __slots__ = ("message", "more", "names")
-
-    def __init__(self) -> None:
-        self.names: dict[str, None] = {}
-        self.more = 0
-        self.message = 0  # index of the message that is read, if one is
+class _Found(Struct, eq=False):
+    names: dict[str, None] = {}
+    more: int = 0
+    message: int = 0  # index of the message that is read, if one is
 
     def note(self, path: str, value: Mapping[str, Any], known: Known, count: int) -> None:
         """Note ``count`` unknown fields of an object; ``null`` ones get no name."""
         if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
             path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
-        for name in _unlisted(value, known):
-            if len(self.names) >= _MOST_NAMES:
+        for name in value:
+            if _goes(name, value, known):
+                continue
+            if len(self.names) >= 32:
                 self.more += count
                 return
             count -= 1
@@ -308,13 +302,6 @@ def _is_bare(value: Mapping[str, Any], name: str) -> bool:
     return False
 
 
-def _unlisted(value: Mapping[str, Any], known: Known) -> Iterator[str]:
-    if known.others == "closed" and not known.objects:
-        fields = known.fields
-        return (name for name in value if name not in fields)
-    return (name for name in value if not _goes(name, value, known))
-
-
 def _below(known: Known, name: str) -> Known:
     return known.fields.get(name) or (OPEN if known.others == "open" else PASSED)
 
@@ -340,7 +327,6 @@ def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
 
 
 def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the body with empty messages in place of its past."""
     values = body.get("messages")
     if not isinstance(values, list):
         return body
@@ -364,6 +350,5 @@ def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
 
 
 def role_of(value: Any) -> Role | None:
-    """Return the role of a message of any type, or ``None``."""
     role = value.get("role") if isinstance(value, dict) else None
     return ROLES.get(role) if isinstance(role, str) else None

@@ -14,7 +14,6 @@ FREE = ":free"
 
 
 def is_free(model: str) -> bool:
-    """Return true for the id of a model's free variant."""
     return model.endswith(FREE)
 
 
@@ -140,10 +139,6 @@ class RouterModel(Model, frozen=True, kw_only=True):
     reasoning: RouterReasoning | UnsetType = UNSET
 
 
-class RouterModelData(Struct, frozen=True, kw_only=True):
-    data: RouterModel
-
-
 class PageLinks(Struct, frozen=True, kw_only=True):
     next: Annotated[str | None, Meta(description="The path of the next page.")]
 
@@ -164,10 +159,6 @@ class RouterModelList(PageTail, frozen=True, kw_only=True):
 
 class Count(Struct, frozen=True, kw_only=True):
     count: int
-
-
-class RouterCount(Struct, frozen=True, kw_only=True):
-    data: Count
 
 
 class RouterEndpoint(Struct, frozen=True, kw_only=True):
@@ -215,7 +206,3 @@ class ModelEndpoints(Struct, frozen=True, kw_only=True):
     description: str
     architecture: Architecture
     endpoints: Sequence[RouterEndpoint]
-
-
-class RouterEndpoints(Struct, frozen=True, kw_only=True):
-    data: ModelEndpoints

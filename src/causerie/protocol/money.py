@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-_CENT = Decimal("0.01")
 _FINE = Decimal("0.0001")
 _LEAST = Decimal("0.000000001")  # amounts are kept to a billionth
 
@@ -21,7 +20,7 @@ def rounded(amount: Decimal | float) -> str:
     if not value:
         return "$0.00"
     if abs(value) >= 1:
-        return exact(value.quantize(_CENT))
+        return exact(value.quantize(Decimal("0.01")))
     digits = _LEAST if abs(value) < _LEAST else Decimal(1).scaleb(value.adjusted() - 1)
     short = value.quantize(min(max(digits, _LEAST), _FINE))
     return exact(short) if short else f"<{exact(_LEAST)}"

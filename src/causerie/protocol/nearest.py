@@ -9,7 +9,6 @@ AROUND = 8
 """Names that are compared on each side in each of the two orders."""
 ALIKE = 0.65
 """The distance up to which a word is taken for one of a few known ones."""
-_LONGEST = 200
 
 
 class NameIndex:
@@ -65,4 +64,4 @@ def _neighbours(ordered: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    return text[:_LONGEST].casefold()
+    return text[:200].casefold()

@@ -23,7 +23,7 @@ def money(given: str | int | float | Decimal, *, signed: bool = False) -> Decima
         raise ValueError("an amount is a number from 0, like 1.50")
     if amount.copy_abs() > MOST_MONEY:
         raise ValueError(f"an amount is at most {MOST_MONEY:,}")
-    if -_exponent(amount) > _MOST_DECIMALS:
+    if -int(amount.as_tuple().exponent) > _MOST_DECIMALS:
         raise ValueError(f"an amount has at most {_MOST_DECIMALS} decimals")
     return amount if amount else Decimal(0)
 
@@ -45,7 +45,3 @@ def _decimal(given: str | int | float | Decimal) -> Decimal:
     if len(text) > _LONGEST:
         raise ValueError(f"an amount has at most {_LONGEST} characters")
     return Decimal(text)
-
-
-def _exponent(amount: Decimal) -> int:
-    return int(amount.as_tuple().exponent)

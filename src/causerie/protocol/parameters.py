@@ -479,18 +479,15 @@ EXTENDED_SAMPLING = frozenset(each.name for each in SAMPLING if each.facts.origi
 
 
 def of_origin(*origins: str) -> frozenset[str]:
-    """Return the names of the parameters that servers of these origins know."""
     return frozenset(name for name, each in PARAMETERS.items() if each.facts.origin in origins)
 
 
 def asks_for_nothing(name: str, value: object) -> bool:
-    """Return whether a parameter with this value is as good as left out."""
     parameter = PARAMETERS.get(name)
     return parameter is not None and value in parameter.facts.neutral
 
 
 def refused_by(engine: str) -> frozenset[str]:
-    """Return the parameters that an engine of our own cannot honour."""
     return frozenset(
         name for name, each in PARAMETERS.items() if each.facts.engines.get(engine, name) is None
     )

@@ -34,7 +34,6 @@ def blocks_of(value: object) -> tuple[Block, ...]:
 
 
 def text_of(value: object) -> str:
-    """Return the readable text of sent blocks."""
     texts = (block.get("text") or block.get("summary") for block in _objects(value))
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -95,7 +94,6 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
 
 
 def joined(blocks: Iterable[Block]) -> list[Block]:
-    """Join successive pieces of one text."""
     out: list[Block] = []
     texts: list[str] = []  # of the last one, where there are several
     field = ""

@@ -67,12 +67,10 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
     @property
     def enclosed(self) -> bool:
-        """Return true if the address holds the image."""
         return self.url.startswith("data:")
 
 
 Part = TextPart | ImagePart
-_UNSEEN = TextPart("(an image that cannot be shown)")
 
 
 class ToolCall(Struct, frozen=True):
@@ -167,11 +165,7 @@ class Unread(Struct, frozen=True, gc=False):
     """The fields of a request as they were sent; converted to a mapping only on demand."""
 
     def document(self) -> Mapping[str, object]:
-        """Return all fields that are not ``null``."""
         return msgspec.json.decode(msgspec.json.encode(self), type=dict[str, object])
-
-
-_LONGEST_NAME = 64
 
 
 class Unlisted(Struct, frozen=True, gc=False):
@@ -187,7 +181,7 @@ class Unlisted(Struct, frozen=True, gc=False):
     @property
     def changes(self) -> Sequence[str]:
         """Return their report for a header, of bounded length."""
-        told = [f"{quote(name[:_LONGEST_NAME], safe='[]$@:')} dropped" for name in self.names]
+        told = [f"{quote(name[:64], safe='[]$@:')} dropped" for name in self.names]
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
 
@@ -278,7 +272,6 @@ class ChatRequest(Struct, frozen=True, gc=False):
         return structs.replace(self, messages=messages), changes
 
     def without_hints(self, supported: frozenset[str]) -> ChatRequest:
-        """Return the request without those of its hints that are not supported."""
         lacking = (self.hints & self.params) - supported
         if not lacking:
             return self
@@ -341,7 +334,11 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 def _in_words(part: Part) -> Part:
-    return _UNSEEN if isinstance(part, ImagePart) and part.optional else part
+    return (
+        TextPart("(an image that cannot be shown)")
+        if isinstance(part, ImagePart) and part.optional
+        else part
+    )
 
 
 def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
@@ -364,7 +361,6 @@ def image_inside_network(param: str, why: str) -> InvalidRequest:
 
 
 def image_not_fetched(param: str) -> InvalidRequest:
-    """The refusal of an address, by a target for which nobody would fetch it."""
     return InvalidRequest(
         "What serves this model fetches no images; send the image itself, as a `data:` address.",
         code="unsupported_parameter",
@@ -372,27 +368,22 @@ def image_not_fetched(param: str) -> InvalidRequest:
     )
 
 
-_BILLING = "x-anthropic-billing-header:"
-
-
 def without_billing_line(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return the messages without the line at the head of one of the first system messages."""
     for at, message in enumerate(takewhile(lambda one: one.role == "system", messages)):
-        if message.text.startswith(_BILLING):
-            kept = _without_first_line(message)
+        if message.text.startswith("x-anthropic-billing-header:"):
+            content: str | tuple[Part, ...] = message.content or ""
+            if isinstance(content, str):
+                content = _behind_line(content)
+            else:
+                first, *others = content
+                left = _behind_line(first.text) if isinstance(first, TextPart) else ""
+                content = (TextPart(left), *others) if left else tuple(others)
+            kept = structs.replace(message, content=content)
             # A request has at least one message.
             rest = (kept,) if kept.text or len(messages) == 1 else ()
             return (*messages[:at], *rest, *messages[at + 1 :])
     return messages
-
-
-def _without_first_line(message: Message) -> Message:
-    if not isinstance(message.content, tuple):
-        return structs.replace(message, content=_behind_line(message.content or ""))
-    first, *others = message.content
-    left = _behind_line(first.text) if isinstance(first, TextPart) else ""
-    parts = [TextPart(left)] if left else []
-    return structs.replace(message, content=(*parts, *others))
 
 
 def _behind_line(text: str) -> str:
@@ -413,7 +404,6 @@ _MESSAGE_TOKENS = 4
 
 
 def prompt_estimate(request: ChatRequest) -> int:
-    """Return about how many tokens the prompt has."""
     if request.passed is not None:
         return request.passed.tokens
     tokens = _MESSAGE_TOKENS * len(request.messages)

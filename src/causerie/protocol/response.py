@@ -42,7 +42,6 @@ class ResponseContext(Struct, frozen=True):
     """The caller's names of functions, where ours differ."""
 
     def function_name(self, name: str) -> str:
-        """Return the caller's name of a function."""
         return self.function_names.get(name, name)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 _STRUCTURE = re.compile(r'[{}\[\]"]')
 _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-class Brackets:
+class Brackets(Struct, eq=False):
     """Finds the end of one object or array; each piece is read once."""
 
-    __slots__ = ("_depth", "_escaped", "closed", "empty", "quoted")
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self.quoted = False  # in the middle of a string
-        self._escaped = False  # behind a backslash in one
-        self.closed = False  # the last bracket has been read
-        self.empty = True  # nothing but white space has been read
+    _depth: int = 0
+    quoted: bool = False  # in the middle of a string
+    _escaped: bool = False  # behind a backslash in one
+    closed: bool = False  # the last bracket has been read
+    empty: bool = True  # nothing but white space has been read
 
     def read(self, text: str) -> int:
         """Read up to the end of the value, or of the text; return how much that is."""
@@ -59,7 +58,6 @@ PING = b": ping\n"  # one newline: an empty line after a comment breaks older cl
 
 
 def encode(data: bytes) -> bytes:
-    """One event; ``data`` is a single line (JSON as msgspec writes it has no line breaks)."""
     return BEFORE + data + BEHIND
 
 
@@ -73,7 +71,7 @@ class NamedEvent(bytes):
     name: bytes = b""
 
 
-class EventDecoder:
+class EventDecoder(Struct, eq=False):
     """Bytes as they arrive, into the data of complete events.
 
     The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
@@ -82,23 +80,17 @@ class EventDecoder:
     ``max_bytes`` of an unfinished event are held.
     """
 
-    __slots__ = (
-        "_behind_cr", "_between", "_brackets", "_data", "_held", "_max_bytes", "_name", "_rest",
-        "_size", "_started", "_values",
-    )  # fmt: skip
-
-    def __init__(self, max_bytes: int = 64 * 1024 * 1024, *, values: bool = False) -> None:
-        self._max_bytes = max_bytes
-        self._values = values
-        self._rest: list[bytes] = []  # the beginning of a line, in the pieces that it came in
-        self._size = 0  # of these
-        self._data: list[bytes] = []
-        self._name = b""
-        self._held = 0
-        self._brackets: Brackets | None = None  # of a value without a field name
-        self._started = False
-        self._behind_cr = False  # a line feed that comes next belongs to the last line
-        self._between = True  # events: nothing of one is held
+    max_bytes: int = 64 * 1024 * 1024
+    values: bool = False
+    _rest: list[bytes] = []  # the beginning of a line, in the pieces that it came in
+    _size: int = 0  # of these
+    _data: list[bytes] = []
+    _name: bytes = b""
+    _held: int = 0
+    _brackets: Brackets | None = None  # of a value without a field name
+    _started: bool = False
+    _behind_cr: bool = False  # a line feed that comes next belongs to the last line
+    _between: bool = True  # events: nothing of one is held
 
     @property
     def held(self) -> int:
@@ -109,7 +101,7 @@ class EventDecoder:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
         if (only := self.only(piece)) is not None:
             return [only]
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
+        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             # Whole events of one line each, as most senders write them.
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
@@ -124,7 +116,7 @@ class EventDecoder:
 
     def only(self, piece: bytes) -> bytes | None:
         """The data of a piece that is one event of one line, as most are; else nothing is fed."""
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
+        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
@@ -201,7 +193,7 @@ class EventDecoder:
         return event or None
 
     def _begins_value(self, line: bytes) -> bool:
-        return self._values and line.lstrip()[:1] in (b"{", b"[")
+        return self.values and line.lstrip()[:1] in (b"{", b"[")
 
     def _line_of_value(self, line: bytes) -> bytes | None:
         brackets = self._brackets
@@ -227,5 +219,5 @@ class EventDecoder:
         return event
 
     def _check(self, size: int) -> None:
-        if size > self._max_bytes:
-            raise LineTooLong(f"an event of the stream has more than {self._max_bytes} bytes")
+        if size > self.max_bytes:
+            raise LineTooLong(f"an event of the stream has more than {self.max_bytes} bytes")

@@ -1,8 +1,13 @@
-"""Reasoning as an opaque text that a client sends back unchanged.
+"""Reasoning as an opaque text that a client sends back unchanged, and signatures of thinking.
 
-It carries the reasoning and the blocks that a provider needs back. A client could as well send any
-reasoning as plain text, so the text is protected against damage and taken for no other server's,
-and not against forgery: a checksum is enough, and every process can read what another one wrote.
+The text carries the reasoning and the blocks that a provider needs back. A client could as well
+send any reasoning as plain text, so the text is protected against damage and taken for no other
+server's, and not against forgery: a checksum is enough, and every process can read what another
+one wrote.
+
+In the Messages API a signature of ours is a digest of its block's text, likewise without a key.
+Where the client did not want the text, or it cannot be read, the reasoning itself is in the
+signature or the data. Signatures of servers of this API are passed on as they are.
 """
 
 from __future__ import annotations
@@ -11,12 +16,13 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from causerie.protocol import bounded_json
-from causerie.protocol.reasoning import Block, blocks_of
+from causerie.protocol.reasoning import MESSAGES_FORMAT, Block, blocks_of, foreign_block
 
 _MARK = "causerie.1."
 _CHECKSUM = 16  # bytes
@@ -51,3 +57,53 @@ def unseal(text: object) -> SealedReasoning | None:
 
 def _checksum(data: bytes) -> bytes:
     return blake2b(data, digest_size=_CHECKSUM, person=b"reasoning").digest()
+
+
+_OURS = "causerie."
+_DIGEST = f"{_OURS}t."
+
+
+class Digest:
+    """Signature of a text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=24, person=b"thinking")
+
+    def add(self, text: str) -> None:
+        self._hash.update(text.encode("utf-8", "surrogatepass"))
+
+    def signature(self) -> str:
+        return _DIGEST + urlsafe_b64encode(self._hash.digest()).decode()
+
+
+def reasoning_of(block: dict[str, Any], index: int) -> list[dict[str, Any]]:
+    """Return the reasoning in a block of the past: ``{"text": ...}``, and blocks of its provider.
+
+    Nothing, if it was changed. ``index`` is the block's place among the others.
+    """
+    redacted = block.get("type") == "redacted_thinking"
+    text, signature = block.get("thinking"), block.get("data" if redacted else "signature")
+    text = text if isinstance(text, str) else ""
+    if not isinstance(signature, str) or not signature:
+        return []
+    if signature.startswith(_DIGEST):
+        digest = Digest()
+        digest.add(text)
+        return [{"text": text}] if signature == digest.signature() else []
+    if signature.startswith(_OURS):
+        found = unseal(signature)
+        if found is None or text:
+            return []
+        return [{"text": found.text}, *({**each, "index": index} for each in found.blocks)]
+    if redacted:
+        encrypted = {"type": "reasoning.encrypted", "data": signature, "format": MESSAGES_FORMAT}
+        return [{**encrypted, "index": index}]
+    return [foreign_block(text, signature, index)]
+
+
+def is_ours(block: object) -> bool:
+    """Return true for a block of thinking that no other server knows."""
+    if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
+        return False
+    mark = block.get("signature") or block.get("data")
+    return isinstance(mark, str) and mark.startswith(_OURS)

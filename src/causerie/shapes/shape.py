@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from msgspec import Struct
 
-from causerie.errors import Error, InvalidRequest, ServiceError
+from causerie.errors import Error, ErrorDetails, ServiceError
 from causerie.protocol import sse
+from causerie.protocol.events import Batch, Event, Verbatim
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.response import Reply
+from causerie.protocol.response import Reply, ResponseContext, StreamEncoder
 
+AT_ONCE = 32 * 1024
+"""Bytes of a body that is read at once: field by field, with repairs, it takes up to 10 ms."""
 CHANGES = "x-request-changes"
 _MESSAGE = re.compile(r"messages\[([0-9]+)\]")
 _PATH = re.compile(r"[\w.\[\]]*")
@@ -71,10 +75,14 @@ class ParsedRequest(Struct, frozen=True):
     reply: Reply
     places: Places | None = None
 
+    def rename(self, failure: Exception) -> None:
+        """Let an error name fields as the client does."""
+        if self.places is not None and isinstance(failure, ServiceError):
+            self.places.rename(failure)
 
-def openai_error(failure: ServiceError, request_id: str) -> object:
-    """Return the body of an error as chat completions and Responses have it."""
-    return Error(failure.error())
+    def renamed(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return headers whose report of changes names fields as the client does."""
+        return headers if self.places is None else self.places.renamed(headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +96,9 @@ class Shape:
     """Beginning of the ids of its replies."""
     parse: Callable[[bytes, ParsingRules, Mapping[str, str]], ParsedRequest]
     """Parses a body, with the request's headers; raises :class:`InvalidRequest`."""
-    parse_at_once: Callable[[bytes, ParsingRules, Mapping[str, str]], ParsedRequest | None]
-    """Like ``parse``, but returns ``None`` if that would hold the event loop."""
-    error: Callable[[ServiceError, str], object] = openai_error
+    parse_usual: Callable[[bytes, ParsingRules], ParsedRequest | None] = lambda body, rules: None
+    """Parses a larger body that is as usual without holding the event loop."""
+    error: Callable[[ServiceError, str], object] = lambda failure, _: Error(failure.error())
     """Returns the body of an error with this request id, to be encoded as JSON."""
     error_status: Callable[[ServiceError], int] = lambda failure: failure.status
     ping: bytes = sse.PING
@@ -102,11 +110,46 @@ class Shape:
     id_header: str = ""
     """A further header that carries the id of a request."""
 
+    def parse_at_once(
+        self, body: bytes, rules: ParsingRules, headers: Mapping[str, str]
+    ) -> ParsedRequest | None:
+        """Like ``parse``, but return ``None`` if that would hold the event loop."""
+        if len(body) > AT_ONCE:
+            return self.parse_usual(body, rules)
+        return self.parse(body, rules, headers)
 
-def renaming(places: Places, read: Callable[[], ChatRequest]) -> ChatRequest:
-    """Return the request that ``read`` returns; its errors name fields as the client does."""
-    try:
-        return read()
-    except InvalidRequest as failure:
-        places.rename(failure)
-        raise
+
+class PassingReply(Struct, frozen=True):
+    """Passes on what a provider sent in the same API; ``encoded`` is for all other targets."""
+
+    encoded: Reply
+
+    def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
+        for event in events:
+            if isinstance(event, Verbatim):
+                return msgspec.Raw(event.data)
+        return self.encoded.completion(context, events)
+
+    def encoder(self, context: ResponseContext) -> StreamEncoder:
+        return _PassingEncoder(self.encoded.encoder(context))
+
+
+class _PassingEncoder(Struct, eq=False):
+    _encoder: StreamEncoder
+    _last: list[bytes] = []
+    _passes: bool = False
+
+    def feed(self, batch: Batch) -> bytes:
+        verbatim = [event for event in batch if isinstance(event, Verbatim)]
+        self._passes = self._passes or bool(verbatim)
+        if not self._passes:
+            return self._encoder.feed(batch)
+        self._last += [event.data for event in verbatim if event.last]
+        return b"".join([event.data for event in verbatim if not event.last])
+
+    def broken(self, error: ErrorDetails) -> bytes:
+        self._last.clear()
+        return self._encoder.broken(error)
+
+    def end(self) -> bytes:
+        return b"".join(self._last) if self._passes else self._encoder.end()

@@ -24,9 +24,9 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.shapes.messages.encoder import MessagesReply, failure_body
-from causerie.shapes.messages.shape import MESSAGES
-from causerie.shapes.messages.thinking import reasoning_of
+from causerie.shapes.messages.encoder import MessagesReply, error_body
+from causerie.shapes.messages.reader import MESSAGES
+from causerie.shapes.sealed_reasoning import reasoning_of
 
 CONTEXT = ResponseContext(CompletionIdentity("msg_1", 1, "req_1"), "m", "f")
 USAGE = Usage(prompt=10, completion=7, cached=3, reasoning=2, written=4)
@@ -228,7 +228,7 @@ def test_tokens_of_the_prompt_that_are_known_at_the_start() -> None:
 
 def test_errors_in_the_words_of_this_api() -> None:
     wrong = InvalidRequest("`x` is wrong.", param="x")
-    assert msgspec.json.decode(msgspec.json.encode(failure_body(wrong, "req_1"))) == {
+    assert msgspec.json.decode(msgspec.json.encode(MESSAGES.error(wrong, "req_1"))) == {
         "type": "error",
         "error": {
             "type": "invalid_request_error", "message": "`x` is wrong.",
@@ -238,10 +238,10 @@ def test_errors_in_the_words_of_this_api() -> None:
     }  # fmt: skip
     assert MESSAGES.error_status(wrong) == 400
     busy = Overloaded("Full.")
-    assert (MESSAGES.error_status(busy), failure_body(busy, "r").error.type) == (
+    assert (MESSAGES.error_status(busy), error_body(busy.error(), "r").error.type) == (
         529, "overloaded_error",
     )  # fmt: skip
     late = UpstreamFailed("Late.", code="upstream_timeout", status=504)
-    assert (MESSAGES.error_status(late), failure_body(late, "r").error.type) == (
+    assert (MESSAGES.error_status(late), error_body(late.error(), "r").error.type) == (
         504, "timeout_error",
     )  # fmt: skip

@@ -22,8 +22,7 @@ from causerie.protocol.request import (
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 from causerie.shapes.messages.reader import parse
-from causerie.shapes.messages.thinking import Digest
-from causerie.shapes.sealed_reasoning import SealedReasoning, seal
+from causerie.shapes.sealed_reasoning import Digest, SealedReasoning, seal
 from causerie.shapes.shape import ParsedRequest
 
 RULES = ParsingRules()

@@ -24,8 +24,7 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.reasoning import seal_of
-from causerie.shapes.responses.body import Echo
-from causerie.shapes.responses.encoder import ResponseReply
+from causerie.shapes.responses.encoder import Echo, ResponseReply
 from causerie.shapes.responses.tools import ToolForm
 from causerie.shapes.sealed_reasoning import unseal
 

@@ -11,12 +11,11 @@ import pytest
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ImagePart, JsonSchema, TextPart, ToolCall, images
-from causerie.shapes.passing import PassingReply
 from causerie.shapes.responses.encoder import ResponseReply
 from causerie.shapes.responses.reader import RESPONSES
 from causerie.shapes.responses.tools import ToolForm
 from causerie.shapes.sealed_reasoning import SealedReasoning, seal
-from causerie.shapes.shape import ParsedRequest
+from causerie.shapes.shape import ParsedRequest, PassingReply
 
 RULES = ParsingRules()
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}}

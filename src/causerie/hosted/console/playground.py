@@ -15,7 +15,7 @@ from causerie.hosted.console.catalog_view import list_row
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import model_row
 from causerie.http.exchange import BodyLimits, read_json
-from causerie.http.pages.chat import EXAMPLE_SCHEMA, EXAMPLE_TOOLS, number_fields
+from causerie.http.pages.chat import number_fields
 from causerie.http.pages.snippets import Snippet, SnippetGroup, request_snippets
 
 
@@ -53,8 +53,6 @@ async def show(context: RequestContext) -> None:
         allowed=await _may_ask(context),
         doors=[context.base + door.prefix for door in context.service_view.doors()],
         numbers=number_fields(),
-        example_tools=EXAMPLE_TOOLS,
-        example_schema=EXAMPLE_SCHEMA,
         keys_at=f"{PREFIX}/projects/{context.params['project']}/keys",
     )
 

@@ -36,7 +36,7 @@ from causerie.hosted.management.routing import (
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import Exchange
-from causerie.http.openapi_schemas import Schema, sent_schemas
+from causerie.http.openapi import Schema, sent_schemas
 from causerie.http.routing import RouteTable
 
 

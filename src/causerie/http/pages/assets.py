@@ -53,8 +53,6 @@ FILE_HEADERS: Mapping[str, str] = MappingProxyType(
 """Of styles, scripts and pictures. A page that loads them has said the rest; opened by themselves
 they are text, or a picture that runs nothing."""
 
-_OWN_SITE = ("same-origin", "none")
-
 
 def asked_by_person(headers: Mapping[str, str]) -> bool:
     """Return true if this site or the user opened the page, by the headers of the browser.
@@ -62,7 +60,7 @@ def asked_by_person(headers: Mapping[str, str]) -> bool:
     No other site chose such a request, so its answer may be compressed.
     """
     opens = headers.get("sec-fetch-mode") == "navigate"
-    return opens and headers.get("sec-fetch-site") in _OWN_SITE
+    return opens and headers.get("sec-fetch-site") in ("same-origin", "none")
 
 
 _TYPES = MappingProxyType(
@@ -109,7 +107,6 @@ class Statics:
         return self._addresses[name]
 
     def imports(self, name: str) -> Sequence[str]:
-        """Return the paths of all scripts that a script imports, directly or not."""
         found: dict[str, None] = {}
         waiting = [name]
         while waiting:

@@ -40,7 +40,8 @@ class Branding:
         """Return the rules that follow the style sheet; empty without a colour."""
         if self.accent is None:
             return b""
-        wanted = _parsed(self.accent)
+        red, green, blue = map(float, bytes.fromhex(self.accent.removeprefix("#")))
+        wanted = red, green, blue
         day, night = _rules(wanted, _DAY), _rules(wanted, _NIGHT)
         return (
             f":root {{ {day} }}\n"
@@ -78,7 +79,8 @@ def _rules(wanted: _Rgb, light: _Light) -> str:
         "accent-soft": light.soft(accent),
         "on-accent": light.on_accent(accent),
     }
-    return " ".join(f"--{name}: {_text(colour)};" for name, colour in colours.items())
+    texts = {name: bytes(map(round, colour)).hex() for name, colour in colours.items()}
+    return " ".join(f"--{name}: #{text};" for name, text in texts.items())
 
 
 def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
@@ -109,15 +111,6 @@ def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
     return red, green, blue
 
 
-def _parsed(text: str) -> _Rgb:
-    red, green, blue = bytes.fromhex(text.removeprefix("#"))
-    return float(red), float(green), float(blue)
-
-
-def _text(colour: _Rgb) -> str:
-    return "#" + "".join(f"{round(part):02x}" for part in colour)
-
-
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -128,7 +121,6 @@ class Logo:
 
 
 def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
-    """Return the addresses of logos by their names; a new image has another one."""
     digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
     return {
         name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}" for name, digest in digests.items()
@@ -136,7 +128,6 @@ def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
 
 
 def initials(name: str) -> str:
-    """Return the first letters of the first two words, or of the only one."""
     words: list[str] = _WORD.findall(name)
     if len(words) == 1:
         return words[0][:2].upper()

@@ -15,29 +15,6 @@ from causerie.http.pages.templating import StandalonePage
 from causerie.protocol.declaration import Control, Number, Parameter
 from causerie.protocol.parameters import PARAMETERS, SAMPLING
 
-# Examples that fields for tools and schemas show while they are empty.
-EXAMPLE_TOOLS = """[{
-  "type": "function",
-  "function": {
-    "name": "weather",
-    "description": "The weather in a city",
-    "parameters": {
-      "type": "object",
-      "properties": {"city": {"type": "string"}},
-      "required": ["city"]
-    }
-  }
-}]"""
-EXAMPLE_SCHEMA = """{
-  "type": "object",
-  "properties": {
-    "answer": {"type": "string"},
-    "sure": {"type": "boolean"}
-  },
-  "required": ["answer", "sure"],
-  "additionalProperties": false
-}"""
-
 _LARGEST = 2**53 - 1  # integer that a script can tell from its neighbours
 _FINEST = 0.01  # step of a number with a fraction
 
@@ -88,8 +65,6 @@ class ChatPage(StandalonePage):
             "base_urls": base_urls,
             "doors": (),  # the script knows by which address it came
             "numbers": number_fields(),
-            "example_tools": EXAMPLE_TOOLS,
-            "example_schema": EXAMPLE_SCHEMA,
             "keys_at": "",
         }
         await self.send(exchange, base_urls, lambda: values, "accept, accept-encoding")

@@ -65,7 +65,6 @@ class Operation:
 
     @property
     def body_name(self) -> str:
-        """The name of the object that a request sends; empty if there is none."""
         return _body_name(self.described)
 
     @property
@@ -170,7 +169,6 @@ def references(schema: Any) -> Iterator[str]:
 
 
 def reachable(described: Any, schemas: Any) -> set[str]:
-    """Return the names of the objects that a description leads to."""
     found: set[str] = set()
     waiting = set(references(described))
     while waiting:

@@ -120,7 +120,6 @@ def ago(at: datetime | None, empty: str = "never") -> Markup:
 
 
 def since(at: datetime, now: datetime) -> str:
-    """Return the time from ``now`` in words."""
     seconds = (at - now).total_seconds()
     for unit, length in _UNITS:
         if abs(seconds) < length:

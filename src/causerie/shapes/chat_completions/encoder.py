@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -164,7 +164,6 @@ class Completion(msgspec.Struct, kw_only=True, gc=False):
 _encode_json = msgspec.json.Encoder().encode
 _EVENT_END = sse.BEHIND
 _GOES_ON = b'},"finish_reason":null}]}' + _EVENT_END
-_UNVERIFIED = b',"verified":false}]}'
 _choice_of = attrgetter("choice")
 _NONE_CACHED = PromptDetails(0)
 _NO_REASONING = CompletionDetails(0)
@@ -219,31 +218,28 @@ def _choice(context: ResponseContext, index: int, events: Iterable[Event]) -> Co
         elif isinstance(event, ReasoningDelta):
             thoughts.append(event)
         elif isinstance(event, ToolCallStarted):
-            calls[event.index], arguments[event.index] = _call(context, event), []
+            function = CalledFunction(name=context.function_name(event.name), arguments="")
+            call = ToolCallBody(id=event.id, function=function, extra_content=event.extra or UNSET)
+            calls[event.index], arguments[event.index] = call, []
         elif isinstance(event, ToolCallDelta):
             arguments[event.index].append(event.arguments)
     text = "".join(texts)
     message = MessageBody(content=text if text or not calls else None)
     if thoughts and context.reasoning_visible:
-        _reason(message, thoughts, router_names=context.router_names)
-    if calls:
-        for place, call in calls.items():
-            call.function.arguments = "".join(arguments[place])
-        message.tool_calls = [calls[place] for place in sorted(calls)]
+        reasoning = "".join([event.text for event in thoughts])
+        message.reasoning_content = reasoning or UNSET
+        if context.router_names:
+            message.reasoning = reasoning or UNSET
+            message.reasoning_details = joined(chain.from_iterable(map(_blocks, thoughts)))
+    for place, call in calls.items():
+        call.function.arguments = "".join(arguments[place])
+    message.tool_calls = [calls[place] for place in sorted(calls)] or UNSET
     return CompletionChoice(
         index=index,
         message=message,
         logprobs=Logprobs(content=list(map(logprob_body, logprobs))) if logprobs else None,
         finish_reason=finish,
         verified=verified,
-    )
-
-
-def _call(context: ResponseContext, event: ToolCallStarted) -> ToolCallBody:
-    return ToolCallBody(
-        id=event.id,
-        function=CalledFunction(name=context.function_name(event.name), arguments=""),
-        extra_content=event.extra or UNSET,
     )
 
 
@@ -276,7 +272,6 @@ class ChunkEncoder:
         self._ended: set[int] = set()
 
     def feed(self, batch: Batch) -> bytes:
-        """Return the server-sent events of a batch; ``b""`` if it has nothing for the client."""
         prefixes = self._prefixes
         pieces: list[bytes] = []
         for event in batch:
@@ -319,7 +314,7 @@ class ChunkEncoder:
     def _encode(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
         if isinstance(event, Finished):
             self._ended.add(event.choice)
-            end = b"}]}" if event.verified else _UNVERIFIED
+            end = b"}]}" if event.verified else b',"verified":false}]}'
             return (before, b'},"finish_reason":', _encode_json(event.reason), end, _EVENT_END)
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
@@ -327,7 +322,10 @@ class ChunkEncoder:
             return (self._prefix, _encode_json(self._content(event)), b"]}", _EVENT_END)
         context = self._context
         if context.reasoning_visible and context.router_names:
-            choice = ChunkChoice(index=event.choice, delta=_reasoning(event))
+            delta = Delta(reasoning_details=_blocks(event))
+            if event.text:
+                delta.reasoning_content = delta.reasoning = event.text
+            choice = ChunkChoice(index=event.choice, delta=delta)
             return (self._prefix, _encode_json(choice), b"]}", _EVENT_END)
         if context.reasoning_visible and event.text:
             return (before, b'"reasoning_content":', _encode_json(event.text), _GOES_ON)
@@ -336,10 +334,8 @@ class ChunkEncoder:
     def _content(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
         match event:
             case TextDelta(text, logprobs):
-                choice = ChunkChoice(index=event.choice, delta=Delta(content=text))
-                if logprobs:
-                    choice.logprobs = Logprobs(content=[logprob_body(token) for token in logprobs])
-                return choice
+                told = Logprobs(content=list(map(logprob_body, logprobs))) if logprobs else UNSET
+                return ChunkChoice(index=event.choice, delta=Delta(content=text), logprobs=told)
             case ToolCallStarted(index, identifier, name):
                 name = self._context.function_name(name)
                 piece = ToolCallPiece(
@@ -366,13 +362,6 @@ def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> Us
     )
 
 
-def _reasoning(event: ReasoningDelta) -> Delta:
-    delta = Delta(reasoning_details=_blocks(event))
-    if event.text:
-        delta.reasoning_content = delta.reasoning = event.text
-    return delta
-
-
 def _blocks(event: ReasoningDelta) -> Sequence[Block]:
     return event.blocks or (block_of(event.text),)
 
@@ -387,13 +376,3 @@ def logprob_body(token: TokenLogprob) -> TokenLogprobBody:
             for other in token.top
         ],
     )
-
-
-def _reason(message: MessageBody, events: list[ReasoningDelta], *, router_names: bool) -> None:
-    reasoning = "".join([event.text for event in events])
-    if reasoning:
-        message.reasoning_content = reasoning
-    if router_names:
-        if reasoning:
-            message.reasoning = reasoning
-        message.reasoning_details = joined(block for event in events for block in _blocks(event))

@@ -45,13 +45,12 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 _MAX_BIASES = 65_536
 _SAMPLING_FIELDS = frozenset(SamplingParams.__struct_fields__)
 _NUMBERS = tuple(each.name for each in SAMPLING if each.number is not None)
-_DEFAULT_SAMPLING = SamplingParams()
 _TOKEN_ID = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def read_sampling(body: ObjectReader) -> SamplingParams:
     if _SAMPLING_FIELDS.isdisjoint(body.values):
-        return _DEFAULT_SAMPLING
+        return SamplingParams()
     values = {name: read_parameter(body, name) for name in _NUMBERS if name in body.values}
     return SamplingParams(**values, logit_bias=_logit_bias(body))
 
@@ -81,8 +80,10 @@ def without_unlimited(body: ObjectReader) -> tuple[ObjectReader, Sequence[str]]:
 
 
 def read_length(body: ObjectReader) -> tuple[int | None, int]:
-    """Return the most and the least tokens of the answer."""
-    older, newer = (_output_limit(body, name) for name in _LIMITS)
+    older, newer = (read_parameter(body, name) for name in _LIMITS)
+    for name, limit in zip(_LIMITS, (older, newer), strict=True):
+        if limit == 0:
+            raise wrong_value(name, "is 0; it must be at least 1, or -1 for no limit.")
     if newer is not None and older is not None and newer != older:
         raise InvalidRequest(
             f"`max_tokens` is {older} and `max_completion_tokens` is {newer}; they are two names "
@@ -96,15 +97,7 @@ def read_length(body: ObjectReader) -> tuple[int | None, int]:
     return most, least
 
 
-def _output_limit(body: ObjectReader, name: str) -> int | None:
-    limit: int | None = read_parameter(body, name)
-    if limit == 0:
-        raise wrong_value(name, "is 0; it must be at least 1, or -1 for no limit.")
-    return limit
-
-
 def read_stop(body: ObjectReader) -> tuple[str, ...]:
-    """Return the strings that end the answer."""
     value = body.get("stop")
     if value is None:
         return ()
@@ -118,7 +111,6 @@ def read_stop(body: ObjectReader) -> tuple[str, ...]:
 
 
 def read_stop_token_ids(body: ObjectReader) -> tuple[int, ...]:
-    """Return the ids of tokens that end the answer."""
     values = body.array("stop_token_ids", most=MAX_STOP_IDS) or ()
     return tuple(
         integer(value, f"stop_token_ids[{index}]", 0, MAX_INT32)
@@ -138,12 +130,7 @@ def read_top_logprobs(body: ObjectReader) -> int | None:
 
 
 _THINKING_FIELDS = frozenset(ThinkingParameters.__struct_fields__)
-_DEFAULT_THINKING = Thinking()
-_MAX_WORD = 64
-
 T = TypeVar("T")
-
-
 _Setting = tuple[T | None, str]  # a value and the name of its field
 
 
@@ -154,7 +141,7 @@ def read_thinking(body: ObjectReader, rules: ParsingRules) -> Thinking:
     ``include_reasoning``, and ``reasoning`` if the door knows it.
     """
     if _THINKING_FIELDS.isdisjoint(body.values):
-        return _DEFAULT_THINKING
+        return Thinking()
     reasoning = _reasoning(body, rules)
     kwargs = body.child("chat_template_kwargs") or ObjectReader({})
     # Values of other types mean something else to some templates.
@@ -212,7 +199,7 @@ def _reasoning(body: ObjectReader, rules: ParsingRules) -> ObjectReader:
         raise InvalidRequest(
             "`reasoning` takes `effort` or `max_tokens`, not both.", param="reasoning"
         )
-    fields.string("summary", most=_MAX_WORD)  # a hint: how a provider sums its reasoning up
+    fields.string("summary", most=64)  # a hint: how a provider sums its reasoning up
     return fields
 
 
@@ -231,23 +218,19 @@ def _contradiction(first: str, second: str) -> InvalidRequest:
 
 
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
-_SCHEMA_OBJECT = "an object, the JSON Schema itself"
 _STRUCTURED_KINDS = StructuredOutputs.__struct_fields__
 
 
 def read_output(body: ObjectReader) -> OutputFormat | None:
     """Return the required format of the answer, or ``None`` for free text."""
-    output = _response_format(body)
-    structured = body.child("structured_outputs")
-    if structured is None:
-        return output
-    if output is not None:
+    output, structured = _response_format(body), body.child("structured_outputs")
+    if output is not None and structured is not None:
         raise InvalidRequest(
             "`response_format` and `structured_outputs` both give the answer a shape; "
             "send one of them.",
             param="structured_outputs",
         )
-    return _structured(structured)
+    return output if structured is None else _structured(structured)
 
 
 def _response_format(body: ObjectReader) -> OutputFormat | None:
@@ -260,7 +243,10 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
     if sort == "text":
         return None
     if sort == "json_object":
-        return _json_object(fields)
+        if not fields.has("schema"):
+            return JsonObject()
+        own = fields.required_object("schema").values
+        return JsonSchema({"type": "object", **own}, param=fields.param("schema"))
     schema = fields.required_object("json_schema", "an object with `name` and `schema`")
     schema.boolean("strict")
     schema.string("description")
@@ -269,14 +255,8 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
         raise wrong_value(
             schema.param("name"), "must be 1 to 64 letters, digits, underscores or hyphens."
         )
-    return JsonSchema(schema.required_object("schema", _SCHEMA_OBJECT).values, name or "response")
-
-
-def _json_object(fields: ObjectReader) -> OutputFormat:
-    if not fields.has("schema"):
-        return JsonObject()
-    schema = fields.required_object("schema").values
-    return JsonSchema({"type": "object", **schema}, param=fields.param("schema"))
+    wanted = schema.required_object("schema", "an object, the JSON Schema itself")
+    return JsonSchema(wanted.values, name or "response")
 
 
 def _structured(fields: ObjectReader) -> OutputFormat:
@@ -291,24 +271,16 @@ def _structured(fields: ObjectReader) -> OutputFormat:
         raise wrong_value(fields.path, f"holds {' and '.join(given)}; send one of them.")
     match given[0]:
         case "json":
-            return _structured_schema(fields)
+            value, param = fields.get("json"), fields.param("json")
+            if not isinstance(value, dict | bool):
+                raise wrong_type(param, "a JSON Schema (an object)", value)
+            return JsonSchema(value, param=param)
         case "regex":
             return Regex(fields.required_string("regex"))
         case "choice":
-            return ToolMode(_choices(fields))
+            options = fields.strings("choice", most=MAX_OPTIONS)
+            if not options:
+                raise wrong_value(fields.param("choice"), "is empty; send at least one option.")
+            return ToolMode(tuple(dict.fromkeys(options)))
         case _:
             return Grammar(fields.required_string("grammar"))
-
-
-def _structured_schema(fields: ObjectReader) -> JsonSchema:
-    value = fields.get("json")
-    if not isinstance(value, dict | bool):
-        raise wrong_type(fields.param("json"), "a JSON Schema (an object)", value)
-    return JsonSchema(value, param=fields.param("json"))
-
-
-def _choices(fields: ObjectReader) -> tuple[str, ...]:
-    options = fields.strings("choice", most=MAX_OPTIONS)
-    if not options:
-        raise wrong_value(fields.param("choice"), "is empty; send at least one option.")
-    return tuple(dict.fromkeys(options))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -21,9 +22,7 @@ NO_RESULT = "No result was returned."
 """Added as the result of a call that has none."""
 _UNKNOWN = "unknown"  # name of a function whose name is lost
 _REPLACEMENT = "\ufffd"
-_MAX_REPORTED = 32
 _TEXTS = ("text", "input_text", "output_text")
-_REASONING = ("reasoning_content", "reasoning")
 
 Entry = dict[str, Any]
 
@@ -76,24 +75,30 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
     for index, value in enumerate(values):
         role = past.get(index)
         if role is not None:
-            value = _MessageMender(index, role, changes).mended(_whole(value, index, mark, changes))
+            mender = _MessageMender(f"messages[{index}]", role, changes)
+            value = mender.mended(_whole(value, index, mark, changes))
         mended.append((index, value))
     return Mended(_paired(mended, changes), changes.reported())
 
 
-class Changes:
+class Changes(Struct, eq=False):
     """A bounded list of changes to a request, to be reported in a header."""
 
-    def __init__(self) -> None:
-        self._named: dict[str, None] = {}
-        self._more = 0
+    _named: dict[str, None] = {}
+    _more: int = 0
 
     def note(self, change: str) -> None:
         """Note a change once; the first ones are named, the others counted."""
-        if len(self._named) < _MAX_REPORTED:
+        if len(self._named) < 32:
             self._named[change] = None
         else:
             self._more += 1
+
+    def note_others(self, fields: ObjectReader, known: Collection[str]) -> None:
+        """Note the fields of an object that are not known, as dropped."""
+        for name in fields.values:
+            if fields.has(name) and name not in known:
+                self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
         """Return the named changes, and the number of the others."""
@@ -113,11 +118,10 @@ def _whole(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
     return whole
 
 
-class _MessageMender:
-    def __init__(self, index: int, role: Role, changes: Changes) -> None:
-        self._role: Role = role
-        self._place = f"messages[{index}]"
-        self._changes = changes
+class _MessageMender(Struct, eq=False):
+    _place: str
+    _role: Role
+    _changes: Changes
 
     def mended(self, value: Entry) -> Entry:
         message = dict(value)
@@ -140,7 +144,7 @@ class _MessageMender:
         self._note(name, "dropped")
 
     def _mend_answer(self, message: Entry) -> None:
-        for name in ("refusal", *_REASONING):
+        for name in ("refusal", *("reasoning_content", "reasoning")):
             self._drop_unless(message, name, str)
         self._drop_unless(message, "reasoning_details", list)
         blocks = message.get("reasoning_details")
@@ -170,7 +174,7 @@ class _MessageMender:
         if call.get("extra_content") is not None and not isinstance(call["extra_content"], dict):
             call = {**call, "extra_content": None}
             self._note(f"{place}.extra_content", "dropped")
-        if not (_is_text(function.get("name")) and function["name"]):
+        if not (isinstance(function.get("name"), str) and function["name"]):
             function = {**function, "name": _UNKNOWN}
             self._note(f"{place}.function.name", "repaired")
         if not is_object(function.get("arguments")):
@@ -230,10 +234,6 @@ def _text_part(part: Entry, kind: str) -> Entry | None:
     return {**others, "type": kind, kind: text}
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _arguments(given: Any) -> str:
     if given is None or (isinstance(given, str) and not given.strip()):
         return "{}"
@@ -241,14 +241,11 @@ def _arguments(given: Any) -> str:
     return text if is_object(text) else msgspec.json.encode({"malformed": text}).decode()
 
 
-class _Call:
-    __slots__ = ("given", "id", "name", "result")
-
-    def __init__(self, given: str | None, id: str, name: str) -> None:
-        self.given = given
-        self.id = id
-        self.name = name
-        self.result: tuple[int, Entry] | None = None
+class _Call(Struct, eq=False):
+    given: str | None
+    id: str
+    name: str
+    result: tuple[int, Entry] | None = None
 
 
 class _CallIds:
@@ -283,15 +280,15 @@ class _OpenCalls:
         for given, group in groups.items():
             self._by_id.setdefault(given, deque()).append(group)
 
-    def take(self, given: object) -> _Call | None:
-        if not isinstance(given, str):
+    def take(self, given: str | None) -> _Call | None:
+        if given is None:
             while self._newest_calls and self._newest_calls[0].result is not None:
                 self._newest_calls.popleft()
             return self._newest_calls[0] if self._newest_calls else None
         return self._from(self._by_id.get(given), newest=True)
 
-    def take_later(self, given: object) -> _Call | None:
-        return self._from(self._by_id.get(given), newest=False) if _is_text(given) else None
+    def take_later(self, given: str | None) -> _Call | None:
+        return self._from(self._by_id.get(given), newest=False)
 
     def _from(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
         while groups:
@@ -333,14 +330,14 @@ def _match_results(
         if index in calls:
             unanswered.add(calls[index])
         elif role_of(message) == "tool":
-            call = unanswered.take(message.get("tool_call_id"))
+            call = unanswered.take(_given(message.get("tool_call_id")))
             if call is None:
                 early.append((index, message))
             else:
                 call.result = index, message
     orphans: dict[int, Entry] = {}
     for index, message in early:
-        call = unanswered.take_later(message.get("tool_call_id"))
+        call = unanswered.take_later(_given(message.get("tool_call_id")))
         if call is None:
             orphans[index] = message
         else:
@@ -348,8 +345,12 @@ def _match_results(
     return orphans
 
 
+def _given(id: Any) -> str | None:
+    return id if isinstance(id, str) else None
+
+
 def _call_of(call: Entry, ids: _CallIds) -> _Call:
-    given = call.get("id") if _is_text(call.get("id")) else None
+    given = _given(call.get("id"))
     return _Call(given, ids.take(given), call["function"]["name"])
 
 
@@ -392,7 +393,7 @@ def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
 def _with_call(
     index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
-    given = message.get("tool_call_id") if _is_text(message.get("tool_call_id")) else None
+    given = _given(message.get("tool_call_id"))
     name = message.get("name") or (given and names.get(given)) or _UNKNOWN
     call_id = ids.take(given)
     changes.note(f"messages[{index}] call added")

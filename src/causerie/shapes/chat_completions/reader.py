@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
+from typing import get_args
 
 import msgspec
 from msgspec import Struct
@@ -14,24 +16,32 @@ from causerie.protocol.body import (
     ObjectReader,
     check_work,
     decode_marked,
+    missing,
     read_parameter,
     shown,
     unpaired_surrogates,
     unsupported,
+    wrong_type,
+    wrong_value,
 )
+from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling
 from causerie.protocol.bounded_json import SMALL
-from causerie.protocol.known_fields import KNOWN, sift
+from causerie.protocol.declaration import declared
+from causerie.protocol.known_fields import KNOWN, Known, known_of, refusal, sift
+from causerie.protocol.numbers import money
 from causerie.protocol.parameters import (
     HONOURED,
     MAX_DOCUMENTS,
     MAX_ID,
+    MAX_MODELS,
     REFUSED,
     ParsingRules,
+    RouterParameters,
     SamplingParams,
 )
 from causerie.protocol.request import ChatRequest, FastFields, Message, Tool
 from causerie.protocol.response import ResponseContext
-from causerie.protocol.targets import NO_PREFERENCES
+from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
 from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 from causerie.shapes.chat_completions.generation import (
     read_length,
@@ -45,13 +55,6 @@ from causerie.shapes.chat_completions.generation import (
 )
 from causerie.shapes.chat_completions.messages import message_values, plain_length, read_messages
 from causerie.shapes.chat_completions.past import mend, needs_mending
-from causerie.shapes.chat_completions.router_fields import (
-    ROUTER_FIELDS,
-    read_models,
-    read_preferences,
-    unknown_preferences,
-    wants_usage,
-)
 from causerie.shapes.chat_completions.tools import (
     name_changes,
     names_for_all,
@@ -59,7 +62,95 @@ from causerie.shapes.chat_completions.tools import (
     read_tools,
     with_names,
 )
-from causerie.shapes.shape import ParsedRequest, Shape
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
+
+ROUTER_FIELDS = frozenset(each.name for each in declared(RouterParameters))
+_KNOWN = Known({each.name: known_of(each.type) for each in declared(RouterParameters)})
+_SORTS: tuple[SortBy, ...] = get_args(SortBy)
+
+
+def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
+    """Return the model and its fallbacks."""
+    if not rules.router or not fields.has("models"):
+        return fields.required_string("model", most=MAX_ID), ()
+    asked = fields.string("model", most=MAX_ID)
+    named = fields.strings("models", most=MAX_MODELS, longest=MAX_ID)
+    if asked == "":
+        raise wrong_value("model", "must not be empty.")
+    every = [*([asked] if asked is not None else []), *named]
+    if not every:
+        raise missing("model", "a string")
+    first, *others = dict.fromkeys(every)
+    return first, tuple(others)
+
+
+def unknown_preferences(fields: ObjectReader, rules: ParsingRules) -> Sequence[str]:
+    """Return the reports of unknown fields within the fields of a router, which are dropped.
+
+    Raises :class:`InvalidRequest` where unknown fields are refused.
+    """
+    own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
+    _, unlisted = sift(own, _KNOWN)
+    if unlisted is None:
+        return ()
+    if unlisted.names and rules.reject_unknown and (refused := refusal(own, _KNOWN)) is not None:
+        raise refused
+    return unlisted.changes
+
+
+def read_preferences(fields: ObjectReader) -> Preferences:
+    """``provider``; the other fields of this door are checked, too."""
+    fields.word("route", ("fallback",))
+    for name in ("transforms", "plugins"):
+        if fields.array(name, most=MAX_PROVIDER_NAMES):
+            raise unsupported(name, "Messages and replies are never altered here; leave it out.")
+    provider = fields.child("provider")
+    if provider is None:
+        return NO_PREFERENCES
+    allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
+    collection = provider.word("data_collection", ("allow", "deny"))
+    return Preferences(
+        order=tuple(provider.strings("order", most=MAX_PROVIDER_NAMES)),
+        only=_set(provider, "only"),
+        ignore=_set(provider, "ignore") or frozenset(),
+        quantizations=_set(provider, "quantizations"),
+        allow_fallbacks=allow is not False,
+        require_parameters=require or False,
+        private=collection == "deny" or provider.boolean("zdr") or False,
+        sort=_sort(provider),
+        max_price=MostPrice(*(_money(prices, name) for name in PriceCeiling.__struct_fields__))
+        if (prices := provider.child("max_price"))
+        else ANY_PRICE,
+    )
+
+
+def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
+    # Programs send an empty list where nothing was chosen.
+    return frozenset(fields.strings(name, most=MAX_PROVIDER_NAMES)) or None
+
+
+def _sort(provider: ObjectReader) -> SortBy | None:
+    value = provider.get("sort")
+    place, name = provider, "sort"
+    if isinstance(value, dict):
+        place, name = ObjectReader(value, provider.param("sort")), "by"
+    word = place.word(name, _SORTS)
+    return next((sort for sort in _SORTS if sort == word), None)
+
+
+def _money(prices: ObjectReader, name: str) -> Decimal | None:
+    value = prices.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise wrong_type(prices.param(name), "a number", value)
+    try:
+        return money(value)
+    except ValueError as failure:
+        raise wrong_value(
+            prices.param(name), f"must be an amount of money: {failure}."
+        ) from failure
+
 
 _decode_fast = msgspec.json.Decoder(FastFields).decode
 _DEFAULT_SAMPLING = SamplingParams()
@@ -127,32 +218,21 @@ def _params_of(given: _Given) -> frozenset[str]:
     return names
 
 
-AT_ONCE = 32 * 1024
-"""Bytes of a body that is read at once: field by field, with repairs, it takes up to 10 ms."""
-
-
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
     """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
-    return _read_fast(body, rules) or _read_slowly(body, rules)
-
-
-def parse_at_once(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
-    request = _read_fast(body, rules) if len(body) <= LARGE else None
-    return request or (_read_slowly(body, rules) if len(body) <= AT_ONCE else None)
+    request = _read_fast(body, rules)
+    if request is not None:
+        return request
+    if len(body) <= SMALL:
+        check_work(body, rules)
+    document, mark = decode_marked(body)
+    return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
 
 
 def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
     if len(body) > SMALL:  # the fast path reads all of a small one without harm
         check_work(body, rules)
     return read_fast_path(body, rules) if len(body) <= LARGE else None
-
-
-def _read_slowly(body: bytes, rules: ParsingRules) -> ChatRequest:
-    if len(body) <= SMALL:
-        check_work(body, rules)
-    document, mark = decode_marked(body)
-    return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
 
 
 def read_fields(
@@ -163,18 +243,17 @@ def read_fields(
     ``mark`` stands for halves of surrogate pairs, which are allowed in the past only.
     """
     _refuse_known(fields)
-    repaired = _repaired(fields, rules, mark)
-    fields, messages, tools = repaired.fields, repaired.messages, repaired.tools
-    sent, unlisted = sift(_for_others(fields, rules), KNOWN)
+    fields, messages, tools, names, changes = _repaired(fields, rules, mark)
+    sent, unlisted = sift(_for_others(fields.values, rules), KNOWN)
     max_tokens, min_tokens = read_length(fields)
-    model, fallbacks = _models(fields, rules)
+    model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
     return ChatRequest(
         model=model,
         messages=messages,
         characters=plain_length(messages),
         stream=read_parameter(fields, "stream") or False,
-        include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
+        include_usage=_include_usage(fields, rules),
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         n=read_parameter(fields, "n") or 1,
@@ -188,8 +267,8 @@ def read_fields(
         parallel_tool_calls=read_parameter(fields, "parallel_tool_calls"),
         output=read_output(fields),
         thinking=read_thinking(fields, rules),
-        template_kwargs=_template_kwargs(fields),
-        documents=_documents(fields),
+        template_kwargs=kwargs.values if (kwargs := fields.child("chat_template_kwargs")) else {},
+        documents=tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS)),
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
@@ -198,8 +277,8 @@ def read_fields(
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else NO_PREFERENCES,
         unlisted=unlisted,
-        function_names=repaired.function_names,
-        changes=repaired.changes,
+        function_names=names,
+        changes=changes,
         strict=rules.reject_unknown,
         keeps_output_limit=rules.reject_long_output,
         params=_asked_for(fields),
@@ -207,17 +286,22 @@ def read_fields(
     )
 
 
+def _for_others(values: Mapping[str, object], rules: ParsingRules) -> Mapping[str, object]:
+    if not rules.router or ROUTER_FIELDS.isdisjoint(values):
+        return values
+    return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
+
+
 def _asked_for(fields: ObjectReader) -> frozenset[str]:
-    names = HONOURED & fields.values.keys()
-    return frozenset(name for name in names if _asks_for_anything(fields, name))
+    names = {name for name in HONOURED & fields.values.keys() if fields.has(name)}
+    # Some clients always send `logprobs: false`.
+    return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
-class _Repaired(Struct, frozen=True):
-    fields: ObjectReader
-    messages: tuple[Message, ...]
-    tools: tuple[Tool, ...]
-    function_names: Mapping[str, str] = {}
-    changes: Sequence[str] = ()
+_Repaired = tuple[
+    ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]
+]
+"""Fields, and what was read of them: messages, tools, names of functions, changes."""
 
 
 def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
@@ -229,9 +313,9 @@ def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired
     tools = read_tools(fields)
     names = names_for_all(tools, messages)
     if not names:
-        return _Repaired(fields, messages, tools, changes=changes)
+        return fields, messages, tools, {}, changes
     fields = with_names(fields, names)
-    return _Repaired(
+    return (
         fields,
         read_messages(enumerate(message_values(fields, rules))),
         read_tools(fields),
@@ -266,27 +350,10 @@ def _check_halves(new: object, mark: str) -> None:
         raise unpaired_surrogates()
 
 
-def _asks_for_anything(fields: ObjectReader, name: str) -> bool:
-    # Some clients always send `logprobs: false`.
-    return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
-
-
 def _cache_key(fields: ObjectReader) -> str | None:
     # It is a hint, so no value is refused.
     key = fields.get("prompt_cache_key")
     return key[:MAX_ID] if isinstance(key, str) and key else None
-
-
-def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
-    if rules.router and fields.has("models"):
-        return read_models(fields, MAX_ID)
-    return fields.required_string("model", most=MAX_ID), ()
-
-
-def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:
-    if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
-        return fields.values
-    return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
 
 
 def _refuse_known(fields: ObjectReader) -> None:
@@ -299,19 +366,13 @@ def _refuse_known(fields: ObjectReader) -> None:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
 
 
-def _include_usage(fields: ObjectReader) -> bool:
+def _include_usage(fields: ObjectReader, rules: ParsingRules) -> bool:
     # Without `stream` the usage is in the answer anyway.
     options = fields.child("stream_options")
-    return bool(options and options.boolean("include_usage"))
-
-
-def _template_kwargs(fields: ObjectReader) -> Mapping[str, object]:
-    kwargs = fields.child("chat_template_kwargs")
-    return kwargs.values if kwargs else {}
-
-
-def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
-    return tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS))
+    if options and options.boolean("include_usage"):
+        return True
+    usage = fields.child("usage") if rules.router else None
+    return bool(usage and usage.boolean("include"))
 
 
 def _generation_prompt(
@@ -357,9 +418,9 @@ def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequ
     return with_reply(parse(body, rules))
 
 
-def _parse_at_once(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest | None:
-    request = parse_at_once(body, rules)
+def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
+    request = _read_fast(body, rules) if len(body) <= LARGE else None
     return None if request is None else with_reply(request)
 
 
-CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_at_once)
+CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_usual)

@@ -57,7 +57,6 @@ def _tool(fields: ObjectReader) -> Tool:
 
 
 def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Read which calls may or must come."""
     value = body.get("tool_choice")
     if value is None:
         return ToolChoice()
@@ -95,17 +94,13 @@ def _read_choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
     entries = allowed.array("tools", most=MAX_TOOLS)
     if not entries:
         raise missing(allowed.param("tools"), "an array of at least one function")
-    names = [
-        _allowed_name(as_object(entry, f"{allowed.param('tools')}[{index}]"), defined)
-        for index, entry in enumerate(entries)
-    ]
+    names = []
+    for index, entry in enumerate(entries):
+        one = as_object(entry, f"{allowed.param('tools')}[{index}]")
+        if one.get("type") != "function":
+            raise wrong_value(one.param("type"), 'must be "function".')
+        names.append(_function_name(one, defined))
     return ToolChoice(_CHOICE_MODES[mode], tuple(dict.fromkeys(names)))
-
-
-def _allowed_name(fields: ObjectReader, defined: set[str]) -> str:
-    if fields.get("type") != "function":
-        raise wrong_value(fields.param("type"), 'must be "function".')
-    return _function_name(fields, defined)
 
 
 def _function_name(fields: ObjectReader, defined: set[str]) -> str:
@@ -119,7 +114,6 @@ def _function_name(fields: ObjectReader, defined: set[str]) -> str:
 
 
 _TAKEN_BY_ALL = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
-_NOT_TAKEN = re.compile(r"[^a-zA-Z0-9_-]", re.ASCII)
 _MAX_NAME_LENGTH = 64  # characters
 _DIGITS = 8
 _MAX_REPORTED = 16
@@ -144,25 +138,20 @@ def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> Functio
     for name in others:
         plain = _plain_name(name)
         if len(name) > _MAX_NAME_LENGTH or shared[plain] > 1 or plain in taken:
-            plain = _distinct_name(name, plain, taken)
+            digest = hashlib.sha256(name.encode()).hexdigest()
+            digits = (digest[at : at + _DIGITS] for at in range(len(digest) - _DIGITS))
+            distinct = (f"{plain[: _MAX_NAME_LENGTH - _DIGITS - 1]}_{each}" for each in digits)
+            plain = next(each for each in distinct if each not in taken)
         taken.add(plain)
         made[name] = plain
     return made
 
 
 def _plain_name(name: str) -> str:
-    return _NOT_TAKEN.sub("_", name)[:_MAX_NAME_LENGTH]
-
-
-def _distinct_name(name: str, plain: str, taken: set[str]) -> str:
-    digest = hashlib.sha256(name.encode()).hexdigest()
-    digits = (digest[at : at + _DIGITS] for at in range(len(digest) - _DIGITS))
-    made = (f"{plain[: _MAX_NAME_LENGTH - _DIGITS - 1]}_{each}" for each in digits)
-    return next(each for each in made if each not in taken)
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_MAX_NAME_LENGTH]
 
 
 def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
-    """Rename the functions in the fields of a valid request."""
     values: dict[str, Any] = dict(fields.values)
     values["messages"] = [_renamed_message(each, names) for each in values["messages"]]
     if values.get("tools"):

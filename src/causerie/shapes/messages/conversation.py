@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.protocol.body import missing, shown, unsupported, wrong_type, wrong_value
-from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.messages.thinking import reasoning_of
+from causerie.shapes.sealed_reasoning import reasoning_of
 
 _ROLES = ("user", "assistant", "system")
 _KINDS = "text, image, document (of text), tool_use, tool_result, thinking and redacted_thinking"
@@ -25,22 +25,20 @@ _NOT_PASSED: Mapping[str, frozenset[str]] = {
 Entry = dict[str, Any]
 
 
-class Conversation:
+class Conversation(Struct, eq=False):
     """Messages of chat completions, made of turns.
 
     ``places`` are those of the messages in the body of the client, ``names`` those of what stands
     at another place within a message. ``called`` are functions that were called or referred to.
     """
 
-    def __init__(self, changes: Changes) -> None:
-        self.messages: list[object] = []
-        self.places: list[str] = []
-        self.names: dict[str, str] = {}
-        self.called: set[str] = set()
-        self.note = changes.note
+    note: Callable[[str], None]
+    messages: list[object] = []
+    places: list[str] = []
+    names: dict[str, str] = {}
+    called: set[str] = set()
 
     def add_system(self, system: object) -> None:
-        """Add the system prompt, a text or blocks of text."""
         if system in (None, "", []):
             return
         if not isinstance(system, str | list):
@@ -56,7 +54,8 @@ class Conversation:
             if turns is None:
                 raise missing("messages", "an array of at least one message")
             raise wrong_type("messages", "an array of messages", turns)
-        last = max((at for at, one in enumerate(turns) if _role(one) == "user"), default=0)
+        roles = [turn.get("role") if isinstance(turn, dict) else None for turn in turns]
+        last = max((at for at, role in enumerate(roles) if role == "user"), default=0)
         for index, turn in enumerate(turns):
             self._add_turn(turn, f"messages[{index}]", new=index >= last)
 
@@ -171,8 +170,10 @@ class Conversation:
             message["content"] = ""
         if calls:
             message["tool_calls"] = calls
-        if thoughts:
-            _add_reasoning(message, thoughts)
+        if plain := [block["text"] for block in thoughts if block.keys() == {"text"}]:
+            message["reasoning_content"] = "".join(plain)
+        if signed := [block for block in thoughts if block.keys() != {"text"}]:
+            message["reasoning_details"] = signed
         self._add(message, place, f"{place}.content")
 
     def _parts(
@@ -220,10 +221,6 @@ class Conversation:
         return ()
 
 
-def _role(turn: object) -> object:
-    return turn.get("role") if isinstance(turn, dict) else None
-
-
 def _others(block: Entry) -> Entry:
     known = _NOT_PASSED[block["type"]]
     return {name: value for name, value in block.items() if name not in known}
@@ -234,15 +231,6 @@ def _call(block: Entry) -> Entry:
     arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
     function = {"name": block.get("name"), "arguments": arguments}
     return {"id": block.get("id"), "type": "function", "function": function, **_others(block)}
-
-
-def _add_reasoning(message: Entry, thoughts: list[Entry]) -> None:
-    plain = [block["text"] for block in thoughts if block.keys() == {"text"}]
-    if plain:
-        message["reasoning_content"] = "".join(plain)
-    signed = [block for block in thoughts if block.keys() != {"text"}]
-    if signed:
-        message["reasoning_details"] = signed
 
 
 def _address(source: object) -> str | None:

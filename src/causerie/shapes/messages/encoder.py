@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
-from causerie.errors import ErrorDetails, InternalError, ServiceError
+from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol import sse
 from causerie.protocol.events import (
     Batch,
@@ -25,8 +25,7 @@ from causerie.protocol.events import (
 from causerie.protocol.reasoning import MESSAGES_FORMAT, READABLE, Block, seal_of
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.sse import Brackets
-from causerie.shapes.messages.thinking import Digest
-from causerie.shapes.sealed_reasoning import SealedReasoning, seal
+from causerie.shapes.sealed_reasoning import Digest, SealedReasoning, seal
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]
 _REASONS: Mapping[FinishReason, StopReason] = {
@@ -170,7 +169,6 @@ _TEXT_GOES_ON = b"}}" + sse.BEHIND
 
 
 def encoded(event: StreamEvent) -> bytes:
-    """Return an event of a stream as its bytes."""
     name = type(event).__struct_config__.tag
     return b"event: %b\n%b" % (str(name).encode(), sse.encode(_encode_json(event)))
 
@@ -178,39 +176,29 @@ def encoded(event: StreamEvent) -> bytes:
 PING = encoded(Ping())
 
 
-class _Call:
-    __slots__ = ("brackets", "place")
-
-    def __init__(self, place: int) -> None:
-        self.place = place
-        self.brackets = Brackets()
+class _Call(Struct, eq=False):
+    place: int
+    brackets: Brackets
 
 
-class _Blocks:
+class _Blocks(Struct, eq=False):
     """Makes events of blocks from the events of a reply: one mechanism for stream and plain reply.
 
     Text and thinking are one block at a time. Calls may overlap; each ends with its arguments.
     """
 
-    __slots__ = (
-        *("_calls", "_context", "_digest", "_key", "_kind", "_next", "_omits", "_open"),
-        *("_signed", "_stops", "_thought", "finish", "usage"),
-    )
-
-    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
-        self._context = context
-        self._omits = reply.omits_thinking
-        self._stops = reply.stop_sequences
-        self._next = 0  # index of the next block
-        self._open = 0
-        self._kind = ""  # of the open block
-        self._calls: dict[int, _Call] = {}  # that are not complete
-        self._key: object = None  # the provider's index of the open block of thinking
-        self._digest = Digest()
-        self._signed = False
-        self._thought: list[str] = []  # text that is kept back
-        self.finish = Finished("stop")
-        self.usage: Usage | None = None
+    _context: ResponseContext
+    _reply: MessagesReply
+    _next: int = 0  # index of the next block
+    _open: int = 0
+    _kind: str = ""  # of the open block
+    _calls: dict[int, _Call] = {}  # that are not complete
+    _key: object = None  # the provider's index of the open block of thinking
+    _digest: Digest = field(default_factory=Digest)
+    _signed: bool = False
+    _thought: list[str] = []  # text that is kept back
+    finish: Finished = Finished("stop")
+    usage: Usage | None = None
 
     @property
     def text_block(self) -> int | None:
@@ -252,7 +240,11 @@ class _Blocks:
     def _close(self) -> Iterator[BlockEvent]:
         if self._kind == "thinking" and not self._signed:
             text = "".join(self._thought)
-            signature = seal(SealedReasoning(text)) if self._omits else self._digest.signature()
+            signature = (
+                seal(SealedReasoning(text))
+                if self._reply.omits_thinking
+                else self._digest.signature()
+            )
             yield BlockDelta(self._open, SignaturePiece(signature))
         if self._kind:
             yield BlockStop(self._open)
@@ -263,7 +255,7 @@ class _Blocks:
             yield from self._redact(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
         yield from self._begin("call", ToolUseBlock(id=event.id, name=name))
-        self._calls[event.index] = _Call(self._open)
+        self._calls[event.index] = _Call(self._open, Brackets())
         self._kind = ""
 
     def _reason(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
@@ -282,7 +274,7 @@ class _Blocks:
             self._digest, self._thought, self._signed = Digest(), [], False
             yield from self._begin("thinking", ThinkingBlock())
         self._key = key
-        if text and self._omits:
+        if text and self._reply.omits_thinking:
             self._thought.append(text)
         elif text:
             self._digest.add(text)
@@ -292,7 +284,7 @@ class _Blocks:
             yield BlockDelta(self._open, SignaturePiece(self._sealed(signature)))
 
     def _sealed(self, signature: str) -> str:
-        if not self._omits:
+        if not self._reply.omits_thinking:
             return signature
         text = "".join(self._thought)
         block = {"type": "reasoning.text", "text": text, "signature": signature}
@@ -306,9 +298,8 @@ class _Blocks:
         yield from self._close()
 
     def ending(self) -> Ending:
-        """Return why the reply ended."""
         stopped = self.finish.stop_sequence
-        if self.finish.reason == "stop" and stopped in self._stops:
+        if self.finish.reason == "stop" and stopped in self._reply.stop_sequences:
             return Ending("stop_sequence", stopped)
         return Ending(_REASONS.get(self.finish.reason, "end_turn"))
 
@@ -348,7 +339,13 @@ class MessagesReply(Struct, frozen=True):
                 if isinstance(made, BlockStart):
                     content.append(made.content_block)
                 elif isinstance(made, BlockDelta):
-                    _add_piece(content[made.index], pieces.setdefault(made.index, []), made.delta)
+                    match made.delta:
+                        case TextPiece(text) | ThinkingPiece(text) | InputPiece(text):
+                            pieces.setdefault(made.index, []).append(text)
+                        case SignaturePiece(signature):
+                            block = content[made.index]
+                            assert isinstance(block, ThinkingBlock)
+                            block.signature = signature
         if blocks.usage is None:
             raise InternalError("The answer ended before it was complete; please try again.")
         for index, texts in pieces.items():
@@ -364,16 +361,7 @@ class MessagesReply(Struct, frozen=True):
         )
 
     def encoder(self, context: ResponseContext) -> MessagesEncoder:
-        return MessagesEncoder(context, self)
-
-
-def _add_piece(block: ContentBlock, texts: list[str], piece: Piece) -> None:
-    match piece:
-        case TextPiece(text) | ThinkingPiece(text) | InputPiece(text):
-            texts.append(text)
-        case SignaturePiece(signature):
-            assert isinstance(block, ThinkingBlock)
-            block.signature = signature
+        return MessagesEncoder(context, _Blocks(context, self))
 
 
 def _put_together(block: ContentBlock, text: str) -> None:
@@ -389,21 +377,17 @@ def _put_together(block: ContentBlock, text: str) -> None:
                 block.input = {"malformed": text}
 
 
-class MessagesEncoder:
+class MessagesEncoder(Struct, eq=False):
     """Encodes the events of a reply as a stream; the last events come from :meth:`end`."""
 
-    __slots__ = ("_blocks", "_broken", "_context", "_started", "_text", "_text_block")
-
-    def __init__(self, context: ResponseContext, reply: MessagesReply) -> None:
-        self._context = context
-        self._blocks = _Blocks(context, reply)
-        self._started = False
-        self._broken = False
-        self._text_block = -1
-        self._text = b""  # beginning of a piece of text in that block
+    _context: ResponseContext
+    _blocks: _Blocks
+    _started: bool = False
+    _broken: bool = False
+    _text_block: int = -1
+    _text: bytes = b""  # beginning of a piece of text in that block
 
     def feed(self, batch: Batch) -> bytes:
-        """Return the events of a batch; ``b""`` if it has nothing for the client."""
         pieces = [] if self._started else [self._start()]
         blocks = self._blocks
         for event in batch:
@@ -415,7 +399,6 @@ class MessagesEncoder:
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        """Return the event of an error, which ends a stream."""
         self._broken = True
         request_id = self._context.identity.request_id
         return encoded(error_body(error, request_id))
@@ -449,7 +432,6 @@ _LATE = ("upstream_timeout", "request_timeout")
 
 
 def error_body(error: ErrorDetails, request_id: str) -> ErrorBody:
-    """Return the body of an error in this API's words."""
     kind, message = _TYPES.get(error.type, error.type), error.message
     if error.code in _LATE:
         kind = "timeout_error"
@@ -463,8 +445,3 @@ def error_body(error: ErrorDetails, request_id: str) -> ErrorBody:
         length, limit = details.get("prompt_tokens"), details["context_length"]
         message = f"prompt is too long: {length} tokens > {limit} maximum. {message}"
     return ErrorBody(ErrorObject(kind, message, details), request_id)
-
-
-def failure_body(failure: ServiceError, request_id: str) -> ErrorBody:
-    """Return the body of a failure."""
-    return error_body(failure.error(), request_id)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from causerie.errors import NotFound
+from causerie.errors import InvalidRequest, NotFound
 from causerie.http.event_loop import LARGE
 from causerie.protocol.body import (
     ObjectReader,
@@ -35,13 +35,11 @@ from causerie.protocol.parameters import (
 )
 from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import AT_ONCE, plain_request, read_fields
-from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
+from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request, read_fields
 from causerie.shapes.messages.conversation import Conversation
-from causerie.shapes.messages.encoder import MessagesReply
-from causerie.shapes.messages.thinking import is_ours
-from causerie.shapes.passing import PassingReply
-from causerie.shapes.shape import ParsedRequest, Places, renaming
+from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
+from causerie.shapes.sealed_reasoning import is_ours
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
 _TRANSLATED = frozenset(
@@ -78,9 +76,6 @@ _HONOURED_BETAS = (
     *("prompt-caching-", "token-counting-", "structured-outputs-", "message-threads-"),
     *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
 )
-_MOST_BETAS = 16
-_SILENCE = "…"  # of a turn that had nothing but thinking
-_HINTS = frozenset({"reasoning"})
 
 
 class _Fields(Struct):
@@ -157,55 +152,40 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
     places = Places(tuple(talk.places), names, frozenset(changes))
     lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
     translated = ObjectReader(fields.values)
-    request = renaming(
-        places,
-        lambda: read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark),
-    )
+    try:
+        request = read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark)
+    except InvalidRequest as failure:
+        places.rename(failure)
+        raise
     thinking = request.thinking
+    betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     if not fields.decided:
         adaptive = thinking.enabled is True and "thinking" in document
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
     request = structs.replace(
         request,
         thinking=thinking,
-        hints=frozenset() if fields.decided else _HINTS,
+        hints=frozenset() if fields.decided else frozenset({"reasoning"}),
         lenient_tools=True,
         changes=(*changes, *request.changes),
-        native=NativeRequest("messages", _without_ours(document), _native_headers(headers)),
+        native=NativeRequest("messages", _without_ours(document), betas),
     )
     reply = MessagesReply(fields.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
 
 
 def _without_ours(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    # No server of others takes thinking that was signed here.
-    turns = document["messages"]
-    if not any(map(_has_ours, turns)):
-        return document
-    return {**document, "messages": [_without_ours_in(turn) for turn in turns]}
-
-
-def _has_ours(turn: Mapping[str, Any]) -> bool:
-    content = turn.get("content")
-    return isinstance(content, list) and any(map(is_ours, content))
+    # No server of others takes thinking that was signed here, nor a turn of nothing else.
+    turns = [_without_ours_in(turn) for turn in document["messages"]]
+    return {**document, "messages": turns}
 
 
 def _without_ours_in(turn: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not _has_ours(turn):
+    content = turn.get("content")
+    if not isinstance(content, list) or not any(map(is_ours, content)):
         return turn
-    kept = [block for block in turn["content"] if not is_ours(block)]
-    return {**turn, "content": kept or [{"type": "text", "text": _SILENCE}]}
-
-
-def _native_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: headers[name] for name in ("anthropic-beta",) if name in headers}
-
-
-def parse_at_once(
-    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
-) -> ParsedRequest | None:
-    """Parse as :func:`parse` does; return ``None`` if that would hold the event loop."""
-    return parse(body, rules, headers) if len(body) <= AT_ONCE else None
+    kept = [block for block in content if not is_ours(block)]
+    return {**turn, "content": kept or [{"type": "text", "text": "…"}]}
 
 
 def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, str]) -> _Fields:
@@ -213,7 +193,7 @@ def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, s
     if rules.reject_unknown and (refused := refusal(body.values, known)) is not None:
         raise refused
     changes = Changes()
-    fields = _Fields(body, changes, Conversation(changes))
+    fields = _Fields(body, changes, Conversation(changes.note))
     for name, value in body.values.items():
         if name in _SAME or (rules.router and name in ROUTER_FIELDS):
             fields.values[name] = value
@@ -228,7 +208,7 @@ def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, s
     _write_tools(fields)
     _write_thinking(fields)
     _write_others(fields)
-    betas = headers.get("anthropic-beta", "").split(",")[:_MOST_BETAS]
+    betas = headers.get("anthropic-beta", "").split(",")[:16]
     for beta in filter(None, (each.strip()[:64] for each in betas)):
         if not beta.startswith(_HONOURED_BETAS):
             fields.note(f"anthropic-beta {beta} dropped")
@@ -370,3 +350,23 @@ def _write_others(fields: _Fields) -> None:
             values["user"] = metadata["user_id"]
         for name in metadata.keys() - {"user_id"}:
             fields.note(f"metadata.{name[:64]} dropped")
+
+
+class TokenCount(Struct, frozen=True):
+    """Tokens of a prompt."""
+
+    input_tokens: int
+
+
+MESSAGES = Shape(
+    "messages",
+    "/messages",
+    "msg_",
+    parse,
+    error=lambda failure, request_id: error_body(failure.error(), request_id),
+    error_status=lambda one: 529 if one.type == "overloaded_error" else one.status,
+    ping=PING,
+    counting="/messages/count_tokens",
+    count_body=TokenCount,
+    id_header="request-id",
+)

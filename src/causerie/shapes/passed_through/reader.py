@@ -18,19 +18,18 @@ from causerie.protocol.operations import (
     EmbeddingsRequest,
     RerankRequest,
 )
-from causerie.protocol.parameters import MAX_ID, ParsingRules
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Operation, PassedBody, text_tokens
 from causerie.protocol.targets import NO_PREFERENCES
-from causerie.shapes.chat_completions.router_fields import (
+from causerie.shapes.chat_completions.reader import (
     ROUTER_FIELDS,
     read_models,
     read_preferences,
     unknown_preferences,
 )
 from causerie.shapes.passed_through.encoder import PassedReply
-from causerie.shapes.shape import ParsedRequest, Shape
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
-_AT_ONCE = 32 * 1024  # bytes of a body
 _DOCUMENTS_OF_UNIT = 100
 _KEY_CHARACTERS = 256
 _PLACE = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
@@ -42,12 +41,7 @@ def _shape(operation: Operation, id_prefix: str) -> Shape:
         request = parse(operation, body, rules)
         return ParsedRequest(request, PassedReply(request.include_usage))
 
-    def read_at_once(
-        body: bytes, rules: ParsingRules, headers: Mapping[str, str]
-    ) -> ParsedRequest | None:
-        return read(body, rules, headers) if len(body) <= _AT_ONCE else None
-
-    return Shape(operation, f"/{operation}", id_prefix, read, read_at_once)
+    return Shape(operation, f"/{operation}", id_prefix, read)
 
 
 def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest:
@@ -61,7 +55,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
         fields = ObjectReader(values)
         changes, preferences = unknown_preferences(fields, rules), read_preferences(fields)
         values = {name: each for name, each in values.items() if name not in ROUTER_FIELDS}
-        values["model"], fallbacks = read_models(fields, MAX_ID)
+        values["model"], fallbacks = read_models(fields, rules)
     try:
         asked: Any = msgspec.convert(values, BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:
@@ -73,7 +67,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
         messages=(),
         **facts,
         cache_key=_key(asked),
-        large=len(body) > _AT_ONCE,
+        large=len(body) > AT_ONCE,
         fallbacks=fallbacks,
         preferences=preferences,
         unlisted=unlisted,

@@ -6,12 +6,12 @@ other: one ends before the next one begins, except calls whose arguments arrive 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol.body import is_object
@@ -28,28 +28,185 @@ from causerie.protocol.events import (
 from causerie.protocol.reasoning import Block, are_plain, joined
 from causerie.protocol.response import ResponseContext
 from causerie.shapes.chat_completions.encoder import TokenLogprobBody, logprob_body
-from causerie.shapes.responses.body import (
-    CallItem,
-    CustomCallItem,
-    Echo,
-    Failure,
-    FunctionCallItem,
-    IncompleteDetails,
-    Item,
-    ItemStatus,
-    MessageItem,
-    OutputText,
-    ReasoningItem,
-    ReasoningText,
-    ResponseBody,
-    SearchCallItem,
-    Status,
-    SummaryText,
-    usage_of,
-)
-from causerie.shapes.responses.custom_input import InputReader
-from causerie.shapes.responses.tools import ToolForm
+from causerie.shapes.responses.tools import InputReader, ToolForm
 from causerie.shapes.sealed_reasoning import SealedReasoning, seal
+
+# Field order is the order on the wire. `UNSET` fields are left out, `None` ones are `null`.
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class OutputText(Struct, tag_field="type", tag="output_text", kw_only=True):
+    text: str = ""
+    annotations: tuple[()] = ()
+    logprobs: Sequence[TokenLogprobBody] = ()
+
+
+class SummaryText(Struct, tag_field="type", tag="summary_text"):
+    text: str
+
+
+class ReasoningText(Struct, tag_field="type", tag="reasoning_text"):
+    text: str
+
+
+class MessageItem(Struct, tag_field="type", tag="message", kw_only=True):
+    id: str
+    status: ItemStatus = "in_progress"
+    role: Literal["assistant"] = "assistant"
+    content: Sequence[OutputText] = ()
+
+
+class ReasoningItem(Struct, tag_field="type", tag="reasoning", kw_only=True):
+    id: str
+    status: ItemStatus = "in_progress"
+    summary: Sequence[SummaryText] = ()
+    content: Sequence[ReasoningText] | UnsetType = UNSET
+    encrypted_content: str | UnsetType = UNSET
+
+
+class FunctionCallItem(Struct, tag_field="type", tag="function_call", kw_only=True):
+    id: str
+    status: ItemStatus = "in_progress"
+    call_id: str
+    name: str
+    arguments: str = ""
+    namespace: str | UnsetType = UNSET
+
+
+class CustomCallItem(Struct, tag_field="type", tag="custom_tool_call", kw_only=True):
+    id: str
+    status: ItemStatus = "in_progress"
+    call_id: str
+    name: str
+    input: str = ""
+    namespace: str | UnsetType = UNSET
+
+
+class SearchCallItem(Struct, tag_field="type", tag="tool_search_call", kw_only=True):
+    id: str
+    status: ItemStatus = "in_progress"
+    call_id: str
+    execution: Literal["client"] = "client"
+    arguments: Any = {}
+
+
+CallItem = FunctionCallItem | CustomCallItem | SearchCallItem
+Item = MessageItem | ReasoningItem | CallItem
+
+
+class InputTokenDetails(Struct, frozen=True, gc=False):
+    cached_tokens: int
+    cache_write_tokens: int = 0
+
+
+class OutputTokenDetails(Struct, frozen=True, gc=False):
+    reasoning_tokens: int
+
+
+class ResponseUsage(Struct, frozen=True, gc=False, omit_defaults=True):
+    """``cost`` is there at the doors of routers, in money of the service."""
+
+    input_tokens: int
+    input_tokens_details: InputTokenDetails
+    output_tokens: int
+    output_tokens_details: OutputTokenDetails
+    total_tokens: int
+    cost: float | None = None
+
+
+class IncompleteDetails(Struct, frozen=True):
+    reason: Literal["max_output_tokens", "content_filter"]
+
+
+class Failure(Struct, frozen=True):
+    code: str
+    message: str
+
+
+class Echo(Struct, frozen=True, kw_only=True):
+    """The fields of a response that say again what the request set."""
+
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    metadata: Mapping[str, Any] = {}
+    parallel_tool_calls: bool = True
+    prompt_cache_key: str | None = None
+    reasoning: Mapping[str, Any] | None = None
+    safety_identifier: str | None = None
+    temperature: float = 1.0
+    text: Mapping[str, Any] = {}
+    tool_choice: Any = "auto"
+    tools: Sequence[Any] = ()
+    top_logprobs: int = 0
+    top_p: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    user: str | UnsetType = UNSET
+
+
+class ResponseBody(Echo, frozen=True, kw_only=True):
+    """A response, while it is made and when it is complete."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    completed_at: int | None = None
+    status: Status = "in_progress"
+    background: Literal[False] = False
+    error: Failure | None = None
+    incomplete_details: IncompleteDetails | None = None
+    model: str
+    output: Sequence[Item] = ()
+    previous_response_id: None = None
+    service_tier: str = "default"
+    store: Literal[False] = False
+    truncation: Literal["disabled"] = "disabled"
+    usage: ResponseUsage | None = None
+    verified: bool | UnsetType = UNSET
+    """False if checking the reply against its format took too much work."""
+
+
+class InputTokens(Struct, frozen=True):
+    """Tokens of a prompt."""
+
+    input_tokens: int
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+
+
+class ResponseEvent(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An event of a stream, with the fields that its type has."""
+
+    type: str
+    sequence_number: int
+    response: ResponseBody | None = None
+    item: Item | None = None
+    part: OutputText | SummaryText | None = None
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    delta: str | None = None
+    text: str | None = None
+    logprobs: Sequence[TokenLogprobBody] | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    error: Any = None
+
+
+def usage_of(usage: Usage, cost: Callable[[Usage], float] | None) -> ResponseUsage:
+    return ResponseUsage(
+        usage.prompt,
+        InputTokenDetails(usage.cached, usage.written),
+        usage.completion,
+        OutputTokenDetails(usage.reasoning),
+        usage.prompt + usage.completion,
+        None if cost is None else cost(usage),
+    )
+
 
 _encode = msgspec.json.Encoder().encode
 _DONE = b"data: [DONE]\n\n"
@@ -77,7 +234,7 @@ class ResponseReply(Struct, frozen=True):
         """Return the whole response; raise :class:`InternalError` if events are missing."""
         if not events or not isinstance(events[-1], Usage):
             raise InternalError("The answer ended before it was complete; please try again.")
-        encoder = ResponseEncoder(self, context, silent=True)
+        encoder = ResponseEncoder(self, context, True)
         encoder.feed(events)
         return encoder.response()
 
@@ -85,52 +242,43 @@ class ResponseReply(Struct, frozen=True):
         return ResponseEncoder(self, context)
 
 
-class _OpenCall:
+class _OpenCall(Struct, eq=False):
     """A call under way; ``reader`` decodes the input of a custom tool."""
 
-    __slots__ = ("arguments", "at", "index", "item", "reader")
-
-    def __init__(self, at: int, index: int, item: CallItem) -> None:
-        self.at = at  # among the items
-        self.index = index  # of its events
-        self.item = item
-        self.arguments: list[str] = []
-        self.reader = InputReader() if isinstance(item, CustomCallItem) else None
+    at: int  # among the items
+    index: int  # of its events
+    item: CallItem
+    reader: InputReader | None
+    arguments: list[str] = []
 
 
-class ResponseEncoder:
+class ResponseEncoder(Struct, eq=False):
     """Builds the response from events, and encodes each step as an event unless ``silent``."""
 
-    def __init__(
-        self, reply: ResponseReply, context: ResponseContext, *, silent: bool = False
-    ) -> None:
-        self._reply = reply
-        self._context = context
-        self._silent = silent
-        identity = context.identity
-        self._id_end = identity.id.partition("_")[2] or identity.id
-        self._sequence = 0
-        self._out: list[bytes] = []
-        self._started = False
-        self._items: list[Item] = []
-        self._message: MessageItem | None = None
-        self._texts: list[str] = []
-        self._logprobs: list[TokenLogprobBody] = []
-        self._text_prefix = b""
-        self._reasoning: ReasoningItem | None = None
-        self._thoughts: list[str] = []
-        self._blocks: list[Block] = []
-        self._calls: dict[int, _OpenCall] = {}  # by the index of their events
-        self._call_count = 0
-        self._ignored: set[int] = set()  # calls beyond the limit
-        self._status: Status = "in_progress"
-        self._incomplete: IncompleteDetails | None = None
-        self._verified = True
-        self._usage: Usage | None = None
-        self._failure: Failure | None = None
+    _reply: ResponseReply
+    _context: ResponseContext
+    _silent: bool = False
+    _sequence: int = 0
+    _out: list[bytes] = []
+    _started: bool = False
+    _items: list[Item] = []
+    _message: MessageItem | None = None
+    _texts: list[str] = []
+    _logprobs: list[TokenLogprobBody] = []
+    _text_prefix: bytes = b""
+    _reasoning: ReasoningItem | None = None
+    _thoughts: list[str] = []
+    _blocks: list[Block] = []
+    _calls: dict[int, _OpenCall] = {}  # by the index of their events
+    _call_count: int = 0
+    _ignored: set[int] = set()  # calls beyond the limit
+    _status: Status = "in_progress"
+    _incomplete: IncompleteDetails | None = None
+    _verified: bool = True
+    _usage: Usage | None = None
+    _failure: Failure | None = None
 
     def feed(self, batch: Batch) -> bytes:
-        """Return the events of a batch."""
         if not self._started:
             self._start()
         for event in batch:
@@ -149,14 +297,12 @@ class ResponseEncoder:
         return self._taken()
 
     def end(self) -> bytes:
-        """Return the last event; ``b""`` behind that of a broken stream."""
         if self._status == "failed":
             return b""
         self._send(f"response.{self._status}", {"response": self.response()})
         return self._taken() + _DONE
 
     def broken(self, error: ErrorDetails) -> bytes:
-        """Return the error, and the end of the response as failed."""
         if not self._started:
             self._start()
         self._close_all("incomplete")
@@ -172,7 +318,6 @@ class ResponseEncoder:
         return self._taken() + _DONE
 
     def response(self) -> ResponseBody:
-        """Return the response as it is now."""
         context, identity = self._context, self._context.identity
         ended = self._status != "in_progress"
         fields = {name: getattr(self._reply.echo, name) for name in Echo.__struct_fields__}
@@ -208,7 +353,8 @@ class ResponseEncoder:
         self._send("response.in_progress", {"response": response})
 
     def _new_id(self, prefix: str) -> str:
-        return f"{prefix}_{self._id_end}_{len(self._items)}"
+        id = self._context.identity.id
+        return f"{prefix}_{id.partition('_')[2] or id}_{len(self._items)}"
 
     def _add(self, item: Item) -> None:
         self._send("response.output_item.added", {"output_index": len(self._items), "item": item})
@@ -277,22 +423,16 @@ class ResponseEncoder:
             if not event.text and not (event.blocks and self._reply.encrypted):
                 return
             self._close_all("completed")
-            self._begin_reasoning()
-        assert self._reasoning is not None
+            self._reasoning = ReasoningItem(id=self._new_id("rs"))
+            self._thoughts, self._blocks = [], []
+            self._add(self._reasoning)
         self._blocks += event.blocks
         if event.text:
             if self._reply.summarized:
-                self._summarize(event.text)
+                self._summarize(self._reasoning, event.text)
             self._thoughts.append(event.text)
 
-    def _begin_reasoning(self) -> None:
-        self._reasoning = item = ReasoningItem(id=self._new_id("rs"))
-        self._thoughts, self._blocks = [], []
-        self._add(item)
-
-    def _summarize(self, text: str) -> None:
-        item = self._reasoning
-        assert item is not None
+    def _summarize(self, item: ReasoningItem, text: str) -> None:
         place = self._part(item, self._items.index(item), summary_index=0)
         if not self._thoughts:
             part = {**place, "part": SummaryText("")}
@@ -327,10 +467,13 @@ class ResponseEncoder:
         self._call_count += 1
         self._close_message("completed")
         self._close_reasoning("completed")
-        self._close_calls(complete_only=True)
+        for call in list(self._calls.values()):
+            if is_object("".join(call.arguments)):
+                self._close_call(call, "completed")
         item = self._call_item(event)
         self._add(item)
-        self._calls[event.index] = _OpenCall(len(self._items) - 1, event.index, item)
+        reader = InputReader() if isinstance(item, CustomCallItem) else None
+        self._calls[event.index] = _OpenCall(len(self._items) - 1, event.index, item, reader)
 
     def _call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
@@ -363,15 +506,9 @@ class ResponseEncoder:
         if isinstance(call.item, CustomCallItem):
             call.item.input += delta
 
-    def _close_calls(self, *, complete_only: bool = False) -> None:
-        for call in list(self._calls.values()):
-            arguments = "".join(call.arguments)
-            if not complete_only or is_object(arguments):
-                self._close_call(call, arguments, "completed")
-
-    def _close_call(self, call: _OpenCall, arguments: str, status: ItemStatus) -> None:
+    def _close_call(self, call: _OpenCall, status: ItemStatus) -> None:
         del self._calls[call.index]
-        item, place = call.item, self._part(call.item, call.at)
+        arguments, item, place = "".join(call.arguments), call.item, self._part(call.item, call.at)
         if isinstance(item, FunctionCallItem):
             item.arguments = arguments
             told = {"name": item.name, "arguments": arguments}
@@ -389,8 +526,9 @@ class ResponseEncoder:
     def _finish(self, event: Finished) -> None:
         self._verified = event.verified
         self._incomplete = _INCOMPLETE.get(event.reason)
-        self._close_all("completed" if self._incomplete is None else "incomplete")
-        self._status = "completed" if self._incomplete is None else "incomplete"
+        status: ItemStatus = "completed" if self._incomplete is None else "incomplete"
+        self._close_all(status)
+        self._status = status
 
     def _close_all(self, last: ItemStatus) -> None:
         """End the items that are under way; the last one of all gets this status."""
@@ -402,4 +540,4 @@ class ResponseEncoder:
         self._close_message(status(self._message))
         self._close_reasoning(status(self._reasoning))
         for call in list(self._calls.values()):
-            self._close_call(call, "".join(call.arguments), status(call.item))
+            self._close_call(call, status(call.item))

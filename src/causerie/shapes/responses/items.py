@@ -15,6 +15,7 @@ import msgspec
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.body import ObjectReader, as_object, kind, unsupported
+from causerie.protocol.reasoning import text_of
 from causerie.shapes.chat_completions.messages import read_part
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.responses.tools import INPUT, SEARCH, ToolReader, flat_name
@@ -22,7 +23,6 @@ from causerie.shapes.sealed_reasoning import SealedReasoning, unseal
 
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
-_MOST_CHARACTERS = 64  # of a type or a field in the report of changes
 _ITEM = frozenset({"type", "id", "status", "created_by", "caller", "phase"})
 _OF_TYPE: Mapping[str, frozenset[str]] = {
     "message": frozenset({"role", "content", "name"}),
@@ -35,7 +35,6 @@ _OF_TYPE: Mapping[str, frozenset[str]] = {
         ("function_call_output", "custom_tool_call_output"), frozenset({"call_id", "output"})
     ),
 }
-_FILE_ADVICE = "Files are not read here; send their text in a part of type `input_text`."
 _IMAGE_ADVICE = (
     "Images are not kept here; send the image itself as a `data:` address, in `image_url`."
 )
@@ -65,7 +64,7 @@ class ItemReader:
             "tool_search_call": self._call,
             "function_call_output": self._output,
             "custom_tool_call_output": self._output,
-            "tool_search_output": self._found_tools,
+            "tool_search_output": self._more_tools,
             "additional_tools": self._more_tools,
         }
 
@@ -78,7 +77,6 @@ class ItemReader:
         self._add_images()
 
     def add(self, message: Entry, place: str) -> None:
-        """Add a message that stands at this place of the client's body."""
         self.messages.append(message)
         self.places.append(place)
 
@@ -100,14 +98,12 @@ class ItemReader:
             self._note(item.path, sort, "dropped")
             return
         if sort in _OF_TYPE:
-            for name in item.values:
-                if item.has(name) and name not in _ITEM and name not in _OF_TYPE[sort]:
-                    self._note(item.param(quote(name[:_MOST_CHARACTERS], safe="")), "", "dropped")
+            self._changes.note_others(item, _ITEM | _OF_TYPE[sort])
         reader(item, past)
         self._last = sort
 
     def _note(self, place: str, sort: str, what: str) -> None:
-        shown = f" {quote(sort[:_MOST_CHARACTERS], safe='')}" if sort else ""
+        shown = f" {quote(sort[:64], safe='')}" if sort else ""
         self._changes.note(f"{place}{shown} {what}")
 
     def _message(self, item: ObjectReader, past: bool) -> None:
@@ -143,7 +139,10 @@ class ItemReader:
                 f"{place}.{'file_id' if part.get('file_id') else 'type'}", _IMAGE_ADVICE
             )
         if sort == "input_file":
-            raise unsupported(f"{place}.type", _FILE_ADVICE)
+            raise unsupported(
+                f"{place}.type",
+                "Files are not read here; send their text in a part of type `input_text`.",
+            )
         return part
 
     def _said(self, item: ObjectReader) -> None:
@@ -167,7 +166,7 @@ class ItemReader:
             if found is None:
                 self._note(item.param("encrypted_content"), "", "dropped")
         if found is None:
-            text = _joined(item.get("content")) or _joined(item.get("summary"))
+            text = text_of(item.get("content")) or text_of(item.get("summary"))
             found = SealedReasoning(text)
         if not found.text and not found.blocks:
             return
@@ -230,14 +229,12 @@ class ItemReader:
             self.add({"role": "user", "content": [text, *self._images]}, self.places[-1])
             self._images = []
 
-    def _found_tools(self, item: ObjectReader, _: bool) -> None:
-        self._tools.read(item.get("tools"), item.param("tools"), repeated=True)
-        found: Any = item.get("tools") or ()
-        names = [tool.get("name") for tool in found if isinstance(tool, dict)]
-        self._result(item, msgspec.json.encode({"tools": names}).decode())
-
     def _more_tools(self, item: ObjectReader, _: bool) -> None:
         self._tools.read(item.get("tools"), item.param("tools"), repeated=True)
+        if item.get("type") == "tool_search_output":
+            found: Any = item.get("tools") or ()
+            names = [tool.get("name") for tool in found if isinstance(tool, dict)]
+            self._result(item, msgspec.json.encode({"tools": names}).decode())
 
     def _open_turn(self, item: ObjectReader) -> Entry:
         if self._turn is None:
@@ -273,15 +270,6 @@ def _text_of_part(part: object) -> str | None:
 
 def _text_field(sort: object) -> str | None:
     return _TEXTS.get(sort) if isinstance(sort, str) else None
-
-
-def _joined(parts: object) -> str:
-    texts = (
-        [part.get("text") for part in parts if isinstance(part, dict)]
-        if isinstance(parts, list)
-        else []
-    )
-    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _image(part: Mapping[str, Any]) -> Entry:

@@ -6,12 +6,13 @@ thinking and output formats are the same. Errors and reports name the fields of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
+from causerie.errors import InvalidRequest
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
@@ -24,21 +25,84 @@ from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.parameters import HINTS, PARAMETERS, ParsingRules, RouterParameters
 from causerie.protocol.request import ChatRequest, ImagePart, Message, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import AT_ONCE, read_fields
-from causerie.shapes.passing import PassingReply
-from causerie.shapes.responses.body import InputTokens
-from causerie.shapes.responses.echo import echo_of
-from causerie.shapes.responses.encoder import ResponseReply
+from causerie.shapes.chat_completions.reader import read_fields
+from causerie.shapes.responses.encoder import Echo, InputTokens, ResponseReply
 from causerie.shapes.responses.items import ItemReader, read_input
 from causerie.shapes.responses.tools import ToolReader, read_choice
 from causerie.shapes.sealed_reasoning import unseal
-from causerie.shapes.shape import ParsedRequest, Places, Shape, renaming
+from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape
+
+
+def echo_of(body: ObjectReader, request: ChatRequest) -> Echo:
+    """Return the echo of a body whose fields are valid."""
+    sampling, user = request.sampling, body.get("user")
+    return Echo(
+        instructions=body.string("instructions"),
+        max_output_tokens=request.max_tokens,
+        max_tool_calls=body.integer("max_tool_calls", 1, 2**31 - 1),
+        metadata=_object(body.get("metadata")),
+        parallel_tool_calls=request.parallel_tool_calls is not False,
+        prompt_cache_key=_text(body.get("prompt_cache_key")),
+        reasoning=_reasoning(body.get("reasoning")),
+        safety_identifier=_text(body.get("safety_identifier")),
+        temperature=_number(sampling.temperature, 1.0),
+        text=_text_settings(_object(body.get("text"))),
+        tool_choice=_choice(body.get("tool_choice")),
+        tools=_tools(body.get("tools")),
+        top_logprobs=request.top_logprobs or 0,
+        top_p=_number(sampling.top_p, 1.0),
+        presence_penalty=_number(sampling.presence_penalty, 0.0),
+        frequency_penalty=_number(sampling.frequency_penalty, 0.0),
+        user=user if isinstance(user, str) else UNSET,
+    )
+
+
+def _number(value: float | None, unset: float) -> float:
+    return unset if value is None else value
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _reasoning(value: object) -> Mapping[str, Any] | None:
+    if not isinstance(value, dict):
+        return None
+    return {"effort": value.get("effort"), "summary": value.get("summary")}
+
+
+def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
+    # The specification has no schema in what is said again.
+    form = _object(text.get("format")) or {"type": "text"}
+    if form.get("type") == "json_schema":
+        name, strict = form.get("name") or "response", form.get("strict")
+        form = {
+            **{"type": "json_schema", "name": name, "description": form.get("description")},
+            **{"schema": None, "strict": strict is not False},
+        }
+    verbosity = text.get("verbosity")
+    return {"format": form, **({"verbosity": verbosity} if verbosity else {})}
+
+
+def _choice(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("type") == "allowed_tools":
+        return {"mode": "auto", **value}
+    return "auto" if value is None else value
+
+
+def _tools(value: object) -> Sequence[Any]:
+    if not isinstance(value, list):
+        return ()
+    plain = {"description": None, "parameters": None, "strict": None}
+    return [{**plain, **tool} if tool.get("type") == "function" else tool for tool in value]
+
 
 ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
-_MAX_TOOL_CALLS = 2**31 - 1
-_MAX_INCLUDE = 64
-_MOST_LOGPROBS = 20
 
 _DECLARED = {
     **PARAMETERS,
@@ -90,12 +154,6 @@ def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequ
     return _Translation(ObjectReader(document), rules).parsed(len(body) > AT_ONCE, mark)
 
 
-def _parse_at_once(
-    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
-) -> ParsedRequest | None:
-    return _parse(body, rules, headers) if len(body) <= AT_ONCE else None
-
-
 class _Translation:
     def __init__(self, body: ObjectReader, rules: ParsingRules) -> None:
         self._body = body
@@ -113,7 +171,11 @@ class _Translation:
         self._translate_text()
         self._translate_reasoning()
         encrypted = self._translate_include()
-        most_calls = self._translate_max_tool_calls()
+        most_calls = body.integer("max_tool_calls", 1, 2**31 - 1)
+        if most_calls == 1:
+            fields["parallel_tool_calls"] = False
+        elif fields.get("parallel_tool_calls") is False:
+            most_calls = 1
         choice = read_choice(body.get("tool_choice"), self._tools, self._changes)
         if choice is not None:
             fields["tool_choice"] = choice
@@ -123,10 +185,11 @@ class _Translation:
             {**_NAMES, **self._tools.places, **self._items.names},
             frozenset(self._changes.reported()),
         )
-        request = renaming(
-            places,
-            lambda: read_fields(ObjectReader(fields), self._rules, large=large, mark=mark),
-        )
+        try:
+            request = read_fields(ObjectReader(fields), self._rules, large=large, mark=mark)
+        except InvalidRequest as failure:
+            places.rename(failure)
+            raise
         request = self._with_own(request, halved=bool(mark))
         echo = echo_of(body, request)
         reply = ResponseReply(echo, self._tools.forms, encrypted, self._summarizes(), most_calls)
@@ -140,6 +203,7 @@ class _Translation:
             raise unsupported("background", "Replies are sent while they are made; send false.")
 
     def _copy_plain(self) -> None:
+        strict = self._rules.reject_unknown
         for name, value in self._body.values.items():
             if name in _TRANSLATED:
                 continue
@@ -147,19 +211,12 @@ class _Translation:
                 self._fields[name] = value
             elif name in _RENAMED:
                 self._fields[_RENAMED[name]] = value
-            elif name in KNOWN.fields or (
-                self._rules.reject_unknown and name in _NEVER_REFUSED
-            ):  # of chat completions, and of no meaning here
-                self._drop(name, value)
-            else:
+            elif name not in KNOWN.fields and not (strict and name in _NEVER_REFUSED):
                 self._fields[name] = value
-
-    def _drop(self, name: str, value: object) -> None:
-        if value is None:
-            return
-        if self._rules.reject_unknown and name not in _NEVER_REFUSED:
-            raise unsupported(name, "It is no field of this API; leave it out.")
-        self._changes.note(f"{quote(name[:64], safe='.')} dropped")
+            elif value is not None:  # of chat completions, and of no meaning here
+                if strict and name not in _NEVER_REFUSED:
+                    raise unsupported(name, "It is no field of this API; leave it out.")
+                self._changes.note(f"{quote(name[:64], safe='.')} dropped")
 
     def _translate_conversation(self) -> None:
         body = self._body
@@ -178,7 +235,7 @@ class _Translation:
         text = self._body.child("text")
         if text is None:
             return
-        self._drop_others(text, ("format", "verbosity"))
+        self._changes.note_others(text, ("format", "verbosity"))
         if text.has("verbosity"):
             self._fields["verbosity"] = text.get("verbosity")
         form = text.child("format", 'an object like {"type": "json_schema", "name": NAME}')
@@ -200,34 +257,23 @@ class _Translation:
         more = {name: reasoning.get(name) for name in own if reasoning.has(name)}
         if more:
             self._fields["reasoning"] = more
-        self._drop_others(reasoning, ("effort", "summary", "generate_summary", *own))
+        self._changes.note_others(reasoning, ("effort", "summary", "generate_summary", *own))
 
     def _summarizes(self) -> bool:
         reasoning = self._body.child("reasoning") or ObjectReader({})
         wanted = reasoning.string("summary") or reasoning.string("generate_summary")
         return wanted is not None and wanted != "none"
 
-    def _drop_others(self, fields: ObjectReader, known: tuple[str, ...]) -> None:
-        for name in fields.values:
-            if fields.has(name) and name not in known:
-                self._changes.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
-
     def _translate_include(self) -> bool:
         body, fields = self._body, self._fields
-        included = body.strings("include", most=_MAX_INCLUDE)
+        included = body.strings("include", most=64)
         for at, name in enumerate(included):
             if name not in (ENCRYPTED, _LOGPROBS):
                 self._changes.note(f"include[{at}] dropped")
-        top = body.integer("top_logprobs", 0, _MOST_LOGPROBS)
+        top = body.integer("top_logprobs", 0, 20)
         if top or _LOGPROBS in included:
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included
-
-    def _translate_max_tool_calls(self) -> int | None:
-        most = self._body.integer("max_tool_calls", 1, _MAX_TOOL_CALLS)
-        if most == 1:
-            self._fields["parallel_tool_calls"] = False
-        return 1 if self._fields.get("parallel_tool_calls") is False else most
 
     def _note_differences(self) -> None:
         body, note = self._body, self._changes.note
@@ -244,16 +290,13 @@ class _Translation:
             else tool
             for tool in request.tools
         )
-        changes = (*self._changes.reported(), *request.changes)
         shown = self._items.returned_images
-        messages = request.messages
-        if shown:
-            messages = tuple(_with_optional(message, shown) for message in messages)
+        messages = tuple(_with_optional(message, shown) for message in request.messages)
         native = None if halved else NativeRequest("responses", _without_ours(self._body.values))
         return structs.replace(
             request,
             messages=messages,
-            changes=changes,
+            changes=(*self._changes.reported(), *request.changes),
             tools=tools,
             native=native,
             hints=_HINTS,
@@ -262,7 +305,7 @@ class _Translation:
 
 
 def _with_optional(message: Message, urls: Collection[str]) -> Message:
-    if not isinstance(message.content, tuple):
+    if not urls or not isinstance(message.content, tuple):
         return message
     content = tuple(
         structs.replace(part, optional=True)
@@ -290,7 +333,6 @@ RESPONSES = Shape(
     "/responses",
     "resp_",
     _parse,
-    _parse_at_once,
     counting="/responses/input_tokens",
     count_body=InputTokens,
 )

@@ -13,7 +13,6 @@ from causerie.protocol.body_types import MAX_TOOLS, FunctionName, Object, Schema
 from causerie.protocol.declaration import declared
 from causerie.protocol.parameters import HINTS, PARAMETERS, Count, Effort, OutputLimit
 
-_ROLES = Literal["user", "assistant", "system", "developer"]
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
 
 
@@ -40,7 +39,7 @@ InputPart = InputTextPart | InputImagePart | PastText | PastRefusal
 
 
 class InputMessage(Struct, tag_field="type", tag="message"):
-    role: _ROLES
+    role: Literal["user", "assistant", "system", "developer"]
     content: str | tuple[InputPart, ...]
     id: str | None = None
     status: str | None = None

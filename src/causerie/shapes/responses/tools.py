@@ -7,10 +7,13 @@ function too. Tools that only a vendor runs are left out and named.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
@@ -22,12 +25,8 @@ INPUT = "input"
 """The parameter that a custom tool has as a function."""
 SEARCH = "tool_search"
 
-_ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 _FUNCTION = ("type", "name", "description", "parameters", "strict")
-_CUSTOM = ("type", "name", "description", "format")
-_NAMESPACE = ("type", "name", "description", "tools")
-_SEARCH = ("type", "execution", "description", "parameters")
 _MOST_CHARACTERS = 64  # of a type in the report of changes
 
 Entry = Mapping[str, Any]
@@ -43,26 +42,24 @@ class ToolForm(Struct, frozen=True):
 
 
 def flat_name(name: str, namespace: object = None) -> str:
-    """Return the name of a function that is in a namespace."""
     return f"{namespace}__{name}" if isinstance(namespace, str) and namespace else name
 
 
-class ToolReader:
+class ToolReader(Struct, eq=False):
     """Collects the tools of a request from ``tools`` and from items of its input."""
 
-    def __init__(self, changes: Changes) -> None:
-        self.functions: list[Entry] = []
-        """The tools as chat completions have them."""
-        self.places: dict[str, str] = {}
-        """Where each of them stands in the client's body."""
-        self.forms: dict[str, ToolForm] = {}
-        """By the name of the function; a plain function has none."""
-        self.grammars: dict[str, str] = {}
-        """Lark grammars of custom tools, by the name of the function."""
-        self.left_out: set[str] = set()
-        """Types of the tools that nobody runs here."""
-        self._changes = changes
-        self._names: set[str] = set()
+    _changes: Changes
+    functions: list[Entry] = []
+    """The tools as chat completions have them."""
+    places: dict[str, str] = {}
+    """Where each of them stands in the client's body."""
+    forms: dict[str, ToolForm] = {}
+    """By the name of the function; a plain function has none."""
+    grammars: dict[str, str] = {}
+    """Lark grammars of custom tools, by the name of the function."""
+    left_out: set[str] = set()
+    """Types of the tools that nobody runs here."""
+    _names: set[str] = set()
 
     def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
         """Read a list of tools; ``repeated`` ones that are known by name are skipped."""
@@ -71,7 +68,6 @@ class ToolReader:
             self._tool(as_object(each, f"{place}[{at}]", "a tool with a `type`"), repeated)
 
     def resolve(self, name: object, namespace: object = None) -> str | None:
-        """Return the function that a client calls by this name."""
         if not isinstance(name, str):
             return None
         if (flat := flat_name(name, namespace)) in self._names:
@@ -83,7 +79,7 @@ class ToolReader:
         sort = tool.required_string("type", expected="a type such as function or custom")
         if sort == "namespace":
             name = tool.required_string("name")
-            self._note_others(tool, _NAMESPACE)
+            self._note_others(tool, ("type", "name", "description", "tools"))
             self._changes.note(f"{tool.path} namespace flattened")
             for at, each in enumerate(tool.array("tools", most=MAX_TOOLS) or ()):
                 place = f"{tool.param('tools')}[{at}]"
@@ -98,10 +94,10 @@ class ToolReader:
                 self._note_others(tool, _FUNCTION)
                 made = {name: tool.get(name) for name in _FUNCTION[1:]}
             case "custom":
-                self._note_others(tool, _CUSTOM)
+                self._note_others(tool, ("type", "name", "description", "format"))
                 made = self._custom(tool)
             case "tool_search" if tool.get("execution") == "client" and namespace is None:
-                self._note_others(tool, _SEARCH)
+                self._note_others(tool, ("type", "execution", "description", "parameters"))
                 made = {
                     "name": SEARCH,
                     "description": tool.get("description"),
@@ -128,7 +124,7 @@ class ToolReader:
             if grammar is not None:
                 self.grammars[flat] = grammar
         if made.get("parameters") is None:
-            made["parameters"] = _ANY_OBJECT
+            made["parameters"] = {"type": "object"}
         self.places[f"tools[{len(self.functions)}].function"] = tool.path
         self.places[f"tools[{len(self.functions)}]"] = tool.path
         given = {key: value for key, value in made.items() if value is not None}
@@ -220,3 +216,66 @@ def _demanded(sort: str, param: str) -> InvalidRequest:
         f"It demands a call of {shown(sort)}, which nobody runs here; define a tool of type "
         "`function` or `custom` that your program runs.",
     )
+
+
+_START = re.compile(rf'\s*\{{\s*"{INPUT}"\s*:\s*"')
+_LONGEST_START = 256  # characters; arguments that begin otherwise are read as a whole
+_WHOLE_CHARACTERS = re.compile(
+    r"""(?:[^"\\]
+        |\\["\\/bfnrt]
+        |\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}
+        |\\u(?![dD][89abAB])[0-9a-fA-F]{4}
+        |\\u[dD][89abAB][0-9a-fA-F]{2}(?=[^\\]|\\[^u]|\\u[^dD]|\\u[dD][^c-fC-F])
+    )*""",
+    re.VERBOSE,
+)
+
+
+class InputReader(Struct, eq=False):
+    """Reads arguments like ``{"input": TEXT}`` in pieces; returns the text as soon as it is known.
+
+    Arguments of another form are one piece at the end: their only text, or they themselves.
+    """
+
+    _pending: str = ""
+    _started: bool = False
+    _ended: bool = False
+    _text: bool = False  # they have the usual form
+
+    def feed(self, piece: str) -> str:
+        if self._ended:
+            return ""
+        self._pending += piece
+        if not self._started:
+            found = _START.match(self._pending)
+            self._text = found is not None
+            self._started = self._text or len(self._pending) > _LONGEST_START
+            self._pending = self._pending[0 if found is None else found.end() :]
+        return self._decoded() if self._text else ""
+
+    def finish(self) -> str:
+        return "" if self._text else _only_text(self._pending)
+
+    def _decoded(self) -> str:
+        found = _WHOLE_CHARACTERS.match(self._pending)
+        end = found.end() if found is not None else 0
+        raw, self._pending = self._pending[:end], self._pending[end:]
+        if self._pending.startswith('"'):
+            self._ended = True
+            self._pending = ""
+        text: str = json.loads(f'"{raw}"', strict=False)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _only_text(arguments: str) -> str:
+    try:
+        values: Any = msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
+    if not isinstance(values, dict):
+        return arguments
+    texts = [value for value in values.values() if isinstance(value, str)]
+    given = values.get(INPUT)
+    if isinstance(given, str):
+        return given
+    return texts[0] if len(values) == len(texts) == 1 else arguments
