@@ -264,10 +264,7 @@ class Pipeline:
                 failure.headers |= change_headers(asked.request, request, model, failure.changes)
                 raise
             finally:
-                left = execution.leave()
-                self._settle(lease, execution, model, record)
-                if left is not None:
-                    await left
+                await self._leave(lease, execution, model, record)
 
     async def _reserve(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
@@ -276,6 +273,16 @@ class Pipeline:
         record.held = await members.allowances.reserve(asked.caller, model.id, need)
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
+
+    async def _leave(
+        self, lease: Lease, execution: Execution, model: Entry, record: Record
+    ) -> None:
+        left = execution.leave()
+        try:
+            self._settle(lease, execution, model, record)
+        finally:
+            if left is not None:
+                await left
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
         used = execution.usage()

@@ -7,12 +7,14 @@ thinking and output formats are the same. Errors and reports name the fields of 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from msgspec import UNSET, structs
+import msgspec
+from msgspec import UNSET, Meta, Struct, structs
 
 from causerie.errors import InvalidRequest
+from causerie.http.event_loop import LARGE
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
@@ -20,12 +22,29 @@ from causerie.protocol.body import (
     missing,
     unsupported,
 )
+from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
-from causerie.protocol.parameters import HINTS, PARAMETERS, ParsingRules, RouterParameters
-from causerie.protocol.request import ChatRequest, ImagePart, Message, NativeRequest
+from causerie.protocol.parameters import (
+    HINTS,
+    PARAMETERS,
+    Count,
+    ModelId,
+    ParsingRules,
+    RouterParameters,
+    Temperature,
+    TopP,
+)
+from causerie.protocol.request import (
+    ChatRequest,
+    FastFields,
+    FastMessage,
+    ImagePart,
+    Message,
+    NativeRequest,
+)
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import read_fields
+from causerie.shapes.chat_completions.reader import plain_request, read_fields
 from causerie.shapes.responses.encoder import Echo, InputTokens, ResponseReply
 from causerie.shapes.responses.items import ItemReader, read_input
 from causerie.shapes.responses.tools import ToolReader, read_choice
@@ -148,8 +167,68 @@ _NAMES: Mapping[str, str] = {
 }
 
 
+class _PlainItem(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    role: Literal["system", "user"]
+    content: str
+    type: Literal["message"] | None = None
+
+
+class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    model: ModelId
+    input: str | Annotated[tuple[_PlainItem, ...], Meta(min_length=1)]
+    instructions: str | None = None
+    max_output_tokens: Count | None = None
+    stream: bool | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    store: bool | None = None
+
+
+_decode_plain = msgspec.json.Decoder(_PlainBody).decode
+
+
+def _parse_plain(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
+    # Plain text, in one native pass; whatever is wrong is reported by the other reader.
+    try:
+        plain = _decode_plain(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if plain.store or not plain.input:
+        return None
+    places = ["instructions"] if plain.instructions else []
+    messages = [FastMessage("system", plain.instructions)] if plain.instructions else []
+    if isinstance(plain.input, str):
+        messages.append(FastMessage("user", plain.input))
+        places.append("input")
+    else:
+        messages += [FastMessage(item.role, item.content) for item in plain.input]
+        places += [f"input[{index}]" for index in range(len(plain.input))]
+    chat = FastFields(
+        plain.model,
+        tuple(messages),
+        plain.stream,
+        max_completion_tokens=plain.max_output_tokens,
+        temperature=plain.temperature,
+        top_p=plain.top_p,
+    )
+    request = plain_request(chat, rules)
+    if request is None:
+        return None
+    document: dict[str, Any] = msgspec.json.decode(body)
+    reply = ResponseReply(echo_of(ObjectReader(document), request))
+    request = structs.replace(
+        request, native=NativeRequest("responses", document), hints=_HINTS, lenient_tools=True
+    )
+    return ParsedRequest(request, PassingReply(reply), Places(tuple(places), _NAMES))
+
+
 def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
-    check_work(body, rules)
+    if len(body) > SMALL:  # else reading all of it does no harm
+        check_work(body, rules)
+    if len(body) <= LARGE and (plain := _parse_plain(body, rules)) is not None:
+        return plain
+    if len(body) <= SMALL:
+        check_work(body, rules)
     document, mark = decode_marked(body)
     return _Translation(ObjectReader(document), rules).parsed(len(body) > AT_ONCE, mark)
 
