@@ -7,6 +7,7 @@ well, so that tokens are counted and a reply that breaks off is known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -124,6 +125,9 @@ _NAMES_MODEL = {
 """Events that name the model, and their field that holds it."""
 
 
+_MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
+
+
 class _Type(Struct, gc=False):
     type: str = ""
 
@@ -198,6 +202,8 @@ def _type_of(data: bytes) -> str:
 
 
 def _with_model(data: bytes, field: str, model: str) -> bytes:
+    if data.count(b'"model"') == 1 and (named := _MODEL.search(data)) is not None:
+        return data[: named.start(1)] + msgspec.json.encode(model) + data[named.end(1) :]
     try:
         event: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
