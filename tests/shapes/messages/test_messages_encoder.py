@@ -177,7 +177,7 @@ def test_what_a_provider_needs_back_survives() -> None:
     ]  # fmt: skip
     first, second, third, _ = whole(events)["content"]
     assert first == {"type": "thinking", "thinking": "Hm.", "signature": "theirs"}
-    assert reasoning_of(second, 1) == [{"text": ""}, {**sealed[0], "index": 1}]
+    assert reasoning_of(second, 1) == [{**sealed[0], "index": 1}]
     [_, block] = reasoning_of(third, 2)
     assert (block["id"], block["data"]) == ("call_1", 'extra_content={"google":'
                                            '{"thought_signature":"s"}}')  # fmt: skip

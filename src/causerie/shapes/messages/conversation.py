@@ -37,6 +37,8 @@ class Conversation:
         self.places: list[str] = []
         self.names: dict[str, str] = {}
         self.called: set[str] = set()
+        self.returned_images: set[str] = set()
+        """Addresses of images that tools returned: their client cannot leave them out."""
         self.note = changes.note
 
     def add_system(self, system: object) -> None:
@@ -128,7 +130,8 @@ class Conversation:
             parts = self._parts(content, f"{where}.content", new=False)
             images = [each for each in parts if each[0]["type"] == "image_url"]
             content = [each for each in parts if each[0]["type"] != "image_url"]
-            for _, source in images:
+            for image, source in images:
+                self.returned_images.add(image["image_url"]["url"])
                 self.note(f"{source} moved")
         # A result without content says that it worked.
         message = {

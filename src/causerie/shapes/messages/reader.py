@@ -33,7 +33,12 @@ from causerie.protocol.parameters import (
     Temperature,
     TopP,
 )
-from causerie.protocol.request import FastFields, FastMessage, NativeRequest
+from causerie.protocol.request import (
+    FastFields,
+    FastMessage,
+    NativeRequest,
+    with_optional_images,
+)
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import AT_ONCE, plain_request, read_fields
 from causerie.shapes.chat_completions.router_fields import ROUTER_FIELDS
@@ -161,6 +166,9 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
         places,
         lambda: read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark),
     )
+    if talk.returned_images:
+        messages = with_optional_images(request.messages, talk.returned_images)
+        request = structs.replace(request, messages=messages)
     thinking = request.thinking
     if not fields.decided:
         adaptive = thinking.enabled is True and "thinking" in document
@@ -171,34 +179,34 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
         hints=frozenset() if fields.decided else _HINTS,
         lenient_tools=True,
         changes=(*changes, *request.changes),
-        native=NativeRequest("messages", _without_ours(document), _native_headers(headers)),
+        native=_native(document, headers),
     )
     reply = MessagesReply(fields.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
 
 
-def _without_ours(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _native(document: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here.
-    turns = document["messages"]
-    if not any(map(_has_ours, turns)):
-        return document
-    return {**document, "messages": [_without_ours_in(turn) for turn in turns]}
+    sent = {name: headers[name] for name in ("anthropic-beta",) if name in headers}
+    changes = Changes()
+    turns = [
+        _without_ours(turn, f"messages[{at}]", changes)
+        for at, turn in enumerate(document["messages"])
+    ]
+    told = changes.reported()
+    unsealed = {**document, "messages": turns} if told else None
+    return NativeRequest("messages", document, sent, unsealed, told)
 
 
-def _has_ours(turn: Mapping[str, Any]) -> bool:
+def _without_ours(turn: Mapping[str, Any], place: str, changes: Changes) -> Mapping[str, Any]:
     content = turn.get("content")
-    return isinstance(content, list) and any(map(is_ours, content))
-
-
-def _without_ours_in(turn: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not _has_ours(turn):
+    if not isinstance(content, list) or not any(map(is_ours, content)):
         return turn
-    kept = [block for block in turn["content"] if not is_ours(block)]
+    for at, block in enumerate(content):
+        if is_ours(block):
+            changes.note(f"{place}.content[{at}] dropped")
+    kept = [block for block in content if not is_ours(block)]
     return {**turn, "content": kept or [{"type": "text", "text": _SILENCE}]}
-
-
-def _native_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: headers[name] for name in ("anthropic-beta",) if name in headers}
 
 
 def parse_at_once(
