@@ -157,7 +157,7 @@ def at(*path: str | int, value: Callable[[Any], Any] = lambda given: given) -> P
             holder = holder.setdefault(step, {}) if isinstance(holder, dict) else holder[step]
         last = path[-1]
         if isinstance(holder, list):
-            holder.insert(len(holder) if last == -1 else last, value(given))
+            holder.insert(len(holder) if last == -1 else int(last), value(given))
         else:
             holder[last] = value(given)
 
@@ -542,7 +542,8 @@ CARRIED: Mapping[str, Callable[[str], Sequence[Event]]] = {
         ReasoningDelta("", blocks=({**_OF_OPENAI, "data": given, "index": 0},))
     ],
     "data of a provider beside a call": lambda given: [
-        ToolCallStarted(0, "call_a", "add", extra=_extra(given))
+        ReasoningDelta("", blocks=(seal_of("call_a", _extra(given)),)),
+        ToolCallStarted(0, "call_a", "add", extra=_extra(given)),
     ],
 }
 """The beginnings of replies that have these things, which are texts."""
@@ -552,7 +553,7 @@ _CONTEXT = ResponseContext(CompletionIdentity("id_1", 1, "r"), "m", "f", router_
 def returns(thing: str, client: str, target: str, text: str) -> bool:
     """Return whether a target gets back what it said, when a client sends the reply back."""
     events: list[Event] = list(CARRIED[thing](text))
-    if not isinstance(events[0], ToolCallStarted):
+    if not isinstance(events[-1], ToolCallStarted):
         events.append(ToolCallStarted(0, "call_a", "add"))
     events += [ToolCallDelta(0, '{"a": 1}'), Finished("tool_calls"), Usage(9, 5)]
     body = _PLAIN[client]()

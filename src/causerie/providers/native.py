@@ -59,7 +59,7 @@ _RESPONSES_FIELDS = frozenset(
 )  # fmt: skip
 _FIELDS = {"messages": _MESSAGES_FIELDS, "responses": _RESPONSES_FIELDS}
 _NOT_EXTENDED = frozenset({"service_tier", "chat_template_kwargs"})  # these are the operator's
-_EXTENDED = [each for each in (PARAMETERS | HINTS).values() if each.name not in _NOT_EXTENDED]
+_EXTENDED = [each for each in {**PARAMETERS, **HINTS}.values() if each.name not in _NOT_EXTENDED]
 _OF_A_PEER = {
     "messages": frozenset(each.name for each in _EXTENDED if each.facts.messages == ""),
     "responses": frozenset(each.name for each in _EXTENDED if each.facts.responses == ""),

@@ -25,7 +25,7 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.reasoning import Block, are_plain, joined, seal_of
+from causerie.protocol.reasoning import Block, are_plain, joined
 from causerie.protocol.response import ResponseContext
 from causerie.shapes.chat_completions.encoder import TokenLogprobBody, logprob_body
 from causerie.shapes.responses.body import (
@@ -325,12 +325,6 @@ class ResponseEncoder:
             self._ignored.add(event.index)
             return
         self._call_count += 1
-        if event.extra and self._reply.encrypted:
-            if self._reasoning is None:
-                self._close_message("completed")
-                self._close_calls(complete_only=True)
-                self._begin_reasoning()
-            self._blocks.append(seal_of(event.id, event.extra))
         self._close_message("completed")
         self._close_reasoning("completed")
         self._close_calls(complete_only=True)
