@@ -24,10 +24,10 @@ class PassingReply(Struct, frozen=True):
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:
-        return _PassingEncoder(self.encoded.encoder(context))
+        return PassingEncoder(self.encoded.encoder(context))
 
 
-class _PassingEncoder:
+class PassingEncoder:
     __slots__ = ("_encoder", "_last", "_passes")
 
     def __init__(self, encoder: StreamEncoder) -> None:
