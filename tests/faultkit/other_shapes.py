@@ -1,4 +1,4 @@
-"""A reply as Responses and the Messages API have it, for requests on their paths."""
+"""A reply of text as Responses and the Messages API have it, for requests on their paths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Told:
 
     def events(self, path: str) -> tuple[Events, Events, Events] | None:
         """Return what is before the pieces, the pieces, and what is after; ``None`` elsewhere."""
-        texts = [delta["content"] for delta in self.reply.deltas()]
+        texts = [delta["content"] for delta in self.reply.deltas() if "content" in delta]
         if path.endswith("/messages"):
             return self._messages(texts)
         return self._responses(texts) if path.endswith("/responses") else None

@@ -92,7 +92,7 @@ class Shape(NamedTuple):
     """An API as its client speaks it."""
 
     path: str
-    encoder: type
+    encoder: Any
     ask: Callable[[str, int | None, Mapping[str, Any] | None], dict[str, Any]]
     """Fields that ask this, for so many tokens at most and a reply by this schema."""
     texts: Callable[[Any], Sequence[str]]
