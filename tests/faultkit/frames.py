@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faultkit.fault import Fault
+from faultkit.other_shapes import Told, written
 from faultkit.received import Received
 from faultkit.reply import Reply
 
@@ -27,6 +28,9 @@ class Frames:
 
 def framed(reply: Reply, request: Received, odd: Fault | None, size: int) -> Frames:
     """The stream of a reply; ``size`` is that of a huge event."""
+    told = Told(reply, request.body.get("model"), odd is not Fault.USAGE_MISSING)
+    if (others := told.events(request.path)) is not None:
+        return Frames(*([written(event) for event in part] for part in others))
     end = b"\r\n" if odd is Fault.CRLF else b"\n"
     shell = _shell(request, odd, "chat.completion.chunk")
 
@@ -45,6 +49,9 @@ def framed(reply: Reply, request: Received, odd: Fault | None, size: int) -> Fra
 
 def whole(reply: Reply, request: Received, odd: Fault | None, size: int) -> bytes:
     """The plain response's body."""
+    told = Told(reply, request.body.get("model"), odd is not Fault.USAGE_MISSING)
+    if (other := told.whole(request.path)) is not None:
+        return encoded(other)
     choice = {"index": 0, "message": reply.message(), "finish_reason": reply.finish_reason}
     if odd is Fault.NO_FINISH:
         choice["finish_reason"] = None

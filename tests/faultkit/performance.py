@@ -58,6 +58,8 @@ async def _reply(
 ) -> None:
     """All of it, with something odd or not."""
     if not request.streamed or odd is Fault.NOT_STREAMED:
+        if reply.pause:  # it takes as long as a stream of it
+            await asyncio.sleep(reply.pause * len(reply.deltas()))
         content_type = "text/plain" if odd is Fault.WRONG_CONTENT_TYPE else JSON
         await line.write(plain(whole(reply, request, odd, size), content_type=content_type))
         return

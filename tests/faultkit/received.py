@@ -46,7 +46,7 @@ class Received:
     @property
     def limit(self) -> int | None:
         """The output limit, if any."""
-        for name in ("max_completion_tokens", "max_tokens"):
+        for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
             if self.body.get(name) is not None:
                 return int(self.body[name])
         return None

@@ -22,6 +22,7 @@ from faultkit.reply import Reply
 from faultkit.response import error, plain
 from faultkit.tally import Tally
 
+COMPLETIONS = ("/chat/completions", "/responses", "/messages")
 Step = Reply | Broken | Fault
 Script = Step | Sequence[Step] | Callable[[Received], Step]
 
@@ -155,7 +156,7 @@ class Upstream:
         except ValueError:
             body = {}
         request = Received(method, path, headers, raw, body, at, line)
-        if method != "POST" or not path.endswith("/chat/completions"):
+        if method != "POST" or not path.endswith(COMPLETIONS):
             self.lookups.append(request)
             self._start(self._look_up(request, line), request)
             return

@@ -347,11 +347,13 @@ def _unread_reasoning(request: ChatRequest) -> Sequence[str]:
     if isinstance(request.sent, Unread):  # which has none
         return ()
     messages: Any = request.sent.get("messages", ())
-    return [
-        f"messages[{index}].reasoning_details dropped"
-        for index, message in enumerate(messages)
-        if "reasoning_details" in message and unreadable(message["reasoning_details"])
-    ]
+    told = []
+    for index, message in enumerate(messages):
+        if "reasoning_details" in message and unreadable(message["reasoning_details"]):
+            told.append(f"messages[{index}].reasoning_details dropped")
+        if any("extra_content" in call for call in message.get("tool_calls") or ()):
+            told.append(f"messages[{index}].tool_calls.extra_content dropped")
+    return told
 
 
 def _dropped_parameters(request: ChatRequest) -> Sequence[str]:

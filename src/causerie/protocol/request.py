@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -193,6 +193,10 @@ class NativeRequest(Struct, frozen=True, gc=False):
     body: Mapping[str, object]
     headers: Mapping[str, str] = {}
     """Headers that belong to the API."""
+    unsealed: Mapping[str, object] | None = None
+    """The body for servers that cannot read what was sealed here; ``None``: all of it."""
+    left_out: Sequence[str] = ()
+    """The report of what it lacks."""
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
@@ -348,6 +352,26 @@ def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
             for at, part in enumerate(message.content):
                 if isinstance(part, ImagePart):
                     yield f"messages[{index}].content[{at}]", part
+
+
+def with_optional_images(
+    messages: tuple[Message, ...], urls: Collection[str]
+) -> tuple[Message, ...]:
+    """Return the messages; their images at these addresses can be left out."""
+    return tuple(
+        structs.replace(
+            message,
+            content=tuple(
+                structs.replace(part, optional=True)
+                if isinstance(part, ImagePart) and part.url in urls
+                else part
+                for part in message.content
+            ),
+        )
+        if isinstance(message.content, tuple)
+        else message
+        for message in messages
+    )
 
 
 def image_inside_network(param: str, why: str) -> InvalidRequest:

@@ -229,6 +229,10 @@ class Dialect:
     """Field that takes a cache scope: prompts of another scope are not reused."""
     native: Mapping[str, str] = field(default_factory=dict)
     """APIs that clients may speak with it directly, and their paths below the base URL."""
+    extends: bool = False
+    """It is a service like this one: it takes its parameters in all APIs, and reads what others
+    have sealed.
+    """
     coarse_cache: bool = False
     """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
     cache tells nobody the prompt of somebody else.

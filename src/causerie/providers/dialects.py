@@ -35,6 +35,7 @@ _PROVIDERS_HINTS = HINT_NAMES - {
     "service_tier"
 }  # which is a class of price, and the operator's choice
 _CACHED = frozenset({"messages.content.cache_control", "tools.cache_control"})
+_RESULTS = _CACHED | {"cache_control", "messages.cache_control", "messages.is_error"}
 _SAMPLERS = frozenset(
     {
         "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n",
@@ -68,12 +69,13 @@ CAUSERIE = replace(
     GENERIC,
     name="causerie",
     server="another service like this one",
-    knows=_CACHED,
+    knows=_RESULTS,
     continuing=Continuing("flag", after_reasoning=True),
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
     tags=False,
     fetches=True,  # it decides in turn
     native=MESSAGES_PATH | RESPONSES_PATH,
+    extends=True,
 )
 
 OPENAI = Dialect(
@@ -259,7 +261,7 @@ ANTHROPIC = Dialect(
         "adaptive", efforts=_AS_THEY_ARE | {"minimal": "low"}, budget="thinking.budget_tokens"
     ),
     accepts=frozenset({"temperature", "top_p", "top_k", "stop", "parallel_tool_calls", "user"}),
-    knows=_CACHED | {"cache_control", "messages.cache_control", "messages.is_error"},
+    knows=_RESULTS,
     history=HistoryStyle(
         reasoning=(),
         details=True,

@@ -155,7 +155,7 @@ def _adapted_call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry])
     extra = call.get(_EXTRA) or extras.get(str(call.get("id")))
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
-    elif _EXTRA in call:
+    elif extra or _EXTRA in call:
         call = _without(call, {_EXTRA})
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
     return call

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from causerie.protocol import sse
 from causerie.protocol.events import Event, Usage, Verbatim
+from causerie.protocol.parameters import HINTS, PARAMETERS
 from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
 from causerie.providers.answer import AnswerState
@@ -42,6 +43,13 @@ _FIELDS = {
         }
     ),
 }  # fmt: skip
+_NOT_EXTENDED = frozenset({"service_tier", "chat_template_kwargs"})  # these are the operator's
+_EXTENDED = [each for each in {**PARAMETERS, **HINTS}.values() if each.name not in _NOT_EXTENDED]
+_OF_A_PEER = {
+    "messages": frozenset(each.name for each in _EXTENDED if each.facts.messages == ""),
+    "responses": frozenset(each.name for each in _EXTENDED if each.facts.responses == ""),
+}
+"""Parameters of chat completions that have their names in these APIs at a service like this one."""
 COUNTED = {
     "messages": (
         "/messages/count_tokens",
@@ -83,9 +91,15 @@ def native_body(
     """
     check_images(request, dialect)
     listed = _FIELDS[native.shape] | dialect.knows | dialect.privileged
+    if dialect.extends:
+        listed |= _OF_A_PEER[native.shape]
     body: dict[str, Any] = {"model": model}
-    changes = []
-    for name, value in native.body.items():
+    changes: list[str] = []
+    sent = native.body
+    if native.unsealed is not None and not dialect.extends:
+        sent = native.unsealed
+        changes += native.left_out
+    for name, value in sent.items():
         if name in listed:
             body[name] = value
         elif value is not None and name not in _OWN:

@@ -94,7 +94,8 @@ def reasoning_of(block: dict[str, Any], index: int) -> list[dict[str, Any]]:
         found = unseal(signature)
         if found is None or text:
             return []
-        return [{"text": found.text}, *({**each, "index": index} for each in found.blocks)]
+        told = [{"text": found.text}] if found.text else []
+        return [*told, *({**each, "index": index} for each in found.blocks)]
     if redacted:
         encrypted = {"type": "reasoning.encrypted", "data": signature, "format": MESSAGES_FORMAT}
         return [{**encrypted, "index": index}]

@@ -131,10 +131,10 @@ class PassingReply(Struct, frozen=True):
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:
-        return _PassingEncoder(self.encoded.encoder(context))
+        return PassingEncoder(self.encoded.encoder(context))
 
 
-class _PassingEncoder(Struct, eq=False):
+class PassingEncoder(Struct, eq=False):
     _encoder: StreamEncoder
     _last: list[bytes] = []
     _passes: bool = False

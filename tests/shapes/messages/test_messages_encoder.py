@@ -23,6 +23,7 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
+from causerie.protocol.reasoning import seal_of
 from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.shapes.messages.encoder import MessagesReply, error_body
 from causerie.shapes.messages.reader import MESSAGES
@@ -173,14 +174,19 @@ def test_what_a_provider_needs_back_survives() -> None:
     extra = {"google": {"thought_signature": "s"}}
     events: list[Event] = [
         ReasoningDelta("Hm.", 0, signed), ReasoningDelta("", 0, sealed),
+        ReasoningDelta("", 0, (seal_of("call_1", extra),)),  # as readers of providers say it
         ToolCallStarted(0, "call_1", "add", extra=extra), ToolCallDelta(0, "{}"), *END,
     ]  # fmt: skip
     first, second, third, _ = whole(events)["content"]
     assert first == {"type": "thinking", "thinking": "Hm.", "signature": "theirs"}
-    assert reasoning_of(second, 1) == [{"text": ""}, {**sealed[0], "index": 1}]
-    [_, block] = reasoning_of(third, 2)
+    assert reasoning_of(second, 1) == [{**sealed[0], "index": 1}]
+    [block] = reasoning_of(third, 2)
     assert (block["id"], block["data"]) == ("call_1", 'extra_content={"google":'
                                            '{"thought_signature":"s"}}')  # fmt: skip
+    hidden = PLAIN.completion(structs.replace(CONTEXT, reasoning_visible=False), events)
+    assert [type(each).__name__ for each in hidden.content] == [
+        "RedactedThinkingBlock", "ToolUseBlock",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

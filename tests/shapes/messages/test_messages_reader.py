@@ -101,7 +101,8 @@ def test_calls_results_and_images_in_results() -> None:
     )  # fmt: skip
     assert first == Message("tool", "There.", tool_call_id="toolu_1")
     assert second == Message("tool", "No.", tool_call_id="toolu_2")
-    assert user.content == (ImagePart("data:image/png;base64,iVBORw0KGgo="), TextPart("So?"))
+    image = ImagePart("data:image/png;base64,iVBORw0KGgo=", optional=True)
+    assert user.content == (image, TextPart("So?"))
     assert told(parsed) == [
         "messages[2].content[0].content[1] moved",
         "messages[2].content[1].is_error dropped",
@@ -303,8 +304,10 @@ def test_thinking_comes_back_if_it_was_not_changed() -> None:
     assert parsed.request.messages[1].reasoning_content == "Hm."
     assert told(parsed) == []
     assert parsed.request.native is not None
-    turns: Any = parsed.request.native.body["messages"]
+    assert parsed.request.native.unsealed is not None
+    turns: Any = parsed.request.native.unsealed["messages"]
     assert turns[1]["content"] == [{"type": "text", "text": "Hello."}]
+    assert parsed.request.native.left_out == ("messages[1].content[0] dropped",)
 
     for changed in ({**block, "thinking": "Hm!"}, {**block, "signature": ""}):
         parsed = answer(changed)

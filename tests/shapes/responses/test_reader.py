@@ -445,5 +445,8 @@ def test_a_provider_of_the_same_api_gets_the_body_as_it_came() -> None:
         input=[user("a"), ours, theirs, said("b"), user("c")], tools=tools
     ).request.native
     assert native is not None
-    assert native.body["input"] == [user("a"), theirs, said("b"), user("c")]
+    assert native.body["input"] == [user("a"), ours, theirs, said("b"), user("c")]
+    assert native.unsealed is not None
+    assert native.unsealed["input"] == [user("a"), theirs, said("b"), user("c")]
+    assert native.left_out == ("input[1] dropped",)
     assert native.body["tools"] == tools

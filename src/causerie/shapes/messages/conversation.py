@@ -37,6 +37,8 @@ class Conversation(Struct, eq=False):
     places: list[str] = []
     names: dict[str, str] = {}
     called: set[str] = set()
+    returned_images: set[str] = set()
+    """Addresses of images that tools returned: their client cannot leave them out."""
 
     def add_system(self, system: object) -> None:
         if system in (None, "", []):
@@ -127,7 +129,8 @@ class Conversation(Struct, eq=False):
             parts = self._parts(content, f"{where}.content", new=False)
             images = [each for each in parts if each[0]["type"] == "image_url"]
             content = [each for each in parts if each[0]["type"] != "image_url"]
-            for _, source in images:
+            for image, source in images:
+                self.returned_images.add(image["image_url"]["url"])
                 self.note(f"{source} moved")
         # A result without content says that it worked.
         message = {

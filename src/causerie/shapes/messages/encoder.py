@@ -251,7 +251,7 @@ class _Blocks(Struct, eq=False):
         self._kind = ""
 
     def _start_call(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
-        if event.extra:
+        if event.extra and not self._context.reasoning_visible:  # else it was said as reasoning
             yield from self._redact(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
         yield from self._begin("call", ToolUseBlock(id=event.id, name=name))

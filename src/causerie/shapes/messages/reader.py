@@ -33,7 +33,12 @@ from causerie.protocol.parameters import (
     Temperature,
     TopP,
 )
-from causerie.protocol.request import FastFields, FastMessage, NativeRequest
+from causerie.protocol.request import (
+    FastFields,
+    FastMessage,
+    NativeRequest,
+    with_optional_images,
+)
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request, read_fields
 from causerie.shapes.messages.conversation import Conversation
@@ -157,6 +162,9 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
     except InvalidRequest as failure:
         places.rename(failure)
         raise
+    if talk.returned_images:
+        messages = with_optional_images(request.messages, talk.returned_images)
+        request = structs.replace(request, messages=messages)
     thinking = request.thinking
     betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     if not fields.decided:
@@ -168,22 +176,31 @@ def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> Parse
         hints=frozenset() if fields.decided else frozenset({"reasoning"}),
         lenient_tools=True,
         changes=(*changes, *request.changes),
-        native=NativeRequest("messages", _without_ours(document), betas),
+        native=_native(document, betas),
     )
     reply = MessagesReply(fields.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
 
 
-def _without_ours(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _native(document: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
-    turns = [_without_ours_in(turn) for turn in document["messages"]]
-    return {**document, "messages": turns}
+    changes = Changes()
+    turns = [
+        _without_ours(turn, f"messages[{at}]", changes)
+        for at, turn in enumerate(document["messages"])
+    ]
+    told = changes.reported()
+    unsealed = {**document, "messages": turns} if told else None
+    return NativeRequest("messages", document, headers, unsealed, told)
 
 
-def _without_ours_in(turn: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_ours(turn: Mapping[str, Any], place: str, changes: Changes) -> Mapping[str, Any]:
     content = turn.get("content")
     if not isinstance(content, list) or not any(map(is_ours, content)):
         return turn
+    for at, block in enumerate(content):
+        if is_ours(block):
+            changes.note(f"{place}.content[{at}] dropped")
     kept = [block for block in content if not is_ours(block)]
     return {**turn, "content": kept or [{"type": "text", "text": "…"}]}
 

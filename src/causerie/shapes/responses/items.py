@@ -35,6 +35,7 @@ _OF_TYPE: Mapping[str, frozenset[str]] = {
         ("function_call_output", "custom_tool_call_output"), frozenset({"call_id", "output"})
     ),
 }
+_OF_A_TEXT = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
 _IMAGE_ADVICE = (
     "Images are not kept here; send the image itself as a `data:` address, in `image_url`."
 )
@@ -126,6 +127,9 @@ class ItemReader:
             return part
         sort = part.get("type")
         if (field := _text_field(sort)) is not None:
+            for name in part.keys() - _OF_A_TEXT:
+                if part[name]:
+                    self._note(f"{place}.{quote(name[:64], safe='')}", "", "dropped")
             return {"type": field, field: part.get(field)}
         if sort == "input_image" and isinstance(part.get("image_url"), str):
             at = f"messages[{len(self.messages)}]" + place[place.index(".content[") :]

@@ -6,7 +6,7 @@ thinking and output formats are the same. Errors and reports name the fields of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -39,9 +39,8 @@ from causerie.protocol.request import (
     ChatRequest,
     FastFields,
     FastMessage,
-    ImagePart,
-    Message,
     NativeRequest,
+    with_optional_images,
 )
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import plain_request, read_fields
@@ -369,9 +368,10 @@ class _Translation:
             else tool
             for tool in request.tools
         )
-        shown = self._items.returned_images
-        messages = tuple(_with_optional(message, shown) for message in request.messages)
-        native = None if halved else NativeRequest("responses", _without_ours(self._body.values))
+        messages, shown = request.messages, self._items.returned_images
+        if shown:
+            messages = with_optional_images(messages, shown)
+        native = None if halved else _native(self._body.values)
         return structs.replace(
             request,
             messages=messages,
@@ -383,24 +383,20 @@ class _Translation:
         )
 
 
-def _with_optional(message: Message, urls: Collection[str]) -> Message:
-    if not urls or not isinstance(message.content, tuple):
-        return message
-    content = tuple(
-        structs.replace(part, optional=True)
-        if isinstance(part, ImagePart) and part.url in urls
-        else part
-        for part in message.content
-    )
-    return structs.replace(message, content=content)
-
-
-def _without_ours(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _native(body: Mapping[str, Any]) -> NativeRequest:
     # No server of others reads reasoning that was sealed here.
     items = body.get("input")
     if not isinstance(items, list) or not any(map(_is_sealed_here, items)):
-        return body
-    return {**body, "input": [item for item in items if not _is_sealed_here(item)]}
+        return NativeRequest("responses", body)
+    changes = Changes()
+    rest = []
+    for at, item in enumerate(items):
+        if _is_sealed_here(item):
+            changes.note(f"input[{at}] dropped")
+        else:
+            rest.append(item)
+    told = changes.reported()
+    return NativeRequest("responses", body, unsealed={**body, "input": rest}, left_out=told)
 
 
 def _is_sealed_here(item: object) -> bool:
