@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from causerie.engines.base import Output, Started, Stopped, TextRequest, Token
-from causerie.engines.registry import FAKE_END, FakeEngine, _accepted_tokens, _matcher, _text
+from causerie.engines.grammar_matcher import Spelling
+from causerie.engines.registry import _VOCABULARY, FAKE_END, FakeEngine, _accepted_tokens, _matcher
 
 _CLOSING = b'"}]'
 _WEIGHTS = {
@@ -38,13 +39,12 @@ class RandomWriter(FakeEngine):
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         taken = _accepted_tokens(request)
         matcher = _matcher(request, taken)
-        pending, made = b"", 0
+        spelling, made = Spelling(_VOCABULARY, frozenset(), request.visible), 0
         yield Started(0)
         while made < request.max_tokens:
             id = self._turn(matcher.compute_bitmask(), len(taken) + made)
             made += 1
-            pending, text = _text(pending, id, request.visible)
-            yield Token(id, text, bytes([id]) if id < FAKE_END else b"")
+            yield Token(id, spelling(id), bytes([id]) if id < FAKE_END else b"")
             if id == FAKE_END:
                 break
             matcher.consume_token(id)

@@ -121,7 +121,7 @@ async def new_key(visitor: Visitor, *more: tuple[str, object]) -> tuple[str, str
     await visitor.get(place)
     made = await visitor.post(place, [("name", "Mine"), *more])
     assert made.status == 200, made.text
-    return made.code("credential"), made.code("code-curl")
+    return made.code("credential"), made.code("code-chat-curl")
 
 
 async def typed(command: str) -> Any:
