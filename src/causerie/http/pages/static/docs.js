@@ -173,7 +173,7 @@ function matches(part, words) {
 
 /** Mark the part that is being read, the one at a fourth of the window, in the contents. */
 const reading = new IntersectionObserver((entries) => {
-  const entry = entries.find((each) => each.isIntersecting);
+  const entry = entries.findLast((each) => each.isIntersecting);
   if (!entry) return;
   document.querySelector("[data-leads][aria-current]")?.removeAttribute("aria-current");
   const link = links.get(entry.target);
