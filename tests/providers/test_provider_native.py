@@ -172,6 +172,24 @@ async def test_the_end_waits_until_usage_is_safe(
     assert (before, encoder.end()) == (renamed(events[:-last]), renamed(events[-last:]))
 
 
+async def test_data_of_several_lines_stays_one_event() -> None:
+    lines = b'event: ping\ndata: {"type": "ping",\ndata: "novelty": 1}\n\n'
+    start, rest = stream(BLOCKS[:1]), stream(BLOCKS[1:])
+    async with provider("anthropic", start + lines + rest) as (target, _):
+        found = await events_of(target, native("messages", streamed=True))
+    passed = b"".join(one.data for one in found if isinstance(one, Verbatim))
+    assert passed == renamed(BLOCKS[:1]) + lines + rest
+
+
+async def test_events_without_empty_lines_between_pass_once() -> None:
+    first, *others = BLOCKS
+    joined = b"".join(b"data: %b\n" % msgspec.json.encode(one) for one in others[:3]) + b"\n"
+    async with provider("anthropic", stream([first]) + joined + stream(others[3:])) as (target, _):
+        found = await events_of(target, native("messages", streamed=True))
+    passed = b"".join(one.data for one in found if isinstance(one, Verbatim))
+    assert passed == renamed(BLOCKS)
+
+
 async def test_other_targets_are_encoded() -> None:
     context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
     reply = with_reply(request()).reply

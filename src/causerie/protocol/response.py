@@ -65,7 +65,7 @@ class StreamEncoder(Protocol):
 
 
 class Reply(Protocol):
-    """How the reply to one request looks: whole, or as a stream."""
+    """Writes the reply to one request, whole or as a stream."""
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
         """Return the whole reply, to be encoded as JSON."""
@@ -74,7 +74,7 @@ class Reply(Protocol):
 
 
 class Response(Protocol):
-    """How a door answers a request: its start, which a late reply may come behind."""
+    """Answers a request; its start may be sent before the reply has begun."""
 
     @property
     def completion(self) -> ReplyFormat: ...

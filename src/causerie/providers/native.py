@@ -165,6 +165,8 @@ class NativeIncoming(Incoming, eq=False):
                 return
             before = len(events)
             super().feed((data,), events)
+            if any(isinstance(event, Verbatim) for event in events[before:]):
+                continue  # it was several, which were read one by one
             verbatim = self._passed(data)
             ended = len(events) > before and isinstance(events[-1], Usage)
             events.insert(len(events) - 1 if ended else before, verbatim)
@@ -202,8 +204,8 @@ class NativeIncoming(Incoming, eq=False):
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
-        event = sse.encode(data)
-        if kind:
+        event = sse.encode(data.replace(b"\n", b"\ndata: "))
+        if kind and kind.isprintable():
             event = b"event: %b\n%b" % (kind.encode("latin-1", "replace"), event)
         return Verbatim(event, last=kind in _ENDS)
 

@@ -1,4 +1,4 @@
-"""How long to wait before a provider that has no room is asked again.
+"""Read from a refusal when a provider that has no room may be asked again.
 
 In this order: ``retry-after-ms``, ``Retry-After`` (RFC 9110, section 10.2.3), the error in the body
 (``google.rpc.RetryInfo``, ``retry_after``, "try again in 20s"), and the headers that say when a

@@ -171,9 +171,9 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     """Most bytes of one streamed reply, as they come and decompressed; a longer one breaks off. A
     reply that is not streamed has at most 16 MiB."""
     retries: Annotated[int, Meta(ge=0, le=5)] = 2
-    """How often a request is sent again to a model that fails (5xx, no connection, an unreadable
-    reply) before its first content, if no other target answers; each time after a longer pause. At
-    most four attempts are made in all."""
+    """How often a failed request is sent again, if no other target answers and nothing of the reply
+    was sent. Failures are 5xx, no connection and an unreadable reply. Each pause is longer than the
+    one before. At most four attempts are made in all."""
     timeouts: TimeoutSettings = TimeoutSettings()
     tls: TlsSettings = TlsSettings()
     health: HealthCheckSettings = HealthCheckSettings()
