@@ -7,6 +7,7 @@ from datetime import datetime
 
 from causerie.metering.meter import Record
 from causerie.observe.logging import LogBuffer, RequestLevel
+from causerie.protocol.money import BILLION, amount_of, exact
 
 _FACTS = ("served_by", "attempts", "continued", "tried", "stream", "status", "code", "finish")
 _TOKENS = ("prompt", "completion", "cached", "reasoning", "estimated")
@@ -44,7 +45,7 @@ class RequestLog:
         }
         rare = {
             "trace_id": subject.trace_id,
-            "cost": float(subject.cost),
+            "cost": subject.cost / BILLION,
             "error_class": subject.error_class,
             "reason": subject.reason,
             "early_start": subject.early_start,
@@ -90,8 +91,7 @@ def _amounts(record: Record) -> Iterator[str]:
         yield f"{used.completion / spent:.1f} tok/s"
     yield f"{seconds:.2f} s"
     if record.cost:
-        whole, _, rest = f"{record.cost:f}".partition(".")
-        yield f"${whole}.{rest.rstrip('0').ljust(2, '0')}"
+        yield exact(amount_of(record.cost))
 
 
 def _level(record: Record) -> RequestLevel:

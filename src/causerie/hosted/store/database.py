@@ -139,6 +139,7 @@ class Database:
         else:
             self._connect = partial(_postgres, *tls_of(address))
             self._writer = self._reader = self._connect(_STATEMENT_SECONDS)
+        self.dialect = self._writer.dialect
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
