@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
-_GATHERED = 0.1
+_GATHERED = 0.25
 _FAILED = 500  # and above
 _WHOLE = 200
 CLIENT_GONE = 499
@@ -162,7 +162,7 @@ class Ledger:
         store: UsageStore,
         write_ahead_log: WriteAheadLog | None = None,
         *,
-        max_batch: int = 200,
+        max_batch: int = 500,
         max_waiting: int = 50_000,
     ) -> None:
         self._store = store

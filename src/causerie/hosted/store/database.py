@@ -104,6 +104,7 @@ _UNAVAILABLE = (
     exc.OperationalError,
     exc.InterfaceError,
     exc.TimeoutError,
+    sqlite3.OperationalError,
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,  # the disk is full, too many are connected
     asyncpg.ObjectNotInPrerequisiteStateError,  # a lock that was not to be had in time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import add, attrgetter, itemgetter
@@ -172,7 +173,7 @@ class SqlUsage:
         try:
             async with self._database.writing() as connection:
                 await self._add(connection, [(each, 1) for each in unique.values()])
-        except IntegrityError:  # some are stored
+        except (IntegrityError, sqlite3.IntegrityError):  # some are stored
             async with self._database.writing() as connection:
                 stored = await self._stored(connection, unique)
                 await self._correct(connection, unique, stored)
@@ -212,7 +213,7 @@ class SqlUsage:
     async def _add(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if changes:
             rows = [self._row(record) for record, _ in changes]
-            await connection.exec_driver_sql(self._insert, rows)
+            await self._many(connection, self._insert, rows)
             await self._add_up(connection, changes)
 
     def _row(self, record: UsageRecord) -> tuple[Any, ...]:
@@ -226,9 +227,20 @@ class SqlUsage:
         sums = _by_place(changes)
         for span, places, statement in self._sums:
             if sums:
-                await connection.exec_driver_sql(statement, _rows(sums, span, places))
+                await self._many(connection, statement, _rows(sums, span, places))
         if first := _by_bucket(changes):
-            await connection.exec_driver_sql(self._first_tokens, first)
+            await self._many(connection, self._first_tokens, first)
+
+    async def _many(
+        self, connection: AsyncConnection, statement: str, rows: Sequence[tuple[Any, ...]]
+    ) -> None:
+        if not self._database.sqlite:
+            await connection.exec_driver_sql(statement, rows)
+            return
+        # One turn of the driver's thread; a cursor of SQLAlchemy's takes three.
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        await driver.executemany(statement, rows)
 
 
 _FIELD_OF = dict(_COLUMNS)
