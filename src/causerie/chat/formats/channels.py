@@ -61,8 +61,6 @@ _HEADER = MessageHeader(
 )
 
 GPT_OSS = ModelFormat(
-    "gpt-oss",
-    detect=(("<|channel|>analysis", "<|start|>assistant"),),
     reasoning=unspaced(
         "<|channel|>analysis<|message|>", "<|end|>", after_close="<|start|>assistant"
     ),
@@ -87,8 +85,6 @@ GPT_OSS = ModelFormat(
 
 LLM_JP = replace(
     GPT_OSS,
-    name="llm-jp",
-    detect=(("chat_format=llm-jp-harmony",),),
     calls=replace(
         _calls(" <|constrain|> json"), separator="<|end|><|start|>assistant ", parallel=True
     ),
@@ -105,8 +101,6 @@ _PARAMETERS = ParameterList(
 )
 
 BEAM = ModelFormat(
-    "beam",
-    detect=(("<|channel|>", "<rfl:parameter"),),
     reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
     thinking=ON_BY_DEFAULT,
     calls=section(
@@ -143,8 +137,6 @@ _MUSE_CALL = segments(
 )
 
 MUSE = ModelFormat(
-    "muse",
-    detect=(("<atem:function_calls>",),),
     reasoning=unspaced("to=self<|message|>", "<|eom|>", after_close=_NEXT),
     thinking=ThinkingSwitch(
         effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
@@ -184,8 +176,6 @@ _NAMED = '{"name":"'
 _JSON = segments('$NAME","args":$JSON')
 
 INKLING = ModelFormat(
-    "inkling",
-    detect=((_CALL,),),
     reasoning=unspaced(_THOUGHT, _END, after_close=_BEGIN),
     thinking=ThinkingSwitch(
         off={"reasoning_effort": "none"},

@@ -282,13 +282,9 @@ HERMES_CALLS = section(
 
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
-    """One model family."""
+    """One model family; the registry names it."""
 
-    name: str
-    detect: tuple[tuple[str, ...], ...] = ()
-    """Sets of substrings; a template that contains all of one set is of this family (the registry
-    tries formats in order, the most specific first).
-    """
+    name: str = ""
     reasoning: Reasoning = Reasoning()
     thinking: ThinkingSwitch | None = None
     calls: CallSection = HERMES_CALLS

@@ -25,12 +25,10 @@ from causerie.chat.formats.parameters import INVOKE, keyed, marked_up
 # InternLM 2 and 2.5: calls as JSON behind the name of a plugin.
 
 INTERNLM_2 = ModelFormat(
-    "internlm-2",
-    detect=(("<|plugin|>",),),
     calls=section(
         '<|action_start|><|plugin|>\n{"name": "$NAME", "parameters": $JSON}<|action_end|>',
         triggers=("<|action_start|>",),
-    ),
+    )
 )
 
 
@@ -38,28 +36,19 @@ INTERNLM_2 = ModelFormat(
 
 # One call a line.
 OLMO_3 = ModelFormat(
-    "olmo-3",
-    detect=(("<function_calls>", "<functions>"),),
     reasoning=unspaced(after_close="\n\n"),
     calls=section(
         "$NAME($PYTHON)", begin="<function_calls>", separator="\n", end="</function_calls>"
     ),
 )
 
-OLMO_3_THINK = replace(
-    OLMO_3,
-    name="olmo-3-think",
-    detect=(("<function_calls>", "<functions>", "<think>"),),
-    thinking=ALWAYS,
-)
+OLMO_3_THINK = replace(OLMO_3, thinking=ALWAYS)
 
 
 # Liquid's LFM 2 and 2.5: calls in Python's notation.
 
 # Its template shows neither calls nor reasoning of the past.
 LFM_2 = ModelFormat(
-    "lfm-2",
-    detect=(("List of tools: ", "<|im_start|>"),),
     reasoning=unspaced(),
     calls=section(
         "$NAME($PYTHON)", begin="<|tool_call_start|>[", separator=", ", end="]<|tool_call_end|>"
@@ -67,13 +56,7 @@ LFM_2 = ModelFormat(
     reasoning_keys=("thinking",),
 )
 
-LFM_2_5 = replace(
-    LFM_2, name="lfm-2.5", detect=(("List of tools: ", "<|im_start|>", "<|tool_call_start|>"),)
-)
-
 SEED_OSS = ModelFormat(
-    "seed-oss",
-    detect=(("<seed:tool_call>",),),
     reasoning=unspaced("<seed:think>", "</seed:think>", after_close="\n"),
     thinking=ThinkingSwitch(on={"thinking_budget": -1}, off={"thinking_budget": 0}),
     calls=section(
@@ -86,8 +69,6 @@ SEED_OSS = ModelFormat(
 
 # Its template takes earlier reasoning only in blocks of its own.
 APERTUS = ModelFormat(
-    "apertus",
-    detect=(("<|tools_prefix|>",),),
     reasoning=unspaced("<|inner_prefix|>", "<|inner_suffix|>"),
     thinking=OFF_BY_DEFAULT,
     calls=section(
@@ -97,8 +78,6 @@ APERTUS = ModelFormat(
 
 # The reasoning begins with a sentence and ends with the announcement of the answer.
 APRIEL = ModelFormat(
-    "apriel",
-    detect=(("[BEGIN FINAL RESPONSE]",),),
     reasoning=Reasoning("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", after_close="\n"),
     thinking=ALWAYS,
     calls=json_list("<tool_calls>[", "]</tool_calls>", lead="\n"),
@@ -106,8 +85,6 @@ APRIEL = ModelFormat(
 )
 
 SOLAR_OPEN = ModelFormat(
-    "solar-open",
-    detect=(("<|tool_call:begin|>", "<|calls|>"),),
     reasoning=unspaced("<|think|>", "<|end|>", after_close="<|begin|>assistant"),
     thinking=by_effort("minimal", "medium", "high"),
     calls=section(
@@ -122,8 +99,6 @@ SOLAR_OPEN = ModelFormat(
 )
 
 SOLAR_OPEN_2 = ModelFormat(
-    "solar-open-2",
-    detect=(("<|tool_call:start|>", "<|tool_arg:value|>"),),
     reasoning=unspaced("<|think:start|>", "<|think:end|>"),
     thinking=by_effort("minimal", "medium", "high", "xhigh"),
     calls=section(
@@ -135,8 +110,6 @@ SOLAR_OPEN_2 = ModelFormat(
 )
 
 GIGACHAT_3 = ModelFormat(
-    "gigachat-3",
-    detect=(("<|role_sep|>", "function call"),),
     calls=CallSection(
         lead="<|message_sep|>\n\n",
         begin="function call<|role_sep|>\n",
@@ -149,14 +122,10 @@ GIGACHAT_3 = ModelFormat(
 
 GIGACHAT_3_1 = replace(
     GIGACHAT_3,
-    name="gigachat-3.1",
-    detect=(("<|role_sep|>", "<|function_call|>"),),
     calls=section('<|function_call|>{"name": "$NAME", "arguments": $JSON}', parallel=False),
 )
 
 GIGACHAT_3_5 = ModelFormat(
-    "gigachat-3.5",
-    detect=(("｜GCML｜",),),
     reasoning=unspaced(after_close="\n\n"),
     thinking=ThinkingSwitch(on={"reasoning": True}, off={"reasoning": False}, default="off"),
     calls=marked_up("tool_calls", "｜GCML｜"),
@@ -165,8 +134,6 @@ GIGACHAT_3_5 = ModelFormat(
 
 # A text with line breaks or angle brackets stands in a CDATA block.
 MINICPM_5 = ModelFormat(
-    "minicpm-5",
-    detect=(('<function name="', "<param name="),),
     thinking=ON_BY_DEFAULT,
     calls=section(
         '<function name="$NAME">',
@@ -181,8 +148,6 @@ MINICPM_5 = ModelFormat(
 
 # Each effort has markers of its own; small models close all of them as the highest.
 K2_HORIZON = ModelFormat(
-    "k2-horizon",
-    detect=(("<ifm|tool_calls>",),),
     reasoning=Reasoning(
         "<ifm|think>",
         "</ifm|think>",
@@ -197,44 +162,27 @@ K2_HORIZON = ModelFormat(
 )
 
 DOTS = ModelFormat(
-    "dots",
-    detect=(("<dots_function_call>",),),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(
         lead="\n", begin="<dots_function_call>\n", call=INVOKE, end="</dots_function_call>"
     ),
 )
 
-JAMBA = ModelFormat(
-    "jamba",
-    detect=(("<|bom|>", "<tool_calls>"),),
-    calls=json_list("<tool_calls>[", "]</tool_calls>"),
-)
+JAMBA = ModelFormat(calls=json_list("<tool_calls>[", "]</tool_calls>"))
 
 # A list and nothing else; one template for Qwen's and one for Llama's control tokens.
 XLAM_2 = ModelFormat(
-    "xlam-2",
-    detect=(("make calls in a single JSON array",),),
     calls=CallSection(
         begin="[", call=JSON_CALL, separator=", ", end="]", at_start=True, lead_ins=("[\n",)
-    ),
+    )
 )
 
-PHI_4_REASONING = replace(
-    GENERIC, name="phi-4-reasoning", detect=(("<|im_sep|>", "<think>"),), thinking=ALWAYS
-)
+PHI_4_REASONING = replace(GENERIC, thinking=ALWAYS)
 
 # Tools reach its template only inside a system message.
-PHI_4_MINI = ModelFormat(
-    "phi-4-mini",
-    detect=(("<|tool|>", "<|assistant|>"),),
-    calls=json_list("functools[", "]"),
-    native_tools=False,
-)
+PHI_4_MINI = ModelFormat(calls=json_list("functools[", "]"), native_tools=False)
 
 PLAMO_3 = ModelFormat(
-    "plamo-3",
-    detect=(("plamo:begin_tool",), ("plamo:begin_", "tool_requests")),
     reasoning=unspaced("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     thinking=ON_BY_DEFAULT,
     calls=section(

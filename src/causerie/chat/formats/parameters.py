@@ -48,28 +48,14 @@ CODER_CALLS = section(
     ),
 )
 
-QWEN_3_CODER = ModelFormat(
-    "qwen-3-coder", detect=(("<function=", "<parameter="),), calls=CODER_CALLS
-)
+QWEN_3_CODER = ModelFormat(calls=CODER_CALLS)
 
-QWEN_3_5 = replace(
-    QWEN_3_CODER,
-    name="qwen-3.5",
-    detect=(("<function=", "<parameter=", "</think>"),),
-    thinking=ON_BY_DEFAULT,
-)
+QWEN_3_5 = replace(QWEN_3_CODER, thinking=ON_BY_DEFAULT)
 
-NEMOTRON_3 = replace(
-    QWEN_3_5,
-    name="nemotron-3",
-    detect=(("<function=", "<parameter=", "truncate_history_thinking"),),
-    reasoning=Reasoning(after_close="\n"),
-)
+NEMOTRON_3 = replace(QWEN_3_5, reasoning=Reasoning(after_close="\n"))
 
 STEP_3_5 = replace(
     QWEN_3_5,
-    name="step-3.5",
-    detect=(("<function=", "<parameter=", "<im_patch>"),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ALWAYS,
     calls=replace(CODER_CALLS, separator=""),
@@ -92,41 +78,17 @@ _DENSE_CALLS = CallSection(keyed(behind_name="", line=""))
 _DENSE = unspaced()
 
 GLM_4_5 = ModelFormat(
-    "glm-4.5",
-    detect=(("<arg_key>", "[gMASK]"),),
     reasoning=replace(_DENSE, after_close="\n"),
     thinking=ON_BY_DEFAULT,
     calls=CallSection(keyed(), separator="\n"),
 )
 
-GLM_4_7 = replace(
-    GLM_4_5,
-    name="glm-4.7",
-    detect=(("<arg_key>", "[gMASK]", "</arg_key><arg_value>"),),
-    reasoning=_DENSE,
-    calls=_DENSE_CALLS,
-)
+GLM_4_7 = replace(GLM_4_5, reasoning=_DENSE, calls=_DENSE_CALLS)
 
-SPARK_2_5 = replace(GLM_4_7, name="spark-2.5", detect=(("<arg_key>", "<|Bot|>"),))
-
-LAGUNA_S = replace(
-    GLM_4_7,
-    name="laguna-s",
-    detect=(("<arg_key>", "<available_tools>", "enable_thinking | default(true)"),),
-)
-
-LAGUNA = replace(
-    GLM_4_5,
-    name="laguna",
-    detect=(("<arg_key>", "<available_tools>"),),
-    reasoning=Reasoning(after_close="\n"),
-    thinking=OFF_BY_DEFAULT,
-)
+LAGUNA = replace(GLM_4_5, reasoning=Reasoning(after_close="\n"), thinking=OFF_BY_DEFAULT)
 
 LING_3 = replace(
     GLM_4_7,
-    name="ling-3",
-    detect=(("<arg_key>", "<role>ASSISTANT</role>"),),
     calls=section(
         "<tool_call>$NAME\n",
         ParameterList("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
@@ -137,8 +99,6 @@ LING_3 = replace(
 
 IQUEST_Q1 = replace(
     GLM_4_7,
-    name="iquest-q1",
-    detect=(("<iquest_tool_call>",),),
     calls=replace(
         _DENSE_CALLS,
         call=segments("<iquest_tool_call>", *_DENSE_CALLS.call[1:-1], "</iquest_tool_call>"),
@@ -151,8 +111,6 @@ IQUEST_Q1 = replace(
 _THINK = Reasoning("<longcat_think>", "</longcat_think>", after_close="\n")
 
 LONGCAT_FLASH = ModelFormat(
-    "longcat-flash",
-    detect=(("<longcat_tool_call>",),),
     reasoning=_THINK,
     thinking=OFF_BY_DEFAULT,
     calls=section(
@@ -162,19 +120,12 @@ LONGCAT_FLASH = ModelFormat(
 )
 
 # From Flash Thinking 2601 on.
-LONGCAT_2 = replace(
-    LONGCAT_FLASH,
-    name="longcat-2",
-    detect=(("<longcat_tool_call>", "<longcat_arg_key>"),),
-    calls=CallSection(keyed("longcat_{}"), separator="\n"),
-)
+LONGCAT_2 = replace(LONGCAT_FLASH, calls=CallSection(keyed("longcat_{}"), separator="\n"))
 
 
 # StepFun's Step 3; its successor writes calls as Qwen's coder does.
 
 STEP_3 = ModelFormat(
-    "step-3",
-    detect=(("<steptml:invoke",),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ALWAYS,
     calls=section(
@@ -195,8 +146,6 @@ INVOKE = segments(
 )
 
 MINIMAX_M1 = ModelFormat(
-    "minimax-m1",
-    detect=(("<tool_calls>", "<beginning_of_sentence>"),),
     thinking=ALWAYS,
     calls=section(
         '{"name": "$NAME", "arguments": $JSON}\n', begin="<tool_calls>\n", end="</tool_calls>"
@@ -204,8 +153,6 @@ MINIMAX_M1 = ModelFormat(
 )
 
 MINIMAX_M2 = ModelFormat(
-    "minimax-m2",
-    detect=(("<minimax:tool_call>",),),
     thinking=ALWAYS,
     calls=CallSection(
         lead="\n", begin="<minimax:tool_call>\n", call=INVOKE, end="</minimax:tool_call>"
@@ -214,8 +161,6 @@ MINIMAX_M2 = ModelFormat(
 
 _MARK = "]<]minimax[>["
 MINIMAX_M3 = ModelFormat(
-    "minimax-m3",
-    detect=((_MARK, "<mm:think>"),),
     reasoning=unspaced("<mm:think>", "</mm:think>"),
     thinking=ThinkingSwitch(on={"thinking_mode": "enabled"}, off={"thinking_mode": "disabled"}),
     calls=section(
@@ -238,28 +183,14 @@ _FENCED_CALLS = section(
 _BARE = unspaced()
 _SWITCH = ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off")
 
-DEEPSEEK_V3 = ModelFormat(
-    "deepseek-v3", detect=(("<｜tool▁calls▁begin｜>", "```json"),), calls=_FENCED_CALLS
-)
+DEEPSEEK_V3 = ModelFormat(calls=_FENCED_CALLS)
 
-DEEPSEEK_R1 = replace(
-    DEEPSEEK_V3,
-    name="deepseek-r1",
-    detect=(("<｜tool▁calls▁begin｜>", "```json", "<think>"),),
-    thinking=ALWAYS,
-)
+DEEPSEEK_R1 = replace(DEEPSEEK_V3, thinking=ALWAYS)
 
 # R1 behind a template that was given a switch, which is off when nothing is said.
-DEEPSEEK_R1_SWITCHED = replace(
-    DEEPSEEK_R1,
-    name="deepseek-r1-switched",
-    detect=(("<｜tool▁calls▁begin｜>", "```json", "<think>", "enable_thinking"),),
-    thinking=OFF_BY_DEFAULT,
-)
+DEEPSEEK_R1_SWITCHED = replace(DEEPSEEK_R1, thinking=OFF_BY_DEFAULT)
 
 DEEPSEEK_V3_1 = ModelFormat(
-    "deepseek-v3.1",
-    detect=(("<｜tool▁calls▁begin｜>",),),
     reasoning=_BARE,
     thinking=_SWITCH,
     calls=section(
@@ -292,18 +223,10 @@ def marked_up(outer: str, mark: str = "｜DSML｜") -> CallSection:
     )
 
 
-DEEPSEEK_V3_2 = ModelFormat(
-    "deepseek-v3.2",
-    detect=(("｜DSML｜", "function_calls>"),),
-    reasoning=_BARE,
-    thinking=_SWITCH,
-    calls=marked_up("function_calls"),
-)
+DEEPSEEK_V3_2 = ModelFormat(reasoning=_BARE, thinking=_SWITCH, calls=marked_up("function_calls"))
 
 DEEPSEEK_V4 = replace(
     DEEPSEEK_V3_2,
-    name="deepseek-v4",
-    detect=(("｜DSML｜",),),
     thinking=replace(_SWITCH, effort="reasoning_effort", efforts=("high", "max")),
     calls=marked_up("tool_calls"),
 )
@@ -311,8 +234,6 @@ DEEPSEEK_V4 = replace(
 # Its tags have a blank before their names.
 DEEPSEEK_V4_1 = replace(
     DEEPSEEK_V4,
-    name="deepseek-v4.1",
-    detect=(("｜DSML｜", " calls>"),),
     thinking=replace(
         _SWITCH, effort="reasoning_effort", efforts=("low", "high", "xhigh", "max"), default="on"
     ),
@@ -320,8 +241,6 @@ DEEPSEEK_V4_1 = replace(
 )
 
 KIMI_K2 = ModelFormat(
-    "kimi-k2",
-    detect=(("<|tool_calls_section_begin|>",),),
     reasoning=unspaced(),
     calls=section(
         "<|tool_call_begin|>",
@@ -332,23 +251,13 @@ KIMI_K2 = ModelFormat(
     ),
 )
 
-KIMI_K2_THINKING = replace(
-    KIMI_K2,
-    name="kimi-k2-thinking",
-    detect=(("<|tool_calls_section_begin|>", "<think>"),),
-    thinking=ALWAYS,
-)
+KIMI_K2_THINKING = replace(KIMI_K2, thinking=ALWAYS)
 
 KIMI_K2_5 = replace(
-    KIMI_K2,
-    name="kimi-k2.5",
-    detect=(("<|tool_calls_section_begin|>", "<think>", "thinking is"),),
-    thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False}),
+    KIMI_K2, thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False})
 )
 
 KIMI_K3 = ModelFormat(
-    "kimi-k3",
-    detect=(("<|open|>", "<|end_of_msg|>"),),
     reasoning=unspaced("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     thinking=ThinkingSwitch(
         on={"thinking": True},
@@ -384,8 +293,6 @@ def _hunyuan_calls(suffix: str, behind_name: str) -> CallSection:
 
 # Every marker of the open release carries its name.
 HUNYUAN_3 = ModelFormat(
-    "hunyuan-3",
-    detect=(("<｜hy_", ":opensource"),),
     reasoning=unspaced("<think:opensource>", "</think:opensource>"),
     thinking=by_effort("no_think", "low", "high", default="off"),
     calls=_hunyuan_calls(":opensource", "<tool_sep:opensource>\n"),
@@ -393,16 +300,12 @@ HUNYUAN_3 = ModelFormat(
 
 # The same markers with another suffix, and none behind the name of the function.
 HUNYUAN_4 = ModelFormat(
-    "hunyuan-4",
-    detect=((":6124c78e",),),
     reasoning=unspaced("<think:6124c78e>", "</think:6124c78e>"),
     thinking=by_effort("no_think", "low", "high"),
     calls=_hunyuan_calls(":6124c78e", "\n"),
 )
 
 HUNYUAN_A13B = ModelFormat(
-    "hunyuan-a13b",
-    detect=(("<|extra_0|>", "<answer>"),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ON_BY_DEFAULT,
     calls=json_list("<tool_calls>[", "]</tool_calls>"),
