@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 
 from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
 from causerie.chat.parser import Mode, Parser
@@ -17,7 +16,6 @@ from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.keywords import step
 from causerie.chat.schema.values import canonical
 from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema
-from causerie.chat.validation import Fault as BrokenPart
 from causerie.protocol.events import ContentEvent, ReasoningDelta, TextDelta, ToolCallStarted
 
 _MOST_STEPS = 10 * MOST_STEPS  # for all values of a reply
@@ -85,14 +83,13 @@ class _Check:
     parts: GrowingList[tuple[str, int, int]]
 
     def fault(self, work: Work) -> BrokenRule | None:
-        found = self.schema.fault(self.value, work)
-        return None if found is None else self.broken(found)
-
-    def broken(self, fault: BrokenPart) -> BrokenRule:
+        fault = self.schema.fault(self.value, work)
+        if fault is None:
+            return None
         if fault.pointer == "#":
             return BrokenRule(fault.reason, self.position, None)
-        at, parts = self.pointer + fault.pointer[1:], self.parts.behind(0)
-        spans = ((begin, end) for pointer, begin, end in reversed(parts) if pointer == at)
+        at = self.pointer + fault.pointer[1:]
+        spans = ((begin, end) for pointer, begin, end in self.parts if pointer == at)
         return BrokenRule(fault.reason, self.position, next(spans, None))
 
 
@@ -337,8 +334,7 @@ class WatchedDocuments:
 
     def content_behind(self, token: int) -> list[int]:
         """Return the positions of the tokens, from a token on, that hold part of a value."""
-        content = self._content.behind(0)
-        return content[bisect_left(content, token) :]
+        return [*takewhile(lambda at: at >= token, self._content)][::-1]
 
     @property
     def is_behind(self) -> bool:

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import LONGEST_WORD, Read, Unreadable, text_overlap
+from causerie.chat.call_syntax.base import (
+    LONGEST_WORD,
+    Read,
+    SteppedReader,
+    Unreadable,
+    text_overlap,
+)
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _WORD = re.compile(r"[^\s,:=()\[\]{}\"']+")
@@ -20,6 +26,7 @@ _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _MAYBE_KEYWORD = re.compile(r"[^\W\d]\w*\s*=?")
 _ESCAPED = {mark: re.compile(rf"[^{mark}\\]*(?:\\.[^{mark}\\]*)*", re.DOTALL) for mark in "\"'"}
+_STRING_STOP = {mark: re.compile(rf"[{mark}\\]") for mark in "\"'"}
 _HEX = {"x": 2, "u": 4, "U": 8}
 _SAME = {'"': '\\"', "\\": "\\\\", "/": "/", "'": "'", "\n": ""}
 _SHORT = {letter: f"\\{letter}" for letter in "ntrbf"} | {"a": "\\u0007", "v": "\\u000b"}
@@ -34,7 +41,7 @@ class _Open:
     count: int = 0
 
 
-class RelaxedReader:
+class RelaxedReader(SteppedReader):
     """Reads one list of values and writes it as JSON.
 
     ``parameters`` makes it a Python call's: keyword arguments up to ``)``, which is left,
@@ -43,39 +50,27 @@ class RelaxedReader:
     """
 
     def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:
+        super().__init__()
         self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
         self._parameters = parameters
         # Names that Python has not, which functions may have all the same.
         self._others = [name for name in parameters or () if not name.isidentifier()]
-        self._text = ""
         self._open: list[_Open] = []
         self._mark = ""  # what ends the string being read
         self._escapes = False
-        self._done = False
-        self._step: Callable[[], str | None] = self._begin
+        self._step = self._begin
 
     def feed(self, text: str) -> Read:
         """Read the next piece, in slices: each step copies what is left of one."""
         out: list[str] = []
         for at in range(0, len(text), _SLICE) or (0,):
-            read = self._feed(text[at : at + _SLICE])
+            read = super().feed(text[at : at + _SLICE])
             out.append(read.arguments)
             if read.rest is not None:
                 return Read(arguments="".join(out), rest=read.rest + text[at + _SLICE :])
+            if len(self._text) > LONGEST_WORD:  # of a string nothing is held
+                raise Unreadable
         return Read(arguments="".join(out))
-
-    def _feed(self, text: str) -> Read:
-        self._text += text
-        out = ""
-        while True:
-            piece = self._step()
-            if piece is None:
-                if len(self._text) > LONGEST_WORD:  # of a string nothing is held
-                    raise Unreadable
-                return Read(arguments=out)
-            out += piece
-            if self._done:
-                return Read(arguments=out, rest=self._text)
 
     @property
     def whole(self) -> bool:
@@ -233,13 +228,9 @@ class RelaxedReader:
                     break
                 out += escape
                 continue
-            stop = min(at for at in (self._find(self._mark), self._find("\\")) if at >= 0)
-            out += _inner(self._consume(stop))
+            stop = _STRING_STOP[self._mark].search(self._text)
+            out += _inner(self._consume(stop.start() if stop else len(self._text)))
         return out or None
-
-    def _find(self, mark: str) -> int:
-        at = self._text.find(mark)
-        return at if at >= 0 else len(self._text)
 
     def _escape(self) -> str | None:
         kind = self._text[1:2]
@@ -249,10 +240,12 @@ class RelaxedReader:
             digits = self._text[2 : 2 + _HEX[kind]]
             if len(digits) < _HEX[kind] and re.fullmatch(r"[0-9a-fA-F]*", digits):
                 return None
-            written = _code_point(kind, digits)
-            if written is not None:
+            number = int(digits, 16) if re.fullmatch(r"[0-9a-fA-F]+", digits) else -1
+            if kind == "u" and number >= 0:
+                return self._consume(2 + _HEX[kind])  # as JSON has it, halves of a pair too
+            if 0 <= number < 0x110000 and not 0xD800 <= number < 0xE000:
                 self._consume(2 + _HEX[kind])
-                return written
+                return _inner(chr(number))
         self._consume(2)
         known = _SAME.get(kind, _SHORT.get(kind))
         return known if known is not None else "\\\\" + _inner(kind)
@@ -332,15 +325,6 @@ def _constant_json(word: str) -> str | None:
     except ValueError:
         return None
     return repr(number) if number - number == 0 else None  # neither infinite nor no number
-
-
-def _code_point(kind: str, digits: str) -> str | None:
-    if not re.fullmatch(r"[0-9a-fA-F]+", digits):
-        return None
-    if kind == "u":
-        return "\\u" + digits  # as JSON has it, halves of a pair too
-    number = int(digits, 16)
-    return _inner(chr(number)) if number < 0x110000 and not 0xD800 <= number < 0xE000 else None
 
 
 def _quoted(text: str) -> str:
