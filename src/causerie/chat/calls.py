@@ -20,7 +20,7 @@ from causerie.chat.call_syntax.base import (
 )
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
-from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
+from causerie.chat.call_syntax.lenient import LenientReader
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import RelaxedReader
@@ -164,22 +164,8 @@ class CallStarted:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallArguments:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnded:
-    pass
-
-
-CallPart = CallStarted | CallArguments | CallEnded
-
-
-def name_from_id(value: str) -> str:
-    """Return the function in an id such as ``functions.weather:0`` (Kimi K2)."""
-    return value.removeprefix("functions.").rpartition(":")[0] or value
+CallPart = CallStarted | str | None
+"""The beginning of a call, a part of its arguments, or its end."""
 
 
 @dataclass(slots=True)
@@ -309,8 +295,9 @@ class SectionReader:
                 raise Unreadable  # an answer that looks alike
         elif isinstance(segment, CallId):
             self._call.id = read.value if segment.kept else ""
-            if not self._call.name:
-                self._call.name = name_from_id(read.value)
+            if not self._call.name:  # it is in the id: ``functions.weather:0`` (Kimi K2)
+                name = read.value.removeprefix("functions.").rpartition(":")[0]
+                self._call.name = name or read.value
         self._reader = None
         self._queue.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
@@ -344,12 +331,12 @@ class SectionReader:
             self.unread = GrowingText()
             parts.append(CallStarted(call.name, call.id))
         if call.arguments:
-            parts.append(CallArguments("".join(call.arguments)))
+            parts.append("".join(call.arguments))
             call.arguments = []
 
     def _end_call(self, parts: list[CallPart]) -> None:
         self._start(parts)
-        parts.append(CallEnded())
+        parts.append(None)
         self._call, self._before_arguments = _Call(), None
         self.complete += 1
         self._tail = CallTail(self._queue, keep=self._form.end.strip())
@@ -369,19 +356,15 @@ class SectionReader:
         found = self._lenient.feed(text)
         if found is None:
             return None
-        self._add_lenient_calls(*found, parts)
-        return found[1]
-
-    def _add_lenient_calls(
-        self, calls: Sequence[LenientCall], rest: str, parts: list[CallPart]
-    ) -> None:
+        calls, rest = found
         for name, arguments in calls:
-            parts += (CallStarted(name, ""), CallArguments(arguments), CallEnded())
+            parts += (CallStarted(name, ""), arguments, None)
         self._lenient = None
         self.complete += len(calls)
         behind = [one for one in self._form.call if isinstance(one, Literal)][-1:]
         self._tail = CallTail(behind, keep=self._form.end.strip())
         self.unread, self._step = GrowingText(rest), self._read_tail
+        return rest
 
     def _read_tail(self, text: str, _: list[CallPart]) -> str | None:
         assert self._tail is not None
@@ -423,20 +406,19 @@ class SectionReader:
 
     def _reader_of(self, segment: Segment) -> Reader:
         schema = self._tools.get(self._call.name, {})
+        following = self._queue[1] if len(self._queue) > 1 else None
+        behind = following.text if isinstance(following, Literal) else None
         match segment:
             case Literal(text, also):
                 return LiteralReader(text, also)
             case Name():
                 return NameReader()
             case CallId():
-                following = self._queue[1] if len(self._queue) > 1 else None
-                return CallIdReader(following.text if isinstance(following, Literal) else "\n")
+                return CallIdReader("\n" if behind is None else behind)
             case JsonArguments():
                 return JsonReader()
             case ParameterList():
-                behind = self._queue[1] if len(self._queue) > 1 else None
-                end = markers(behind.text)[:1] if isinstance(behind, Literal) else []
-                return ParameterReader(segment, schema, end="".join(end))
+                return ParameterReader(segment, schema, end="".join(markers(behind or "")[:1]))
             case PythonArguments():
                 return PythonReader(schema)
             case LooseArguments(quote):

@@ -10,8 +10,6 @@ from enum import Enum
 from causerie.chat.call_syntax.base import Schema, Unreadable, offered_name, text_overlap
 from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
 from causerie.chat.calls import (
-    CallArguments,
-    CallEnded,
     CallPart,
     CallStarted,
     Repeats,
@@ -140,7 +138,10 @@ class Parser:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section
         if self._header is not None:
-            return bool(self._tools) and may_call(self._heading, self._header)
+            form, read = self._heading, self._header
+            return bool(
+                self._tools and (_header_words(form, read) if form.call_close else "to=" in read)
+            )
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
@@ -179,8 +180,10 @@ class Parser:
         while self._section is not None or self._header is not None:
             if self._section is not None:
                 text = yield from self._leave_section(self._section)
+            elif self._mark in self._heading.opens:  # a marker of its own is never text
+                self._header, text = None, ""
             else:
-                text = yield from self._leave_cut_header(self._header or "")
+                text = yield from self._leave_header(self._header or "")
             yield from self._advance(text)
         pending, self._pending = self._pending, ""
         yield from self._emit_trimmed(pending)
@@ -243,7 +246,7 @@ class Parser:
             return
         self._spaces = []
         for name, arguments in reader.calls:
-            for part in (CallStarted(name, ""), CallArguments(arguments), CallEnded()):
+            for part in (CallStarted(name, ""), arguments, None):
                 yield from self._call_event(part)
 
     @property
@@ -320,13 +323,6 @@ class Parser:
         yield from self._emit_trimmed(self._mark)
         return read.removeprefix(self._mark)
 
-    def _leave_cut_header(self, read: str) -> _Rest:
-        # A marker of its own is never text.
-        if self._mark in self._heading.opens:
-            self._header = None
-            return ""
-        return (yield from self._leave_header(read))
-
     def _read_section(self, section: SectionReader, text: str) -> _Rest:
         for part in section.feed(text):
             yield from self._call_event(part)
@@ -347,9 +343,9 @@ class Parser:
                 self.call_open, self._doubled = True, ""
                 started = ToolCallStarted(self.calls, self._call_id(name, given), name)
                 yield from self._repeats.start(started)
-            case CallArguments(text):
+            case str(text):
                 yield from self._repeats.add(ToolCallDelta(self.calls, text))
-            case CallEnded():
+            case None:
                 self.call_open = False
                 left = self._repeats.end()
                 if left is None:
@@ -626,11 +622,6 @@ def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]
     if form.functions and name.startswith(form.functions):
         return name.removeprefix(form.functions)
     return name if name in tools else None
-
-
-def may_call(form: MessageHeader, text: str) -> bool:
-    """Return whether the part of a header that has come names a recipient or a function."""
-    return bool(_header_words(form, text)) if form.call_close else "to=" in text
 
 
 def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:
