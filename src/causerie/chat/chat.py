@@ -185,7 +185,7 @@ class ChatReply:
     usage: Callable[[], Usage]
     trail: Callable[[], Trail | None]
     changes: Sequence[str]
-    cache_report: CacheReporter
+    cache_report: CacheReporter | None = None
     on_arrival: None = None
     verbatim: bool = False
 
