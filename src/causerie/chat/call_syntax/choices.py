@@ -27,6 +27,7 @@ from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
 _SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
+_NAME_OTHERS = APPLIES - {"required"}
 _DEFINITIONS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
 _NUMBERS = ("minimum", "maximum")
@@ -91,7 +92,7 @@ def anchored(root: Schema) -> Schema:
         spelled = plain(said, at, partial(resolved, root))
         if isinstance(spelled, bool):
             return spelled
-        spelled = narrowing.of(spelled, at, alone=False).schema
+        spelled, _ = narrowing.of(spelled, at, alone=False)
         for key, of in spelled.items():
             below = step(at, key)
             if key in ("properties", "patternProperties") and isinstance(of, Mapping):
@@ -140,15 +141,13 @@ def closed_schema(parameters: Schema) -> Schema:
         isinstance(named, Mapping)
         and isinstance(required, list)
         and named.keys() >= set(map(str, required))
-        and not any(map(_names_others, alongside))
+        and all(
+            isinstance(each, Mapping) and each.keys().isdisjoint(_NAME_OTHERS) for each in alongside
+        )
         and schema.keys().isdisjoint({"$ref", "patternProperties"})
     ):
         schema.setdefault("additionalProperties", False)
     return schema
-
-
-def _names_others(option: object) -> bool:
-    return not isinstance(option, Mapping) or bool(option.keys() & (APPLIES - {"required"}))
 
 
 def _without_single_all_of(

@@ -40,14 +40,6 @@ _NO_OTHERS: Mapping[str, object] = {"additionalProperties": False}
 _READ = _RULES | {"oneOf", "minProperties", "maxProperties", "patternProperties", "maxLength"}
 
 
-@dataclass(frozen=True, slots=True)
-class NarrowedSchema:
-    """A schema as a grammar can say it."""
-
-    schema: dict[str, object]
-    left: tuple[str, ...] = ()  # keywords of which the grammar admits more than they do
-
-
 @dataclass(slots=True)
 class _Parts:
     schema: dict[str, object]
@@ -71,10 +63,13 @@ class SchemaNarrowing:
         self._negation = SchemaNegation(resolve)
         self._disjointness = SchemaDisjointness(resolve)
 
-    def of(self, schema: Schema, pointer: str, *, alone: bool) -> NarrowedSchema:
-        """Return the same of one schema; ``alone`` if no other schema speaks of its value."""
+    def of(
+        self, schema: Schema, pointer: str, *, alone: bool
+    ) -> tuple[dict[str, object], Sequence[str]]:
+        """Return a schema as a grammar can say it, and keywords of which that admits more than they
+        do; ``alone`` if no other schema speaks of its value."""
         if schema.keys().isdisjoint(_READ):
-            return NarrowedSchema(dict(schema))
+            return dict(schema), ()
         kept = {key: value for key, value in schema.items() if key not in _RULES}
         parts = _Parts(kept, pointer, [], [], alone)
         for key, read in _READERS.items():
@@ -90,7 +85,7 @@ class SchemaNarrowing:
             parts.schema |= parts.added[0]
         elif parts.added:
             parts.schema["allOf"] = [*as_list(parts.schema.get("allOf")), *parts.added]
-        return NarrowedSchema(parts.schema, tuple(parts.left))
+        return parts.schema, parts.left
 
     def _names(self, schema: object) -> Iterator[str]:
         waiting, seen = [schema], set[str]()
@@ -155,9 +150,8 @@ class SchemaNarrowing:
     def _length(self, parts: _Parts, schema: Schema) -> None:
         # Engines cannot bound the length of a long text beside a pattern that counts its words.
         pattern, most = schema.get("pattern"), schema["maxLength"]
-        if not isinstance(pattern, str) or not isinstance(most, int) or most <= _LONGEST_COUNTED:
-            return
-        if counts_groups(pattern):
+        long = isinstance(most, int) and most > _LONGEST_COUNTED
+        if long and isinstance(pattern, str) and counts_groups(pattern):
             del parts.schema["maxLength"]
             parts.left.append("maxLength")
 

@@ -38,6 +38,10 @@ JsonSchema = Mapping[str, object] | bool
 
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_DEPENDENCIES = ("dependentRequired", "dependentSchemas", "dependencies")
+_SUBSCHEMAS = ("contains", "propertyNames", "not", "if", "then", "else", "unevaluatedItems",
+               "unevaluatedProperties", "additionalProperties")  # fmt: skip
 _MOST_PATTERNS = 200  # of names in a grammar, each of which is compared with all others
 _MOST_IGNORED = 32  # unknown keywords and formats that are named
 
@@ -147,10 +151,9 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        said = self._simplified(schema, pointer, alone)
-        if isinstance(said, bool):
-            return said
-        schema = said
+        schema = self._simplified(schema, pointer, alone)
+        if isinstance(schema, bool):
+            return schema
         place = Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
@@ -175,10 +178,10 @@ class Rewriter:
         said = said if isinstance(said, bool) else self._contradictions.possible(said)
         if isinstance(said, bool):
             return said
-        narrowed = self._narrowing.of(said, pointer, alone=alone)
-        for keyword in narrowed.left:
+        narrowed, left = self._narrowing.of(said, pointer, alone=alone)
+        for keyword in left:
             self._leave_to_check(pointer, step(pointer, keyword), keyword)
-        return narrowed.schema
+        return narrowed
 
     def _below(
         self, place: Place, schema: object, *keys: str | int, alone: bool = True
@@ -248,16 +251,14 @@ class Rewriter:
         _conjoin(out, "anyOf" if self.for_grammar else key, options)
 
     def _subschema(self, place: Place, out: Node, key: str, value: object) -> None:
-        out[key] = self._below(place, value, key, alone=False)
+        out[key] = self._below(place, value, key, alone=key == "additionalProperties")
 
     def _dependencies(self, place: Place, out: Node, key: str, value: object) -> None:
         for name, needs in self._named(value, step(place.pointer, key)):
             if isinstance(needs, str | list):
-                of: object = {"required": [needs] if isinstance(needs, str) else needs}
-            else:
-                of = needs
+                needs = {"required": [needs] if isinstance(needs, str) else needs}
             held: Node = {"type": "object", "required": [name]}
-            part = self._below(place, of, key, name, alone=False)
+            part = self._below(place, needs, key, name, alone=False)
             out["allOf"] = [*as_list(out.get("allOf")), {"if": held, "then": part}]
 
     def _applies_alone(self, place: Place, key: str) -> bool:
@@ -302,8 +303,7 @@ class Rewriter:
             raise self._refuse(pointer, str(refused)) from None
 
     def _format(self, place: Place, out: Node, key: str, value: object) -> None:
-        kinds = place.schema.get("type", "string")
-        if not (kinds == "string" or (isinstance(kinds, list) and "string" in kinds)):
+        if "string" not in one_or_several(place.schema.get("type", "string")):
             return  # says nothing about other values (`int32`, `double`)
         at = step(place.pointer, key)
         if not isinstance(value, str):
@@ -335,7 +335,7 @@ class Rewriter:
         number = self._values.finite(value, pointer)
         if number <= 0:
             raise self._refuse(pointer, "it must be above 0.")
-        most, below = (place.schema.get(name) for name in ("maximum", "exclusiveMaximum"))
+        most, below = place.schema.get("maximum"), place.schema.get("exclusiveMaximum")
         if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
             raise self._refuse(pointer, "multiples of negative numbers alone are not supported.")
         if not self.for_grammar:
@@ -388,9 +388,8 @@ class Rewriter:
     def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if self.for_grammar and not place.by_itself:
-            self._leave_to_check(
-                place.pointer, pointer, key
-            )  # alongside other schemas of the object, grammars have none
+            # Alongside other schemas of the object, grammars have none.
+            self._leave_to_check(place.pointer, pointer, key)
             return
         parts: dict[str, object] = {}
         for pattern, schema in self._named(value, pointer):
@@ -416,9 +415,6 @@ class Rewriter:
     def _is_rival(self, one: str, other: str, parts: Mapping[str, object], part: object) -> bool:
         alike = parts[one] == part
         return beginnings_meet(one, other) and (alike or self._overlap.possible(one, other))
-
-    def _additional(self, place: Place, out: Node, key: str, value: object) -> None:
-        out[key] = self._below(place, value, key)
 
     def _required(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
@@ -463,20 +459,14 @@ _HANDLERS: Mapping[str, _Handler] = {
     **dict.fromkeys(SIZES, Rewriter._size),
     "pattern": Rewriter._pattern,
     "format": Rewriter._format,
-    **dict.fromkeys(("minimum", "maximum"), Rewriter._bound),
-    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), Rewriter._bound),
+    **dict.fromkeys(_BOUNDS, Rewriter._bound),
     "multipleOf": Rewriter._multiple,
     "items": Rewriter._items,
     "prefixItems": Rewriter._prefix,
     "uniqueItems": Rewriter._unique,
-    **dict.fromkeys(
-        ("contains", "propertyNames", "not", "if", "then", "else"), Rewriter._subschema
-    ),
-    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), Rewriter._subschema),
-    **dict.fromkeys(("dependentRequired", "dependentSchemas"), Rewriter._dependencies),
-    "dependencies": Rewriter._dependencies,
+    **dict.fromkeys(_SUBSCHEMAS, Rewriter._subschema),
+    **dict.fromkeys(_DEPENDENCIES, Rewriter._dependencies),
     "properties": Rewriter._properties,
     "patternProperties": Rewriter._pattern_properties,
-    "additionalProperties": Rewriter._additional,
     "required": Rewriter._required,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from urllib.parse import urljoin
 
 from causerie.chat.schema.keywords import (
@@ -46,7 +45,7 @@ class Addresses:
     whole: Mapping[str, object]
     torn: set[str] = field(default_factory=set)
     documents: set[str] = field(default_factory=set)  # the documents that references name
-    _places: dict[str, _Path] = field(default_factory=dict)
+    places: dict[str, _Path] = field(default_factory=dict)
     _parts: dict[str, object] = field(default_factory=dict)
     _noted: list[tuple[str, object, _Position]] = field(default_factory=list)
 
@@ -56,27 +55,20 @@ class Addresses:
         certain = {address for address, _, at in self._noted if at.known}
         for address, schema, at in self._noted:
             if at.known or address not in certain:
-                self._places.setdefault(address, at.path)
+                self.places.setdefault(address, at.path)
                 if self._parts.setdefault(address, schema) != schema:
                     self.torn.add(address)
-
-    def __contains__(self, address: str) -> bool:
-        return address in self._places
-
-    @property
-    def plain(self) -> bool:
-        return not self._places
 
     def place(self, reference: str) -> str | None:
         """Return the place that an absolute reference names, if it is in the schema."""
         if reference in self.torn:
             return None
-        if reference in self._places:
-            return step("#", *self._places[reference])
+        if reference in self.places:
+            return step("#", *self.places[reference])
         address, _, fragment = reference.partition("#")
-        if address and (address not in self._places or address in self.torn):
+        if address and (address not in self.places or address in self.torn):
             return None
-        start = step("#", *self._places.get(address, ()))
+        start = step("#", *self.places.get(address, ()))
         if not fragment:
             return start
         place = f"{start}{fragment}" if fragment.startswith("/") else None
@@ -104,11 +96,11 @@ class Addresses:
                 self._collect(of, below, by_name=not by_name and key in BY_NAME)
 
     def _collect_schema(self, schema: Mapping[str, object], at: _Position) -> str:
-        base = at.base
-        name = schema.get("$id")
+        base, name = at.base, schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
-            self._noted.append((joined(base, name), schema, at))
-            base = base if name.startswith("#") else joined(base, name)
+            address = joined(base, name)
+            self._noted.append((address, schema, at))
+            base = base if name.startswith("#") else address
         for key in ANCHORS:
             anchor = schema.get(key)
             if isinstance(anchor, str):
@@ -128,34 +120,19 @@ def joined(base: str, reference: str) -> str:
     return address.removesuffix("#")
 
 
-Documents = Mapping[str, Mapping[str, object]]
-
-
 def with_meta_schemas(found: Addresses) -> Addresses:
     """Return the addresses of the same schema with the meta-schemas that it refers to."""
-    if not any("json-schema.org/" in name for name in found.documents):
-        return found
-    return with_documents(found, _meta_schemas())
+    while any("json-schema.org/" in name for name in found.documents):
+        from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
-
-def with_documents(found: Addresses, given: Documents) -> Addresses:
-    """Return the same with those of some documents that it refers to, also by way of others."""
-    while True:
-        named = {name for name in found.documents if name in given and name not in found}
+        named = {name for name in found.documents if name in REGISTRY and name not in found.places}
+        named = {name for name in named if "draft-03" not in name}
         definitions = found.whole.get("$defs", {})
         if not named or not isinstance(definitions, Mapping):
-            return found
-        held = {name: {**given[name], "$id": name} for name in sorted(named)}
+            break
+        held = {name: {**REGISTRY.contents(name), "$id": name} for name in sorted(named)}
         found = Addresses({**found.whole, "$defs": {**definitions, **held}})
-
-
-@cache
-def _meta_schemas() -> Documents:
-    from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
-
-    return {
-        address: REGISTRY.contents(address) for address in REGISTRY if "draft-03" not in address
-    }
+    return found
 
 
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
@@ -192,7 +169,7 @@ def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
     """
     schema, _ = without_siblings(schema)
     found = with_meta_schemas(Addresses(schema))
-    if found.plain:
+    if not found.places:
         return schema
 
     def moved(schema: Schema, base: str) -> tuple[Schema, str]:
