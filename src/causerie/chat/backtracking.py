@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -52,15 +52,11 @@ def _forked_object(value: Any, known: dict[int, Any]) -> Any:
     if hasattr(kind, "__copy__"):
         return copy(value)
     other = known[id(value)] = object.__new__(kind)
-    for name in _fields(value):
-        object.__setattr__(other, name, _forked(getattr(value, name), known))
+    slots = [name for each in kind.__mro__ for name in each.__dict__.get("__slots__", ())]
+    for name in (*slots, *getattr(value, "__dict__", ())):
+        if hasattr(value, name):
+            object.__setattr__(other, name, _forked(getattr(value, name), known))
     return other
-
-
-def _fields(value: Any) -> list[str]:
-    slots = [name for kind in type(value).__mro__ for name in kind.__dict__.get("__slots__", ())]
-    names = [*slots, *getattr(value, "__dict__", ())]
-    return [name for name in names if hasattr(value, name)]
 
 
 def _never_changes(kind: type) -> bool:
@@ -82,21 +78,18 @@ _OF_A_RUN = 128
 _NEVER, _SURELY = -100.0, 100.0  # biases
 
 
-@asynccontextmanager
-async def without_faults(
+def without_faults(
     engine: TextEngine,
     request: TextRequest,
     documents: WatchedDocuments,
     discard: Callable[[int], None],
-) -> AsyncIterator[AsyncIterator[Output]]:
-    """Yield the outputs as if of one run; ``documents`` has read all before it.
+) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
+    """Return the outputs as if of one run; ``documents`` has read all before it.
 
     ``discard`` is called with the number of tokens that were taken back since its last call.
     Iteration raises :class:`ConstraintNotKept` if the model found no other reply.
     """
-    run = _Backtracking(engine, request, documents, discard)
-    async with aclosing(run.outputs()) as outputs:
-        yield outputs
+    return aclosing(_Backtracking(engine, request, documents, discard).outputs())
 
 
 @dataclass(slots=True)
@@ -212,17 +205,12 @@ class _Backtracking:
         if await self._end_array(repeat):
             return
         while content and self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0:
-            at = content[-1]
-            await self._return_and_ban(written, at)
             self._draws[self._given] = self._draws.get(self._given, 0) + 1
-            token = await self._draw_token(dict.fromkeys(self._banned[at], _NEVER))
-            if token is None or token.id in self._banned[at]:
-                content.pop()
-            elif token.text.isspace():  # it would only put the same off
-                self._banned[at].add(token.id)
-            else:
-                await self._add(token)
+            is_other, is_added = await self._draw_other(written, content[-1])
+            if is_added:
                 return
+            if not is_other:
+                content.pop()
         raise ConstraintNotKept(
             f"The answer does not have the form asked for: items at {repeat.pointer} have to "
             "differ, and the model found no other item in the attempts that it had."
@@ -236,26 +224,29 @@ class _Backtracking:
         )
         attempts.places = attempts.places or list(_places_to_rewrite(broken, start, len(written)))
         while (at := attempts.place) is not None and self._draws_left > 0:
-            at = min(at, len(written) - 1)
-            await self._return_and_ban(written, at)
             self._drawn += 1
-            token = await self._draw_token(dict.fromkeys(self._banned[at], _NEVER))
-            other = token is not None and token.id not in self._banned[at]
-            attempts.made(other=other)
-            if token is None or not other:
-                continue
-            if not token.text.isspace():  # white space would only put the same off
-                await self._add(token)
+            is_other, is_added = await self._draw_other(written, min(at, len(written) - 1))
+            attempts.made(other=is_other)
+            if is_added:
                 return
-            self._banned[at].add(token.id)
         raise ConstraintNotKept(
             "The answer does not have the form asked for, and the model found no other in the "
             f"attempts that it had: {broken.reason}"
         )
 
-    async def _return_and_ban(self, written: Sequence[Token], at: int) -> None:
+    async def _draw_other(self, written: Sequence[Token], at: int) -> tuple[bool, bool]:
+        # Whether there is another token in the place of that one, and whether it was added.
         await self._return_to(list(written[:at]))
-        self._banned.setdefault(at, set()).add(written[at].id)
+        banned = self._banned.setdefault(at, set())
+        banned.add(written[at].id)
+        token = await self._draw_token(dict.fromkeys(banned, _NEVER))
+        if token is None or token.id in banned:
+            return False, False
+        if token.text.isspace():  # it would only put the same off
+            banned.add(token.id)
+            return True, False
+        await self._add(token)
+        return True, True
 
     @property
     def _draws_left(self) -> int:
