@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import structlog
@@ -129,12 +130,8 @@ async def _resumed_replies(
 
 def _incomplete_tokens(resumed: ResumedReply, facts: ModelFacts) -> int:
     control = set(facts.control_tokens.values())
-    count = 0
-    for token, text in zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True):
-        if text or token in control:
-            break
-        count += 1
-    return count
+    pairs = zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True)
+    return sum(1 for _ in takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs))
 
 
 def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:

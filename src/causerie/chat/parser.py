@@ -125,8 +125,8 @@ class Parser:
         """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and section.unread.size > 0
-        held = self._header is not None or bool(self.unmarked_pieces)
-        return unread or held or bool(self._pending or self._spaces)
+        held = self.unmarked_pieces or self._pending or self._spaces
+        return unread or self._header is not None or bool(held)
 
     @property
     def unmarked_pieces(self) -> int:
@@ -580,11 +580,13 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
         return None
     at, mark = found
     words = _header_words(form, text[:at])
+    _, channel, behind = text[:at].rpartition(form.channel or mark)
+    words_behind = behind.split() if channel else []
     recipient = _RECIPIENT.search(text, 0, at)
     named = _SPACED_DOT.sub(".", recipient[1]) if recipient else ""
     return ParsedHeader(
         " ".join(words) if mark == form.call_close else named,
-        _channel(form, text[:at]),
+        words_behind[0] if words_behind and "=" not in words_behind[0] else "",
         at + len(mark),
         mark,
         ended=mark not in form.closes,
@@ -601,14 +603,6 @@ def _header_words(form: MessageHeader, text: str) -> list[str]:
     if len(words) > _MOST_WORDS or not _WORDS.fullmatch(text):
         raise Unreadable
     return words
-
-
-def _channel(form: MessageHeader, text: str) -> str:
-    if not form.channel:
-        return ""
-    behind = text.rpartition(form.channel)
-    words = behind[2].split() if behind[1] else []
-    return words[0] if words and "=" not in words[0] else ""
 
 
 def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]) -> str | None:

@@ -14,13 +14,12 @@ from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
 from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
-from causerie.chat.formats.format import CallSection, JsonArguments, ModelFormat
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.grammar_text import Manner
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.resumed_reply import answer_space, call_space
-from causerie.chat.schema import WhiteSpace
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
 from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
@@ -105,8 +104,9 @@ async def make_plan(
         form = _with_call_lead(form, told.leading_call, rendered, space)
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
-    answer = await _answer(request, model, answer_space(before.text))
-    manner = _manner(model, functions, answer, before)
+    answer = await _answer_plan(request, model, before.text)
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     space = _space_before_reasoning(request, rendered, form) if reasoning_open else space
     first = manner if reasoning_open else replace(manner, leading=space)
@@ -191,7 +191,7 @@ async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat
     functions = await callable_functions(request, marks, model.schema_cache)
     # A grammar is held where the model writes arguments as JSON.
     ways = (form.calls, *form.calls.also)
-    if not functions.grammars or all(map(_writes_json, ways)):
+    if not functions.grammars or all(way.writes_json for way in ways):
         return functions
     loose = [
         f"tools[{at}].function.format not enforced"
@@ -199,10 +199,6 @@ async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat
         if tool.name in functions.grammars
     ]
     return replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
-
-
-def _writes_json(calls: CallSection) -> bool:
-    return any(isinstance(segment, JsonArguments) for segment in calls.call)
 
 
 def _call_plan(
@@ -227,20 +223,11 @@ def _call_plan(
     )
 
 
-async def _answer(
-    request: ChatRequest, model: LoadedModel, white_space: WhiteSpace
-) -> AnswerPlan | None:
+async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> AnswerPlan | None:
     if request.output is None:
         return None
-    marks = model.facts.control_tokens
-    return await answer_plan(request.output, marks, model.schema_cache, white_space=white_space)
-
-
-def _manner(
-    model: LoadedModel, functions: Functions, answer: AnswerPlan | None, before: Partial
-) -> Manner:
-    as_spelled = functions.spell or (answer is not None and answer.spell)
-    return Manner(model.facts.end_tokens, call_space(before), as_spelled)
+    marks, space = model.facts.control_tokens, answer_space(begun)
+    return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
 
 
 async def _composed(
@@ -316,10 +303,8 @@ def _with_call_lead(
 ) -> ModelFormat:
     lead = form.calls.lead
     blanks = None if lead.strip() else leading_call
-    if blanks is None:
-        lead = lead[text_overlap(rendered.text, lead) :]
-    else:
-        lead = blanks.removeprefix(space)
+    written = text_overlap(rendered.text, lead)
+    lead = lead[written:] if blanks is None else blanks.removeprefix(space)
     return replace(form, calls=replace(form.calls, lead=lead))
 
 

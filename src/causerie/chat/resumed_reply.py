@@ -108,7 +108,7 @@ def can_write(form: ModelFormat, partial: Partial) -> bool:
     if len(partial.calls) > 1 and not calls.parallel:
         return False
     whole = all(is_whole(call.arguments) for call in partial.calls[:-1])
-    return whole and (_as_json(calls) or is_whole(partial.calls[-1].arguments))
+    return whole and (calls.writes_json or is_whole(partial.calls[-1].arguments))
 
 
 def answer_space(text: str) -> WhiteSpace:
@@ -172,7 +172,7 @@ def _call_sections(
     before = [
         _write_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])
     ]
-    for whole in (False,) if _as_json(calls) else (False, True):
+    for whole in (False,) if calls.writes_json else (False, True):
         last = _write_call(calls, made[-1], offset + len(before), whole=whole)
         ended = authored(calls.end if whole and calls.addressed else "")  # the message is
         yield joined(
@@ -208,10 +208,6 @@ def _call_id(segment: CallId, call: PartialCall, index: int) -> str:
     digest = hashlib.sha256(call.id.encode("utf-8", "surrogatepass")).digest()
     size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])
-
-
-def _as_json(calls: CallSection) -> bool:
-    return any(isinstance(segment, JsonArguments) for segment in calls.call)
 
 
 def is_whole(arguments: str) -> bool:

@@ -178,6 +178,10 @@ class CallSection:
         return tuple(re.sub(r"(?<=[>\]])[\[{].*", "", word) for word in words)
 
     @property
+    def writes_json(self) -> bool:
+        return JsonArguments() in self.call
+
+    @property
     def is_named(self) -> bool:
         """Return whether nothing stands before the name of the first function.
 
