@@ -151,6 +151,7 @@ class State(Enum):
 
 _ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
 _THINKING, _ANSWERING = State.THINKING, State.ANSWERING  # likewise
+_STATES = {Mode.ANSWER: _ANSWERING, Mode.REASONING: _THINKING, Mode.CALLS: State.CALLING}
 _WITHOUT_ENGINE = (State.CLOSING, State.FINISHED)
 _NEVER = -100.0  # a bias by which no token is drawn
 _CHARACTER = 4  # tokens: more than a character has behind its first
@@ -304,14 +305,9 @@ class Generation:
         if parser.repeated or self._output.stopped:
             self._end("stop")
             return
-        mode = parser.mode
-        if mode is _ANSWER:
-            state = _ANSWERING
-        elif mode is _REASONING:
-            thought = self._thought_before + self.reasoning
-            state = _THINKING if thought < self._budget else State.CLOSING
-        else:
-            state = State.CALLING
+        state = _STATES[parser.mode]
+        if state is _THINKING and self._thought_before + self.reasoning >= self._budget:
+            state = State.CLOSING
         if state is not self.state:
             self._enter(state)
 
@@ -511,18 +507,11 @@ class GeneratedCallIds:
         del name
         if self.resumed:
             return self.resumed.pop(0)
-        if given and given not in self.taken:
-            self.taken.add(given)
-            return given
-        while True:
-            made = (
-                "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
-                if self.short
-                else f"call_{secrets.token_hex(12)}"
-            )
-            if made not in self.taken:
-                self.taken.add(made)
-                return made
+        while not given or given in self.taken:
+            nine = (secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+            given = "".join(nine) if self.short else f"call_{secrets.token_hex(12)}"
+        self.taken.add(given)
+        return given
 
 
 class ChoiceOutput:
@@ -541,7 +530,7 @@ class ChoiceOutput:
 
     @property
     def stop_sequence(self) -> str | None:
-        return self._stops.text if self._stops is not None and self.stopped else None
+        return self._stops.text if self._stops is not None else None
 
     def note(self, token: Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
@@ -568,7 +557,7 @@ class ChoiceOutput:
             text = event.text
             if self._stops is not None and not uncut:
                 text = self._stops.feed(text)
-                self.stopped = self._stops.met
+                self.stopped = self._stops.text is not None
             if text:
                 out.append(self._delta(text))
             if self.stopped:
@@ -590,21 +579,19 @@ class StopStrings:
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(texts)
         self._held = ""
-        self.met = False
-        self.text = ""  # the one that appeared
+        self.text: str | None = None  # the one that appeared
 
     def feed(self, text: str) -> str:
         """Return the part of the text that can no longer belong to a stop string."""
         text = self._held + text
         found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
         if found:
-            self.met = True
             self.text = next(one for one in self._texts if text.startswith(one, min(found)))
             self._held = ""
             return text[: min(found)]
-        keep = max((text_overlap(text, stop) for stop in self._texts), default=0)
-        self._held = text[len(text) - keep :] if keep else ""
-        return text[: len(text) - keep]
+        ready = len(text) - max(text_overlap(text, stop) for stop in self._texts)
+        self._held = text[ready:]
+        return text[:ready]
 
     def finish(self) -> str:
         held, self._held = self._held, ""

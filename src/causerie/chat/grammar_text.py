@@ -80,17 +80,14 @@ class GrammarText:
         body = f"{f'[{options}]' if options else ''}: {expression}"
         if body not in self._names:
             self._names[body] = f"{self.prefix}r{len(self._rules)}"
-            self._add(self._names[body] + body)
+            self._rules.append(self._counted(self._names[body] + body))
         return self._names[body]
 
-    def _add(self, line: str) -> None:
-        self._count(line)
-        self._rules.append(line)
-
-    def _count(self, line: str) -> None:
+    def _counted(self, line: str) -> str:
         self._size += len(line)
         if self._size > self.most:
             raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
+        return line
 
     def reserve(self) -> str:
         """Return the name of a rule that is to be defined, so that it can refer to itself."""
@@ -98,16 +95,15 @@ class GrammarText:
         return f"{self.prefix}r{len(self._rules) - 1}"
 
     def define(self, name: str, expression: str) -> None:
-        line = f"{name}: {expression}"
-        self._count(line)
-        self._rules[int(name.removeprefix(self.prefix)[1:])] = line
+        at = int(name.removeprefix(self.prefix)[1:])
+        self._rules[at] = self._counted(f"{name}: {expression}")
 
     def terminal(self, expression: str) -> str:
         """Return the name of a terminal, which is added unless there is one that says the same."""
         if expression not in self._terminals:
             name = f"{self.prefix.upper()}T{len(self._rules)}"
             self._terminals[expression] = name
-            self._add(f"{name}: {expression}")
+            self._rules.append(self._counted(f"{name}: {expression}"))
         return self._terminals[expression]
 
     def literal(self, text: str) -> str:
@@ -207,7 +203,5 @@ class GrammarText:
 
     def finish(self, start: str, extra: str) -> str:
         """Return the whole grammar; ``extra`` are rules that ``start`` refers to."""
-        header = (
-            '%llguidance {"no_forcing": true}\n' if self.manner.as_spelled else "%llguidance {}\n"
-        )
-        return f"{header}start: {start}\n{self.rules}\n{extra}"
+        options = '{"no_forcing": true}' if self.manner.as_spelled else "{}"
+        return f"%llguidance {options}\nstart: {start}\n{self.rules}\n{extra}"

@@ -162,7 +162,7 @@ class Items:
         first = self.first if self.most is None else self.first[: self.most]
         rest = self.rest if self.most is None or self.most > len(first) else None
         if not first and rest is not None:
-            return self._alike(write(rest), separator)
+            first, rest = (rest,), None if self.most == 1 else rest
         if self.least > len(first) and rest is None:
             return None
         out = ""
@@ -174,12 +174,6 @@ class Items:
             one = f"{separator if at else ''} {write(schema)} {out}"
             out = one if at < self.least else f"({one})?"
         return out.strip() or '""'
-
-    def _alike(self, item: str, separator: str) -> str:
-        most = "" if self.most is None else self.most - 1
-        more = f"({separator} {item}){{{max(self.least - 1, 0)},{most}}}" if most != 0 else ""
-        filled = f"{item} {more}"
-        return filled if self.least else f"({filled})?"
 
 
 def items_of(choice: Schema) -> Items:
@@ -206,10 +200,13 @@ def items_of(choice: Schema) -> Items:
 
 def item_in(schema: Schema, at: int) -> Schema:
     """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
-    found = []
-    for choice in choices(schema):
-        items = items_of(choice)
-        of = items.first[at] if at < len(items.first) else items.rest
+    every = map(items_of, choices(schema))
+    return _united(each.first[at] if at < len(each.first) else each.rest for each in every)
+
+
+def _united(options: Iterable[Schema | None]) -> Schema:
+    found: list[Schema] = []
+    for of in options:
         if of is not None and of not in found:
             found.append(of)
     return any_of(found) if found else {}
@@ -291,9 +288,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 def property_in(schema: Schema, name: str) -> Schema:
     """Return the same of any schema, which may be an object in several ways."""
-    found = [of for choice in choices(schema) if (of := property_of(choice, name))]
-    distinct = [of for at, of in enumerate(found) if of not in found[:at]]
-    return any_of(distinct) if distinct else {}
+    return _united(property_of(choice, name) or None for choice in choices(schema))
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:
