@@ -141,10 +141,8 @@ class _Checker:
             if schema is False:
                 raise _Wrong(f"Nothing may stand at {at}.")
             return
-        self._check_type(value, schema, at)
-        self._check_constants(value, schema, at)
-        self._check_ref_and_combinations(value, schema, at)
-        self._check_conditions(value, schema, at)
+        self._check_type_and_constants(value, schema, at)
+        self._check_combinations(value, schema, at)
         if isinstance(value, str):
             self._check_string(value, schema, at)
         elif isinstance(value, dict):
@@ -154,26 +152,24 @@ class _Checker:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(value, schema, at)
 
-    def _check_type(self, value: object, schema: Mapping[str, object], at: str) -> None:
-        declared = schema.get("type")
-        if declared is None:
-            return
-        names = one_or_several(declared)
-        if not any(_is_type(value, str(name)) for name in names):
-            raise _Wrong(f"The value at {at} is not of the type {' or '.join(map(str, names))}.")
-
-    def _check_constants(self, value: object, schema: Mapping[str, object], at: str) -> None:
+    def _check_type_and_constants(
+        self, value: object, schema: Mapping[str, object], at: str
+    ) -> None:
+        names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
+        if names and not any(_is_type(value, name) for name in names):
+            raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")
         if "const" in schema and not self._same(value, schema["const"]):
             raise _Wrong(f"The value at {at} is not the constant.")
         options = schema.get("enum")
-        if isinstance(options, list) and not self._is_listed(value, options):
-            raise _Wrong(f"The value at {at} is none of those listed.")
-
-    def _is_listed(self, value: object, options: list[object]) -> bool:
+        if not isinstance(options, list):
+            return
         if isinstance(value, str):
             self.work.spend(len(options) // _CONSTANTS_A_STEP)
-            return value in options
-        return any(self._same(value, option) for option in options)
+            is_listed = value in options
+        else:
+            is_listed = any(self._same(value, option) for option in options)
+        if not is_listed:
+            raise _Wrong(f"The value at {at} is none of those listed.")
 
     def _same(self, a: object, b: object) -> bool:
         self.work.spend(1)
@@ -185,9 +181,7 @@ class _Checker:
             return len(a) == len(b) and all(map(self._same, a, b))
         return a == b
 
-    def _check_ref_and_combinations(
-        self, value: object, schema: Mapping[str, object], at: str
-    ) -> None:
+    def _check_combinations(self, value: object, schema: Mapping[str, object], at: str) -> None:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.check(value, self._definition(reference), at)
@@ -196,21 +190,18 @@ class _Checker:
         options = as_list(schema.get("anyOf"))
         if options and not any(self.holds(value, option, at) for option in options):
             raise _Wrong(f"The value at {at} follows none of the alternatives.")
-
         exclusive = as_list(schema.get("oneOf"))
         if exclusive and sum(self.holds(value, option, at) for option in exclusive) != 1:
             raise _Wrong(f"The value at {at} does not follow exactly one of the alternatives.")
-
-    def _definition(self, reference: str) -> object:
-        # One that no finite document satisfies has been removed.
-        return self.definitions.get(reference.removeprefix("#/$defs/"), False)
-
-    def _check_conditions(self, value: object, schema: Mapping[str, object], at: str) -> None:
         if "not" in schema and self.holds(value, schema["not"], at):
             raise _Wrong(f"The value at {at} is what `not` excludes.")
         if "if" in schema:
             branch = "then" if self.holds(value, schema["if"], at) else "else"
             self.check(value, schema.get(branch, True), at)
+
+    def _definition(self, reference: str) -> object:
+        # One that no finite document satisfies has been removed.
+        return self.definitions.get(reference.removeprefix("#/$defs/"), False)
 
     def holds(self, value: object, schema: object, at: str) -> bool:
         try:

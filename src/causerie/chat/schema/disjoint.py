@@ -46,19 +46,14 @@ def matches(pattern: str, name: str) -> bool:
     """Return whether a rewritten pattern matches ``name``; true if that takes too long to tell."""
     literal = _LITERAL.fullmatch(pattern)
     if literal is not None:
-        return _holds(*literal.groups(), name=name)
+        start, text, end = literal.groups()
+        if start:
+            return name == text if end else name.startswith(text)
+        return name.endswith(text) if end else text in name
     matcher = _matcher_of_strings(pattern).deep_copy()
     raw = list(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
     taken = matcher.try_consume_tokens(raw)
     return (taken == len(raw) and matcher.is_accepting()) or matcher.is_error()
-
-
-def _holds(start: str, text: str, end: str, *, name: str) -> bool:
-    if start and end:
-        return name == text
-    if start:
-        return name.startswith(text)
-    return name.endswith(text) if end else text in name
 
 
 def beginnings_meet(one: str, other: str) -> bool:
@@ -167,13 +162,13 @@ class SchemaDisjointness:
             return False
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
-        for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
-            first, second = (as_mapping(each.get("properties")).get(name) for each in (a, b))
-            if first is None or second is None:
-                continue
-            if self._excludes(first, second, _ALL, depth + 1):
-                return True
-        return False
+        mine_named, theirs_named = (as_mapping(each.get("properties")) for each in (a, b))
+        required = {*_strings(a.get("required")), *_strings(b.get("required"))}
+        return any(
+            self._excludes(mine_named[name], theirs_named[name], _ALL, depth + 1)
+            for name in required
+            if None not in (mine_named.get(name), theirs_named.get(name))
+        )
 
     def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
         values = constants(schema)
@@ -181,7 +176,7 @@ class SchemaDisjointness:
             return None
         known = self._constants.get(id(schema))
         if known is None:
-            known = {canonical(value): _kind(value) for value in values}
+            known = {canonical(value): _whole_or_type(value) for value in values}
             self._constants[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._spend(len(known) // _CONSTANTS_A_STEP + characters)
@@ -213,7 +208,7 @@ def _kinds(declared: object) -> frozenset[str]:
     return frozenset[str]().union(*known) if known else _ALL
 
 
-def _kind(value: object) -> str:
+def _whole_or_type(value: object) -> str:
     if is_number(value):
         return "whole" if value == int(value) else "fraction"
     return json_type(value)

@@ -70,7 +70,7 @@ class Contradictions:
         self._left -= 1
         if depth > _DEEPEST_COUNT or self._left < 0:
             return _MANY
-        bounds = [sum(_of_type(kind, schema) for kind in _kinds(schema))]
+        bounds = [sum(_values_of_type(kind, schema) for kind in _kinds(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
@@ -114,7 +114,7 @@ def _only_names(schema: Schema) -> frozenset[str] | None:
     return frozenset(name for name, of in named.items() if of is not False)
 
 
-def _of_type(kind: str, schema: Schema) -> float:
+def _values_of_type(kind: str, schema: Schema) -> float:
     if kind == "integer":
         return _integers(schema)
     size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(kind)
@@ -177,13 +177,14 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
     counting = Contradictions(lambda name: definitions.get(name.removeprefix(_PREFIX), True))
     finite = _finite_names(definitions, counting)
     top = {key: value for key, value in schema.items() if key != "$defs"}
-    judge = _Judge(finite, definitions, counting, {})
+    verdicts: dict[int, bool] = {}
+    judge = _Judge(finite, definitions, counting, verdicts)
     kept = {name: judge.pruned(definitions[name]) for name in definitions if name in finite}
     found = judge.pruned(top)
     if isinstance(found, bool):
         pointer, why = judge.culprit(top)
         raise Endless(f"no finite document can satisfy it{why and f': {why}'}.", pointer)
-    if not judge.refused:
+    if all(verdicts.values()):
         return schema
     return {**found, "$defs": kept} if kept else found
 
@@ -213,10 +214,6 @@ class _Judge:
     known: dict[int, bool] | None = None
     """Verdicts by the schemas' identity, once no more definitions become known to be finite."""
 
-    @property
-    def refused(self) -> bool:
-        return self.known is not None and not all(self.known.values())
-
     def admits(self, schema: object) -> bool:
         if not isinstance(schema, Mapping):
             return schema is not False
@@ -241,23 +238,7 @@ class _Judge:
     def _admits_kind(self, kind: str, schema: Mapping[str, object]) -> bool:
         if self.contradictions.of(kind, schema):
             return False
-        match kind:
-            case "object":
-                named = as_mapping(schema.get("properties"))
-                required = (named.get(name) for name in as_list(schema.get("required")))
-                return all(map(self.admits, required))
-            case "array":
-                return self._admits_array(schema)
-        return True
-
-    def _admits_array(self, schema: Mapping[str, object]) -> bool:
-        fewest = schema.get("minItems", 0)
-        if not isinstance(fewest, int):
-            return True
-        first, rest = _items(schema)
-        if fewest > len(first) and not self.admits(rest):
-            return False
-        return all(map(self.admits, first[:fewest]))
+        return all(self.admits(part) for part, _ in self._required_inside(kind, schema, "#"))
 
     def culprit(self, schema: object, pointer: str = "#", depth: int = 0) -> tuple[str, str]:
         if depth > _DEEPEST:
@@ -280,12 +261,17 @@ class _Judge:
             target = self.definitions.get(reference.removeprefix(_PREFIX))
             place = target.get("$comment", pointer) if isinstance(target, Mapping) else pointer
             yield target, str(place)
-        named = schema.get("properties")
-        if kinds == ["object"] and isinstance(named, Mapping):
+        if len(kinds) == 1:
+            yield from self._required_inside(kinds[0], schema, pointer)
+
+    def _required_inside(
+        self, kind: str, schema: Mapping[str, object], pointer: str
+    ) -> Iterator[tuple[object, str]]:
+        named, fewest = as_mapping(schema.get("properties")), schema.get("minItems", 0)
+        if kind == "object":
             for name in as_list(schema.get("required")):
                 yield named.get(name), step(pointer, "properties", str(name))
-        fewest = schema.get("minItems", 0)
-        if kinds == ["array"] and isinstance(fewest, int):
+        if kind == "array" and isinstance(fewest, int):
             first, rest = _items(schema)
             for at, part in enumerate(first[:fewest]):
                 yield part, step(pointer, "prefixItems", at)
@@ -305,11 +291,9 @@ class _Judge:
             if key in ("properties", "patternProperties") and isinstance(value, Mapping):
                 out[key] = {name: self.pruned(part) for name, part in value.items()}
             elif key in ("allOf", "prefixItems") or (key == "items" and isinstance(value, list)):
-                out[key] = [self.pruned(part) for part in as_list(schema.get(key))]
+                out[key] = [self.pruned(part) for part in as_list(value)]
             elif key in _ALTERNATIVES:
-                out[key] = [
-                    self.pruned(part) for part in as_list(schema.get(key)) if self.admits(part)
-                ]
+                out[key] = [self.pruned(part) for part in as_list(value) if self.admits(part)]
             elif key in ("items", "additionalProperties", "additionalItems"):
                 out[key] = self.pruned(value)
         return out
