@@ -60,8 +60,6 @@ def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
 
 
 class SchemaCache:
-    """Cache of results computed from the schemas of one model."""
-
     def __init__(self, most: int = _MOST) -> None:
         self._known = BoundedCache[Hashable, object](most)
 
@@ -84,8 +82,6 @@ class SchemaCache:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions that may be called."""
-
     tools: Mapping[str, Schema]  # closed schemas by name, as constraints and readers take them
     text: str = ""  # all schemas as they were sent, as JSON
     spell: bool = False  # whether a constraint of them may hold the text of a control token

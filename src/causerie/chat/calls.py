@@ -116,8 +116,6 @@ class CallTail:
 
 @dataclass(slots=True)
 class Repeats:
-    """The calls of one message so far."""
-
     _earlier: list[tuple[str, str]] = field(default_factory=list)
     """Name and arguments of each complete call."""
     _name: str = ""

@@ -159,8 +159,6 @@ async def _tokens_behind_prompt(
 
 @dataclass(frozen=True, slots=True)
 class TextChatOptions:
-    """Settings of a model beyond its weights."""
-
     format: str | None = None  # overrides the detected format
     template: str | None = None  # replaces the model's own template
     max_output_tokens: int | None = None  # limit for requests that set none

@@ -173,10 +173,8 @@ def _digest(value: object) -> bytes:
 
 
 def _common_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
-    for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
-        if mine != theirs:
-            return at
-    return min(len(one), len(other))
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _falls_short(found: int, could: int) -> bool:

@@ -50,8 +50,6 @@ _FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to 
 
 
 class Tokenizer(Protocol):
-    """Interface to the tokenizer of a text engine."""
-
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
 
 

@@ -133,12 +133,11 @@ def _regex(token: str) -> str:
         raise Refused("Anchors are not supported there.")
     if any(piece.depth > _DEEPEST for piece in found):
         raise Refused(f"{token[:40]} nests more than {_DEEPEST} groups.")
-    return f"({_expression(found)})"
+    return f"({_lark_expression(found)})"
 
 
-def _expression(found: Sequence[Piece]) -> str:
-    """Return a Lark expression of a regular expression; parts without escapes are terminals."""
-    if all(piece.kind != "atom" or not _escapes(piece.text) for piece in found):
+def _lark_expression(found: Sequence[Piece]) -> str:
+    if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in found):
         text = "".join(piece.text for piece in found)
         slashed = re.sub(r"(\\.)|/", lambda each: each[1] or "\\/", text)
         return f"/{slashed}/" if text else '""'
@@ -157,25 +156,24 @@ def _split(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 
 def _sequence(way: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
-    for unit, quantifier in _units(way):
-        if all(piece.kind != "atom" or not _escapes(piece.text) for piece in unit):
+    for unit, quantifier in _quantified_units(way):
+        if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in unit):
             plain += [*unit, *quantifier]
             continue
         if plain:
-            yield _expression(plain)
+            yield _lark_expression(plain)
             plain = []
         often = quantifier[0].text if quantifier else ""
         if len(unit) == 1:
             inside = _atom(unit[0].text, several=often in ("*", "+"))
         else:
-            inside = _expression(unit[1:-1])
+            inside = _lark_expression(unit[1:-1])
         yield f"({inside}){often}"
     if plain:
-        yield _expression(plain)
+        yield _lark_expression(plain)
 
 
-def _units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:
-    """Yield each atom or group with its quantifier."""
+def _quantified_units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:
     at = 0
     while at < len(way):
         end = at + 1
@@ -189,15 +187,14 @@ def _units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Pie
 
 
 @lru_cache(maxsize=1024)
-def _escapes(atom: str) -> list[str]:
-    """Return the escapes of the characters that an atom matches; controls count as one."""
+def _matched_escapes(atom: str) -> list[str]:
     found = [short for plain, short in _ESCAPES.items() if re.fullmatch(atom, plain)]
     return found or ([""] if any(re.fullmatch(atom, each) for each in _CONTROLS) else [])
 
 
 @lru_cache(maxsize=1024)
 def _atom(text: str, *, several: bool) -> str:
-    ways = [quoted(short) for short in _escapes(text) if short]
+    ways = [quoted(short) for short in _matched_escapes(text) if short]
     if text == "(?s:.)":
         ways.append(f"/{_BARE}{'+' * several}/")
     elif text.startswith("[") and text.endswith("]"):

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
@@ -81,7 +82,6 @@ class _Token:
     kind: str
     text: str
     line: int
-    end: int
 
 
 class _Embedder:
@@ -103,7 +103,11 @@ class _Embedder:
                 self._definition(token)
             else:
                 self._body(token)
-        self._check_names()
+        if "start" not in self._defined:
+            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
+        for name, number in self._used.items():
+            if name not in self._defined:
+                raise self._refuse(f"`{name}` is not defined.", number)
         lines = (line.strip() for line in "".join(self._out).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
@@ -116,22 +120,17 @@ class _Embedder:
         found = _TOKEN.match(self._text, self._at)
         if found is None:
             raise self._refuse(f"{self._text[self._at : self._at + 20]!r} is not understood.")
-        token = _Token(found.lastgroup or "", found.group(), self._line, found.end())
-        self._at = token.end
+        token = _Token(found.lastgroup or "", found.group(), self._line)
+        self._at = found.end()
         self._line += token.text.count("\n")
         return token
 
     def _peek(self) -> str:
-        found = _TOKEN.match(self._text, self._at)
-        while found is not None and found.lastgroup == "space":
-            found = _TOKEN.match(self._text, found.end())
-        return found.group() if found is not None else ""
+        kinds = (text for kind, text, _ in tokens(self._text, self._at) if kind != "space")
+        return next(kinds, "")
 
     def _at_line_start(self) -> bool:
-        for piece in reversed(self._out):
-            if piece != " ":
-                return piece.endswith("\n")
-        return True
+        return next((each.endswith("\n") for each in reversed(self._out) if each != " "), True)
 
     def _definition(self, token: _Token) -> None:
         name = token.text.lstrip("!?")
@@ -222,16 +221,14 @@ class _Embedder:
         return prepared.text
 
     def _json(self, directive: str) -> object:
-        start = re.compile(r"\s*").match(self._text, self._at)
-        at = start.end() if start else self._at
+        value: object
         try:
-            value, end = json.JSONDecoder().raw_decode(self._text, at)
+            value, end = _json_at(self._text, self._at)
         except (ValueError, RecursionError):
             raise self._refuse(f"`{directive}` is followed by no valid JSON value.") from None
         self._line += self._text.count("\n", self._at, end)
         self._at = end
-        result: object = value
-        return result
+        return value
 
     def _import(self) -> None:
         line = ""
@@ -252,29 +249,25 @@ class _Embedder:
             self._defined.add(alias)
             self._out.append(f"\n%import common.{name} -> {self._renamed(alias)}\n")
 
-    def _check_names(self) -> None:
-        if "start" not in self._defined:
-            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
-        for name, line in self._used.items():
-            if name not in self._defined:
-                raise self._refuse(f"`{name}` is not defined.", line)
 
-
-def tokens(text: str) -> Iterator[tuple[str, str, int]]:
+def tokens(text: str, at: int = 0) -> Iterator[tuple[str, str, int]]:
     """Yield kind, text and start of each token of a Lark text, as far as it can be read.
 
     JSON behind a directive is skipped.
     """
-    at = 0
     while (found := _TOKEN.match(text, at)) is not None:
         yield found.lastgroup or "", found.group(), found.start()
         at = found.end()
         if found.group() in ("%json", "%regex", "%llguidance"):
-            start = at + len(text[at:]) - len(text[at:].lstrip())
             try:
-                _, at = json.JSONDecoder().raw_decode(text, start)
+                _, at = _json_at(text, at)
             except (ValueError, RecursionError):
                 return
+
+
+def _json_at(text: str, at: int) -> tuple[Any, int]:
+    space = re.compile(r"\s*").match(text, at)
+    return json.JSONDecoder().raw_decode(text, space.end() if space else at)
 
 
 # The compiler names rules and lines of the composed grammar, which the client never saw. So the
@@ -329,7 +322,7 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
     for kind, text, at in tokens(grammar):
         if kind != "directive" or text != "%json":
             continue
-        schema, _ = json.JSONDecoder().raw_decode(grammar, at + len("%json "))
+        schema, _ = _json_at(grammar, at + len("%json "))
         error = fault(_subschema_grammar(schema, schema))
         if error is not None and isinstance(schema, Mapping):
             pointer, error = _deepest_fault(schema, error, fault, until)

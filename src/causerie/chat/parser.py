@@ -43,8 +43,6 @@ _Rest = Generator[ContentEvent, None, str]
 
 
 class Mode(Enum):
-    """Kind of text that is being read."""
-
     REASONING = "reasoning"
     ANSWER = "answer"
     CALLS = "calls"

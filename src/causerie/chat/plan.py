@@ -34,8 +34,6 @@ _HEAD = 40  # characters of a message by which it is found in the prompt
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan of one request: what to generate and how to read it."""
-
     form: ModelFormat
     rendered: Rendered
     prompt: tuple[int, ...]

@@ -101,7 +101,6 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def can_write(form: ModelFormat, partial: Partial) -> bool:
-    """Return whether the format can write the text of this interrupted reply."""
     if not partial.calls:
         return True
     calls = form.calls
@@ -211,7 +210,6 @@ def _call_id(segment: CallId, call: PartialCall, index: int) -> str:
 
 
 def is_whole(arguments: str) -> bool:
-    """Return whether the text is a JSON object."""
     try:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):

@@ -220,8 +220,6 @@ class Verbatim:
 
 
 class JsonDict(dict[str, object], Verbatim):
-    """A JSON object with its text."""
-
     __slots__ = ("source",)
 
     def __init__(self, items: Mapping[str, object], source: str) -> None:
@@ -230,8 +228,6 @@ class JsonDict(dict[str, object], Verbatim):
 
 
 class JsonList(list[object], Verbatim):
-    """A JSON array with its text."""
-
     __slots__ = ("source",)
 
     def __init__(self, items: list[object], source: str) -> None:

@@ -24,8 +24,6 @@ _SHORT_ID, _LONG_ID = "abcdefgh", "call_0123456789abcdefghi"
 
 @dataclass(frozen=True, slots=True)
 class TemplateCapabilities:
-    """Capabilities of one template."""
-
     # The value that it expects without tools: ``None`` or an empty list.
     empty_tools: tuple[Mapping[str, object], ...] | None = None
     parts: bool = False  # it shows content only in parts

@@ -6,7 +6,7 @@ It has one template at a time, and may be killed at any moment. Messages are JSO
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct, structs
@@ -71,8 +71,6 @@ class Done(Struct, frozen=True, tag=True):
 
 
 class Refusal(Struct, frozen=True, tag=True):
-    """The request is wrong."""
-
     message: str
     code: str
     param: str | None
@@ -96,21 +94,15 @@ Answer = Done | Prompt | Refusal | Costly
 encode = msgspec.json.encode
 _ASK = msgspec.json.Decoder(Ask)
 _QUESTION: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
-_ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+read_answer: Callable[[bytes], Answer] = msgspec.json.Decoder(Answer).decode
+"""Reads an answer; raises ``msgspec.DecodeError`` if it is malformed."""
 
 
 def read_question(body: bytes) -> Question | Ask:
     return _ASK.decode(body) if body.startswith(b"[") else _QUESTION.decode(body)
 
 
-def read_answer(body: bytes) -> Answer:
-    """Read an answer; raise ``msgspec.DecodeError`` if it is malformed."""
-    return _ANSWER.decode(body)
-
-
 class TemplateWorker:
-    """Renders the template that it was given last."""
-
     def __init__(self) -> None:
         self._loaded: tuple[ChatTemplate, ModelFormat] | None = None
 
@@ -152,7 +144,6 @@ class TemplateWorker:
 
 
 def main(memory: str) -> None:
-    """Serve with at most ``memory`` bytes of address space."""
     limit_memory(int(memory))
     serve(sys.stdin.buffer, sys.stdout.buffer, TemplateWorker().answer)
 

@@ -70,8 +70,6 @@ _ANSWER_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPlan:
-    """Plan of the thinking of one request."""
-
     on: bool | None  # the template's argument; ``None``: no argument
     effort: str | None
     written: bool  # the service opens the reasoning itself, because the model would not

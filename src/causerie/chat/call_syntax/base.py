@@ -117,8 +117,6 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Meaning of one piece of text."""
-
     arguments: str = ""  # next part of the JSON text of the arguments
     value: str = ""  # complete name or id; set once, with ``rest``
     rest: str | None = None  # text after the segment, or ``None`` while the segment is incomplete

@@ -277,7 +277,6 @@ _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "
 
 
 def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
-    """Return the refusal of a part of a function's parameters."""
     return SchemaRefused("tools", reason, step(str(schema.get(AT, "#")), *keys))
 
 

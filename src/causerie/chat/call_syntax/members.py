@@ -221,8 +221,6 @@ def any_of(options: Sequence[Schema]) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class NamedProperty:
-    """A property that is named."""
-
     name: str
     schema: Schema
     required: bool

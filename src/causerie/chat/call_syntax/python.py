@@ -124,7 +124,6 @@ _BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
 
 
 def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
-    """Return the object by a function's parameters."""
     writer = _Loose(quote, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))
 
@@ -165,7 +164,6 @@ class _Loose(JsonLikeRules):
 
 
 def loose(value: object, quote: str) -> str:
-    """Return a value in the loose notation."""
     if isinstance(value, str):
         return f"{quote}{value}{quote}"
     if value is None:

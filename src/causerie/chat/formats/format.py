@@ -193,7 +193,6 @@ class CallSection:
 
 
 def section(*call: str | Segment, **fields: Any) -> CallSection:
-    """Return the section of a call that :func:`segments` makes of ``call``."""
     return CallSection(segments(*call), **fields)
 
 
@@ -264,8 +263,6 @@ class MessageHeader:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingSwitch:
-    """Control of thinking in the family's template."""
-
     on: Mapping[str, object] = field(default_factory=dict)  # template keyword arguments
     off: Mapping[str, object] = field(default_factory=dict)
     """Template keyword arguments; a ``mandatory`` thinker has none."""

@@ -31,8 +31,6 @@ _LITERAL = re.compile(r"(\^?)([\w :/-]*)(\$?)")
 
 @dataclass(slots=True)
 class PatternOverlap:
-    """Compares the patterns of one schema."""
-
     _left: int = _MOST_COMPARED
 
     def possible(self, one: str, other: str) -> bool:
