@@ -235,17 +235,15 @@ class SchemaNarrowing:
             return
         if most is not None:
             parts.left.append("maxContains")
-        if not least or declared_types(schema) != "array":
-            if least:
-                parts.left.append("contains")
+        if not least:
             return
-        if "prefixItems" in schema or isinstance(schema.get("items"), list):
+        listed = "prefixItems" in schema or isinstance(schema.get("items"), list)
+        if listed or declared_types(schema) != "array":
             parts.left.append("contains")
             return
-        items = [parts.place("items")] if "items" in schema else []
-        first: Schema = (
-            {"allOf": [*items, parts.place("contains")]} if items else parts.place("contains")
-        )
+        first = parts.place("contains")
+        if "items" in schema:
+            first = {"allOf": [parts.place("items"), first]}
         fewest = schema.get("minItems", 0)
         parts.schema["prefixItems"] = [first] * least
         parts.schema["minItems"] = max(least, fewest) if isinstance(fewest, int) else fewest
@@ -269,29 +267,18 @@ class SchemaNarrowing:
             parts.left.append("patternProperties")
             return
         known = {pattern: _rewritten(pattern) for pattern in patterns}
-        matched = {
-            name: [
-                pattern
+        found = dict(named)
+        for name in named:
+            held = [
+                parts.place("patternProperties", pattern)
                 for pattern, parts_of in known.items()
                 if parts_of and all(matches(each, name) for each in parts_of)
             ]
-            for name in named
-        }
-        if not any(matched.values()):
-            return
-        parts.schema["properties"] = {
-            name: {
-                "allOf": [
-                    parts.place("properties", name),
-                    *(parts.place("patternProperties", pattern) for pattern in matched[name]),
-                ]
-            }
-            if matched[name]
-            else of
-            for name, of in named.items()
-        }
+            if held:
+                found[name] = {"allOf": [parts.place("properties", name), *held]}
+        parts.schema["properties"] = found
 
-    def _names_of(self, parts: _Parts, schema: Schema) -> None:
+    def _property_names(self, parts: _Parts, schema: Schema) -> None:
         if schema["propertyNames"] not in (True, {}, {"type": "string"}):
             parts.left.append("propertyNames")
 
@@ -305,8 +292,7 @@ class SchemaNarrowing:
         closed = closed and "patternProperties" not in schema and {*required} <= {*names}
         if least > len(required) and (free or least > len(required) + 1):
             del parts.schema["minProperties"]
-            few = closed and least == len(required) + 1 and len(free) <= _MOST_COUNTED
-            if few:
+            if closed and least == len(required) + 1 and len(free) <= _MOST_COUNTED:
                 parts.either([{"required": [name]} for name in free] or [_NEVER])
             else:
                 parts.left.append("minProperties")
@@ -344,10 +330,8 @@ class SchemaNarrowing:
             if not isinstance(part, Mapping):
                 continue
             own = {"unevaluatedProperties"} if part is schema else set[str]()
-            known = part.get("properties") or {}
-            if not isinstance(known, Mapping) or any(
-                name not in known for name in as_list(part.get("required"))
-            ):
+            known, required = part.get("properties") or {}, as_list(part.get("required"))
+            if not isinstance(known, Mapping) or any(name not in known for name in required):
                 return True
             if not (part.keys() - own).isdisjoint(_DECIDED_LATE):
                 return True
@@ -423,7 +407,7 @@ _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {
     "contains": SchemaNarrowing._contains,
     "uniqueItems": SchemaNarrowing._unique,
     "patternProperties": SchemaNarrowing._patterns,
-    "propertyNames": SchemaNarrowing._names_of,
+    "propertyNames": SchemaNarrowing._property_names,
     "unevaluatedProperties": SchemaNarrowing._unevaluated_properties,
     "unevaluatedItems": SchemaNarrowing._unevaluated_items,
 }

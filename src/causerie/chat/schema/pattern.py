@@ -20,6 +20,7 @@ _SETS_INVERTED = {**_SETS, "s": _SPACE + "\ufeff\\x1c-\\x1f\\x85"}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 DOT = "[^\\n\\r\u2028\u2029]"
 _ANY = "(?s:.)"
+_KINDS = {"|": "or", "^": "start", "$": "end"}
 _META = frozenset("\\.+*?()|[]{}^$")
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
@@ -58,17 +59,11 @@ def whole(pattern: str) -> str:
     """
     parts = pieces(pattern)
     out = []
-    for index, piece in enumerate(parts):
-        before = parts[index - 1] if index else None
-        after = parts[index + 1] if index + 1 < len(parts) else None
-        edge = before if piece.kind == "start" else after
-        if piece.kind in ("start", "end"):
-            if piece.depth or not (edge is None or edge.kind == "or"):
-                raise Refused(
-                    "`^` and `$` may only stand at the very start and end of the pattern."
-                )
-            continue
-        out.append(piece.text)
+    for before, piece, after in zip([_OR, *parts], parts, [*parts[1:], _OR], strict=False):
+        if piece.kind not in ("start", "end"):
+            out.append(piece.text)
+        elif piece.depth or (before if piece.kind == "start" else after).kind != "or":
+            raise Refused("`^` and `$` may only stand at the very start and end of the pattern.")
     return "".join(out)
 
 
@@ -78,7 +73,7 @@ def anywhere(pattern: str) -> list[str]:
 
 
 def _with_lookaheads(pattern: str) -> list[list[Piece]]:
-    reader = _reader(pattern)
+    reader = _Reader(pattern)
     aheads = [
         _negated_lookahead(ahead) if forbids else _lookahead(ahead)
         for forbids, ahead in reader.ahead()
@@ -151,17 +146,13 @@ def counts_groups(pattern: str) -> bool:
 
 def pieces(pattern: str) -> list[Piece]:
     """Return the parts of a pattern in order; raise :class:`Refused`."""
-    return _reader(pattern).read()
-
-
-def _reader(pattern: str) -> _Reader:
-    if len(pattern) > MAX_LENGTH:
-        raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
-    return _Reader(pattern)
+    return _Reader(pattern).read()
 
 
 class _Reader:
     def __init__(self, pattern: str) -> None:
+        if len(pattern) > MAX_LENGTH:
+            raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
         self._pattern = pattern
         self._at = 0
         self._depth = 0
@@ -201,14 +192,12 @@ class _Reader:
             self._emit("atom", self._class())
         elif character == "\\":
             self._emit("atom", self._escape())
+        elif character in _KINDS:
+            self._at += 1
+            self._emit(_KINDS[character], character)
         else:
             self._at += 1
-            kinds = {"|": "or", "^": "start", "$": "end"}
-            text = DOT if character == "." else character
-            if character in kinds:
-                self._emit(kinds[character], text)
-            else:
-                self._emit("atom", text if character == "." else _literal(character))
+            self._emit("atom", DOT if character == "." else _literal(character))
 
     def _emit(self, kind: str, text: str) -> None:
         self._out.append(Piece(kind, text, self._depth))
@@ -262,11 +251,12 @@ class _Reader:
             return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
+        return self._property() or _literal(self._character())
+
+    def _property(self) -> str:
         found = _PROPERTY.match(self._pattern, self._at)
-        if found is not None:
-            self._at = found.end()
-            return "\\" + found.group()
-        return _literal(self._character())
+        self._at = found.end() if found else self._at
+        return "\\" + found.group() if found else ""
 
     def _letter(self) -> str:
         if self._at >= len(self._pattern):
@@ -277,7 +267,13 @@ class _Reader:
         letter = self._letter()
         found = _HEX.match(self._pattern, self._at)
         if found is not None:
-            return self._hexadecimal(found)
+            self._at = found.end()
+            code = int(next(digits for digits in found.groups() if digits), 16)
+            if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+                raise Refused(
+                    f"`\\{found.group()}` is not a character; write the character itself."
+                )
+            return chr(code)
         self._at += 1
         if letter in _CONTROLS:
             return _CONTROLS[letter]
@@ -293,13 +289,6 @@ class _Reader:
         if letter.isascii() and letter.isalpha():
             raise Refused(f"The escape `\\{letter}` is not supported.")
         return letter
-
-    def _hexadecimal(self, found: re.Match[str]) -> str:
-        self._at = found.end()
-        code = int(next(digits for digits in found.groups() if digits), 16)
-        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise Refused(f"`\\{found.group()}` is not a character; write the character itself.")
-        return chr(code)
 
     def _class(self) -> str:
         self._at += 1
@@ -336,7 +325,8 @@ class _Reader:
             if low is None or len(low) > 1:
                 members += [low] if low else []
                 continue
-            if not self._is_range():
+            rest = self._pattern[self._at : self._at + 2]
+            if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
                 members.append(_in_class(low))
                 continue
             self._at += 1
@@ -344,10 +334,6 @@ class _Reader:
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
             members.append(f"{_in_class(low)}-{_in_class(high)}")
-
-    def _is_range(self) -> bool:
-        rest = self._pattern[self._at : self._at + 2]
-        return len(rest) == 2 and rest[0] == "-" and rest[1] != "]"
 
     def _member(self, inverse: set[str]) -> str | None:
         character = self._pattern[self._at]
@@ -364,11 +350,7 @@ class _Reader:
         if letter == "b":
             self._at += 1
             return "\b"
-        found = _PROPERTY.match(self._pattern, self._at)
-        if found is not None:
-            self._at = found.end()
-            return "\\" + found.group()
-        return self._character()
+        return self._property() or self._character()
 
 
 def _literal(character: str) -> str:

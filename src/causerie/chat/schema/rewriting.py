@@ -31,16 +31,16 @@ def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
     """Return a schema that says the same to a check: ``False`` if it admits nothing."""
     if is_never(schema):
         return False
-    if any(isinstance(schema.get(key), float) for key in SIZES):
-        schema = {key: _whole_size(of) if key in SIZES else of for key, of in schema.items()}
+    whole = {
+        key: int(of)
+        for key, of in schema.items()
+        if key in SIZES and isinstance(of, float) and of.is_integer()
+    }
+    schema = {**schema, **whole} if whole else schema
     if "nullable" not in schema:
         return schema
     rest = {key: value for key, value in schema.items() if key != "nullable"}
     return {**rest, "type": declared_types(schema)} if "type" in rest else rest
-
-
-def _whole_size(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def plain(
@@ -275,8 +275,7 @@ def _of_other_type(declared: object) -> Opposite:
 def _other_than(values: Sequence[object]) -> Opposite:
     kinds = set(map(json_type, values))
     ways: list[Schema] = []
-    others = [kind for kind in _KINDS if kind not in kinds]
-    if others:
+    if others := [kind for kind in _KINDS if kind not in kinds]:
         ways.append({"type": others})
     texts = [value for value in values if isinstance(value, str)]
     said = sum(map(len, texts)) <= _MOST_CHARACTERS and not _ESCAPED.search("".join(texts))
@@ -287,21 +286,15 @@ def _other_than(values: Sequence[object]) -> Opposite:
             {"const": flag} for flag in (True, False) if not any(each is flag for each in values)
         ]
     numbers = sorted({value for value in values if is_number(value)})
-    ways += _other_numbers(numbers)
-    apart = all(high - low > 1 for low, high in pairwise(numbers))
-    return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
-
-
-def _other_numbers(numbers: Sequence[int | float]) -> list[Schema]:
-    if not numbers:
-        return []
-    gaps: list[Schema] = [
-        {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high}
-        for low, high in pairwise(numbers)
-        if high - low > 1
+    if numbers:
+        ways.append({"type": "number", "exclusiveMaximum": numbers[0]})
+        ways.append({"type": "number", "exclusiveMinimum": numbers[-1]})
+    gaps = [(low, high) for low, high in pairwise(numbers) if high - low > 1]
+    ways += [
+        {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high} for low, high in gaps
     ]
-    below, above = {"exclusiveMaximum": numbers[0]}, {"exclusiveMinimum": numbers[-1]}
-    return [{"type": "number", **below}, {"type": "number", **above}, *gaps]
+    apart = len(gaps) == max(len(numbers) - 1, 0)
+    return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
 
 
 def pattern_without(texts: Iterable[str]) -> str:
