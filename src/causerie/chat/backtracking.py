@@ -196,8 +196,8 @@ class _Backtracking:
             while len(self._copies) > 1 and self._copies[1].read <= self._given:
                 del self._copies[0]
         documents.feed(token.text)
-        if documents.is_behind:
-            await offload(documents.catch_up)
+        if documents.document is not None and documents.document.is_behind:
+            await offload(documents.document.catch_up)  # it may take a second
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)

@@ -68,10 +68,12 @@ class _Container:
     head: str = ""
     earlier: GrowingSet[str] = field(default_factory=GrowingSet)
 
-    def inside(self) -> tuple[AppliedSchemas, str]:
-        if self.is_array:
-            return self.schemas.item(self.index), step(self.pointer, self.index)
-        return self.schemas.property(self.name), step(self.pointer, self.name)
+    def inside(self, schemas: AppliedSchemas) -> AppliedSchemas:
+        return schemas.item(self.index) if self.is_array else schemas.property(self.name)
+
+    @property
+    def pointer_inside(self) -> str:
+        return step(self.pointer, self.index if self.is_array else self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +156,9 @@ class DocumentWatch:
         elif character in "{[":
             self._begin(offset)
             is_array = character == "["
-            schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
+            schemas = self._open[-1].inside(self._open[-1].schemas) if self._open else self._root
             distinct = is_array and schemas.distinct
-            self._open.append(_Container(schemas, is_array, distinct, pointer))
+            self._open.append(_Container(schemas, is_array, distinct, self._pointer))
         elif character in "]},:" or character.isspace():
             if self._in_scalar:
                 self._in_scalar = False
@@ -204,9 +206,7 @@ class DocumentWatch:
         else:
             held = self._certain
             if self._open:
-                above, container = self._values[-1].certain, self._open[-1]
-                is_array = container.is_array
-                held = above.item(container.index) if is_array else above.property(container.name)
+                held = self._open[-1].inside(self._values[-1].certain)
             self._values.append(_Value(held, held.checked, offset, self._position))
 
     def _end(self, offset: int) -> None:
@@ -225,12 +225,20 @@ class DocumentWatch:
             return
         read = json.loads(self._text.between(value.start, offset))
         self._check(value, read)
-        if distinct and self.fault is None:
-            self._compare(self._open[-1], read)
+        if not distinct or self.fault is not None:
+            return
+        container, written = self._open[-1], canonical(read)
+        repeated = container.earlier.has(written)
+        if repeated and container.separated is not None:
+            self.fault = Repeat(container.pointer, container.separated, container.head)
+            return
+        if not repeated:
+            container.earlier.add(written)
+        container.separated = None
 
     @property
     def _pointer(self) -> str:
-        return self._open[-1].inside()[1] if self._open else "#"
+        return self._open[-1].pointer_inside if self._open else "#"
 
     def _check(self, value: _Value, read: object) -> None:
         for rules in value.checked:
@@ -269,16 +277,6 @@ class DocumentWatch:
             with suppress(WorkExceeded):  # the last check says so
                 self.fault = self._check_bounded(MOST_STEPS, check)
 
-    def _compare(self, container: _Container, item: object) -> None:
-        written = canonical(item)
-        repeated = container.earlier.has(written)
-        if repeated and container.separated is not None:
-            self.fault = Repeat(container.pointer, container.separated, container.head)
-            return
-        if not repeated:
-            container.earlier.add(written)
-        container.separated = None
-
 
 # Tokens that are taken back are read here alone, never by the parser whose events are sent.
 
@@ -305,7 +303,7 @@ class WatchedDocuments:
     ) -> None:
         self._parser = parser
         self._functions = functions
-        self._document = DocumentWatch(answer) if answer is not None else None
+        self.document = DocumentWatch(answer) if answer is not None else None
         self.read = 0
         """Tokens that have been read."""
         self._told = 0  # tokens up to the last one that the parser made something of
@@ -318,8 +316,8 @@ class WatchedDocuments:
     def read_before(self) -> Iterator[None]:
         """Read what came before, piece by piece."""
         for at in range(0, len(self._resumed), _PIECE):
-            if self._document is not None:
-                self._document.feed(self._resumed[at : at + _PIECE], -1)
+            if self.document is not None:
+                self.document.feed(self._resumed[at : at + _PIECE], -1)
             yield
         for text in self._texts:
             self._feed(self._parser.feed(text), -1)
@@ -329,7 +327,7 @@ class WatchedDocuments:
     @property
     def cost_of_copy(self) -> int:
         """Return about how many tokens could be read in the time that a copy takes."""
-        held = self._document.depth if self._document is not None else 0
+        held = self.document.depth if self.document is not None else 0
         return _TOKENS_A_COPY + held + self._parser.unmarked_pieces
 
     def content_behind(self, token: int) -> list[int]:
@@ -337,18 +335,9 @@ class WatchedDocuments:
         return [*takewhile(lambda at: at >= token, self._content)][::-1]
 
     @property
-    def is_behind(self) -> bool:
-        return self._document is not None and self._document.is_behind
-
-    def catch_up(self) -> None:
-        """Do the checks that took too long while the text was read. They may take a second."""
-        if self._document is not None:
-            self._document.catch_up()
-
-    @property
     def fault(self) -> Fault | None:
         """The item or value that breaks a rule, once it is complete."""
-        return self._document.fault if self._document is not None else None
+        return self.document.fault if self.document is not None else None
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
@@ -357,9 +346,9 @@ class WatchedDocuments:
         self.read += 1
         if events:
             self._told = self.read
-        held = self._document.held_from if self._document is not None else None
+        held = self.document.held_from if self.document is not None else None
         parser = self._parser
-        answers = self._document is not None and parser.mode is not Mode.CALLS
+        answers = self.document is not None and parser.mode is not Mode.CALLS
         may_hold_back = not parser.repeated and (parser.call_open or answers)
         known = self._told if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
@@ -369,13 +358,12 @@ class WatchedDocuments:
         for event in events:
             if isinstance(event, ToolCallStarted):
                 rules = self._functions.get(event.name)
-                self._document = DocumentWatch(rules) if rules is not None else None
+                self.document = DocumentWatch(rules) if rules is not None else None
                 continue
-            document = self._document
+            document = self.document
             if document is None or isinstance(event, ReasoningDelta):
                 continue
             before = document.content
-            said = event.text if isinstance(event, TextDelta) else event.arguments
-            document.feed(said, position)
+            document.feed(event.text if isinstance(event, TextDelta) else event.arguments, position)
             found = found or document.content > before
         return found

@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, pairwise
 from typing import Protocol
 
@@ -108,13 +109,8 @@ class TokenCache:
         new = [one for one, ids in found.items() if ids is None]
         if new:
             read = await _tokenized(new, engine, most)
-            first = [segment_ids[one] for one in new]
-            few = len(read) <= _FEW
-            parts = (
-                _split_by_first_ids(read, first)
-                if few
-                else await offload(_split_by_first_ids, read, first)
-            )
+            divide = partial(_split_by_first_ids, read, [segment_ids[one] for one in new])
+            parts = await offload(divide) if len(read) > _FEW else divide()
             if parts is None:
                 return EncodedText(await engine.tokenize([text], special=True))
             for one, ids in zip(new, parts, strict=True):
@@ -125,10 +121,10 @@ class TokenCache:
         end = PromptEnd(before, segments[-1], every[-1])
         count = sum(map(len, every))
         _check(count, most)
-        few = count <= _FEW
         before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
-        return EncodedText(_joined(every) if few else await offload(_joined, every), end, shared)
+        ids = await offload(_joined, every) if count > _FEW else _joined(every)
+        return EncodedText(ids, end, shared)
 
     def keep_reply(
         self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]
@@ -323,9 +319,8 @@ class PromptEncoder:
         ``most``.
         """
         long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
-        pieces = (
-            await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
-        )
+        cut = partial(split, rendered, self._tokens)
+        pieces = await offload(cut) if long else cut()
         if len(pieces) == 1 and not pieces[0].forged:
             only = pieces[0]
             return await self._cache.read(only.text, only.heads, engine, most, parting, scope)

@@ -93,15 +93,12 @@ class ElementReader(SteppedReader):
 
     def _enter(self, name: str) -> str:
         outer = self._open[-1]
-        lead = ""
         if not outer.brackets:
             expected = kinds(outer.schema)
             is_list = name == _ITEM and ("array" in expected or "object" not in expected)
             outer.brackets = "[]" if is_list else "{}"
-        if not outer.count:
-            lead = outer.brackets[0]
+        lead = ", " if outer.count else outer.brackets[0]
         outer.count += 1
-        lead += ", " if outer.count > 1 else ""
         if outer.brackets == "[]":
             schema = item_in(outer.schema, outer.count - 1)
         else:
@@ -185,8 +182,11 @@ class _Elements(ArgumentRules[str | None]):
                 yield from (self._constant(each, choice, place) for each in told)
                 continue
             expected = kinds_of(choice) - (frozenset() if is_null else _NULL)
-            for kind in _default_kinds(choice) if expected >= ALL - _NULL else sorted(expected):
-                yield self._kind(kind, choice, place, lists)
+            if expected >= ALL - _NULL:
+                parts = {"properties": "object", "items": "array"}
+                usual = next((kind for key, kind in parts.items() if key in choice), "string")
+                expected = frozenset({usual})
+            yield from (self._kind(kind, choice, place, lists) for kind in sorted(expected))
 
     def _constant(self, value: object, choice: Schema, place: str | None) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -211,7 +211,10 @@ class _Elements(ArgumentRules[str | None]):
             case "object":
                 inside = self.object(choice, lists)
             case "array":
-                inside = items_of(choice).grammar(self._item, "")
+                opened = self.scope.literal(f"{self._mark}<{_ITEM}>")
+                inside = items_of(choice).grammar(
+                    lambda of: f"{opened} {self.value(of, _ITEM)}", ""
+                )
             case _:
                 inside = number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"
@@ -246,15 +249,6 @@ class _Elements(ArgumentRules[str | None]):
         if others:
             parts.append(f"({' | '.join(others)}){members.how_many()}")
         return " ".join(parts) or '""'
-
-    def _item(self, schema: Schema) -> str:
-        return f"{self.scope.literal(f'{self._mark}<{_ITEM}>')} {self.value(schema, _ITEM)}"
-
-
-def _default_kinds(choice: Schema) -> tuple[str]:
-    if "properties" in choice:
-        return ("object",)
-    return ("array",) if "items" in choice else ("string",)
 
 
 def element_grammar(mark: str, schema: Schema, scope: GrammarText) -> str:

@@ -81,12 +81,9 @@ class LenientReader:
         return self._ended()
 
     def _strip_markers(self) -> bool:
-        while True:
-            self._text = self._text.lstrip()
-            found = next((mark for mark in self._marks if self._text.startswith(mark)), None)
-            if found is None:
-                break
-            self._text = self._text[len(found) :]
+        self._text = self._text.lstrip()
+        while found := next((mark for mark in self._marks if self._text.startswith(mark)), None):
+            self._text = self._text[len(found) :].lstrip()
             self._marks.remove(found)
         self._started = not any(mark.startswith(self._text) for mark in self._first_words)
         return self._started
@@ -102,10 +99,9 @@ class LenientReader:
         if self._text[0] in ('<]"' if self._name else "<]"):
             return True
         text = self._text.removeprefix("functions.")
-        names = () if self._name else (*self._tools, "functions.")
-        return any(
+        return not self._name and any(
             name.startswith(text) or (text.startswith(name) and not text[len(name)].isalnum())
-            for name in names
+            for name in (*self._tools, "functions.")
         )
 
     def _ended(self) -> tuple[list[LenientCall], str] | None:

@@ -35,13 +35,10 @@ Admits = Callable[[str, str], bool]
 def section_marks(calls: CallSection) -> tuple[str, ...]:
     """Return the markers of a section that may stand between or behind unmarked calls."""
     first, last = calls.call[0], calls.call[-1]
-    found = [calls.begin, calls.end]
-    if isinstance(first, Literal):
-        found.append(first.text.partition("{")[0])
-    if isinstance(last, Literal):
-        found.append(last.text.rpartition("}")[2])
-    marks = dict.fromkeys(mark for each in found if len(mark := each.strip()) > 1)
-    return tuple(marks)
+    before = first.text.partition("{")[0] if isinstance(first, Literal) else ""
+    behind = last.text.rpartition("}")[2] if isinstance(last, Literal) else ""
+    found = (each.strip() for each in (calls.begin, calls.end, before, behind))
+    return tuple(dict.fromkeys(mark for mark in found if len(mark) > 1))
 
 
 class UnmarkedReader:
