@@ -18,14 +18,7 @@ from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.json_lark import Embedded, embed_in_json
 from causerie.chat.lark import EMBEDDED, embed
-from causerie.chat.schema import (
-    WhiteSpace,
-    check_size,
-    choice,
-    constraint,
-    prepare,
-    regex,
-)
+from causerie.chat.schema import WhiteSpace, check_size, choice, constraint, prepare, regex
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema.keywords import SchemaRefused, ignored_sibling

@@ -9,19 +9,8 @@ from enum import Enum
 
 from causerie.chat.call_syntax.base import Schema, Unreadable, offered_name, text_overlap
 from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
-from causerie.chat.calls import (
-    CallPart,
-    CallStarted,
-    Repeats,
-    SectionReader,
-    name_triggers,
-)
-from causerie.chat.formats.format import (
-    CallSection,
-    MessageHeader,
-    ModelFormat,
-    Reasoning,
-)
+from causerie.chat.calls import CallPart, CallStarted, Repeats, SectionReader, name_triggers
+from causerie.chat.formats.format import CallSection, MessageHeader, ModelFormat, Reasoning
 from causerie.chat.formats.hermes import GENERIC
 from causerie.protocol.events import (
     ContentEvent,

@@ -8,12 +8,7 @@ from functools import partial
 from msgspec import Struct, structs
 
 from causerie.chat import fallback, history, thinking
-from causerie.chat.formats.format import (
-    Literal,
-    ModelFormat,
-    Name,
-    ThinkingSwitch,
-)
+from causerie.chat.formats.format import Literal, ModelFormat, Name, ThinkingSwitch
 from causerie.chat.history import content_text
 from causerie.chat.taint import FINAL, Traced, authored, joined, origin_of
 from causerie.chat.template import ChatTemplate, Rendered

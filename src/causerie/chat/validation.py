@@ -17,14 +17,7 @@ from typing import TypeVar
 from causerie.chat.call_syntax.base import json_value
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
-from causerie.chat.schema.compiled import (
-    HEADER,
-    PATTERNS,
-    Work,
-    WorkExceeded,
-    follows,
-    matcher_of,
-)
+from causerie.chat.schema.compiled import HEADER, PATTERNS, Work, WorkExceeded, follows, matcher_of
 from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type

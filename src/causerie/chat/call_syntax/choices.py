@@ -268,7 +268,6 @@ def is_meant(value: object, schema: Schema) -> bool:
 # The conjunction of two schemas. It is exact, or the schema is refused.
 
 AT = "x-at"  # where a part of a schema stood in what was sent
-NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "allOf")
 _OBJECTS = frozenset({"properties", "additionalProperties"})
 _REPEATED = frozenset({"pattern", "format", "multipleOf"})  # side by side in an ``allOf``
 _ALONE = frozenset({"prefixItems", "items", "additionalItems", "patternProperties"})

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from causerie.chat.call_syntax.base import Schema, spelled
-from causerie.chat.call_syntax.choices import (
-    NUMERIC,
-    choices,
-    definitions,
-    kinds_of,
-    part_of,
-    refused,
-)
+from causerie.chat.call_syntax.choices import choices, definitions, kinds_of, part_of, refused
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.disjoint import MOST_MATCHED, matches
 from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list, as_mapping, constants
@@ -51,6 +44,7 @@ def _escape_slashes(pattern: str) -> str:
 
 Place = TypeVar("Place", bound=Hashable)
 
+_NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "allOf")
 _MOST_CHARACTERS = 150_000  # of all schemas; those that hold at once grow with each reference
 
 
@@ -137,7 +131,7 @@ class JsonLikeRules(ArgumentRules[None]):
 
 def number_of(kind: str, choice: Schema, scope: GrammarText) -> str:
     """Return the expression for a number, or another value that is written as JSON."""
-    return scope.json({"type": kind, **{key: choice[key] for key in NUMERIC if key in choice}})
+    return scope.json({"type": kind, **{key: choice[key] for key in _NUMERIC if key in choice}})
 
 
 def either(schema: Schema, ways: Iterable[str | None]) -> str:

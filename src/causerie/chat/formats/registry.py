@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from causerie.chat.formats import channels, hermes, others, parameters
-from causerie.chat.formats.format import (
-    CallSection,
-    Literal,
-    ModelFormat,
-    Name,
-    ParameterList,
-    Segment,
-)
+from causerie.chat.formats.format import CallSection, Literal, ModelFormat, Name, ParameterList
 
 # Models leave out the first marker of a section of calls at times. Then only a marker of the first
 # call, or an offered function's name with a marker behind it, tells the section from text.
@@ -46,7 +39,7 @@ def _without_first_marker(calls: CallSection) -> CallSection | None:
     return _beginning(replace(calls, call=calls.call[1:]))
 
 
-def _begins_with_marker(segments: Sequence[Segment]) -> bool:
+def _begins_with_marker(segments: Sequence[object]) -> bool:
     first, *others = segments
     if isinstance(first, ParameterList):
         return True

@@ -75,6 +75,7 @@ class Place:
     pointer: str
     depth: int
     alone: bool
+    out: dict[str, object]  # what is written of it
 
     @property
     def by_itself(self) -> bool:
