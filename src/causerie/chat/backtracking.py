@@ -93,22 +93,6 @@ def without_faults(
 
 
 @dataclass(slots=True)
-class _Attempts:
-    places: list[int] = field(default_factory=list)
-    _level: int = 0
-    _draws: int = 0
-
-    @property
-    def place(self) -> int | None:
-        return self.places[self._level] if self._level < len(self.places) else None
-
-    def made(self, *, other: bool) -> None:
-        self._draws += 1
-        if not other or self._draws == _AT_A_PLACE:
-            self._level, self._draws = self._level + 1, 0
-
-
-@dataclass(slots=True)
 class _Backtracking:
     engine: TextEngine
     request: TextRequest
@@ -129,8 +113,8 @@ class _Backtracking:
     """Ids by position: each led to a fault behind the tokens before it."""
     _draws: dict[int, int] = field(init=False, default_factory=dict)
     """For one item each, by the number of tokens before it."""
-    _attempts: dict[tuple[int, int | None], _Attempts] = field(init=False, default_factory=dict)
-    """By the first token of a value, and of the part that a fault is about."""
+    _attempts: dict[tuple[int, int | None], list[int]] = field(init=False, default_factory=dict)
+    """Places yet to be tried, by the first token of a value and of the part that is at fault."""
     _drawn: int = field(init=False, default=0)  # for values
     _open: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
@@ -219,14 +203,17 @@ class _Backtracking:
     async def _rewrite_value(self, broken: BrokenRule) -> None:
         written = list(self._tokens)
         start = max(broken.start, self._given)
-        attempts = self._attempts.setdefault(
-            (start, broken.blamed and broken.blamed[0]), _Attempts()
-        )
-        attempts.places = attempts.places or list(_places_to_rewrite(broken, start, len(written)))
-        while (at := attempts.place) is not None and self._draws_left > 0:
+        key = start, broken.blamed and broken.blamed[0]
+        if key not in self._attempts:
+            places = _places_to_rewrite(broken, start, len(written))
+            self._attempts[key] = [at for at in places for _ in range(_AT_A_PLACE)]
+        attempts = self._attempts[key]
+        while attempts and self._draws_left > 0:
+            place = attempts.pop(0)
             self._drawn += 1
-            is_other, is_added = await self._draw_other(written, min(at, len(written) - 1))
-            attempts.made(other=is_other)
+            is_other, is_added = await self._draw_other(written, min(place, len(written) - 1))
+            while not is_other and attempts[:1] == [place]:
+                attempts.pop(0)
             if is_added:
                 return
         raise ConstraintNotKept(

@@ -304,11 +304,9 @@ class WatchedDocuments:
         self._parser = parser
         self._functions = functions
         self.document = DocumentWatch(answer) if answer is not None else None
-        self.read = 0
-        """Tokens that have been read."""
+        self.read = 0  # tokens that have been read
         self._told = 0  # tokens up to the last one that the parser made something of
-        self.final = 0
-        """Tokens that nothing will take back."""
+        self.final = 0  # tokens that nothing will take back
         # Positions of the tokens that have a part of a value, and not only structure.
         self._content = GrowingList[int]()
         self._resumed, self._texts = resumed, texts

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from causerie.chat.call_syntax.relaxed import loose_text
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -43,12 +44,6 @@ def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
                 "\nThe result comes in the next message. If no function is needed, just answer."
             ),
         )
-    )
-
-
-def thinking_text(reasoning: Reasoning) -> Traced:
-    return authored(
-        f"First think step by step between {reasoning.open} and {reasoning.close}, then answer."
     )
 
 
@@ -117,13 +112,6 @@ def said_calls(entry: Entry, calls: CallSection) -> Entry:
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
-def said_leading_content(entry: Entry, calls: CallSection, keys: Sequence[str]) -> Entry:
-    """Return the message with its calls as text if it has content and no separate reasoning."""
-    if not entry["content"] or any(entry.get(key) for key in keys):
-        return entry
-    return said_calls(entry, calls)
-
-
 def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     function = call["function"]
     if not isinstance(function, Mapping):
@@ -160,7 +148,7 @@ def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> s
             return Traced(_elements(read_arguments(arguments), mark))
         case LooseArguments(quote):
             items = read_arguments(arguments).items()
-            pairs = (f"{key}:{_loose(value, quote)}" for key, value in items)
+            pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
             return joined((authored("{"), Traced(",".join(pairs)), authored("}")))
 
 
@@ -192,13 +180,3 @@ def _python(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_python, value)) + "]"
     return write_json(value) if isinstance(value, str) else repr(value)
-
-
-def _loose(value: object, quote: str) -> str:
-    if isinstance(value, str):
-        return f"{quote}{value}{quote}"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{k}:{_loose(v, quote)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(_loose(item, quote) for item in value) + "]"
-    return str(value) if value is None else write_json(value)

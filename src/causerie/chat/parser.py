@@ -27,8 +27,7 @@ _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
 
 
-_Rest = Generator[ContentEvent, None, str]
-"""Events of what was read; returns the text that is left."""
+_Rest = Generator[ContentEvent, None, str]  # events of what was read; returns the text that is left
 
 
 class Mode(Enum):

@@ -5,8 +5,8 @@ Everything that can be refused is refused here: by the template, the context's l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 
 from causerie.chat import thinking
@@ -359,21 +359,18 @@ def _context(request: ChatRequest, model: LoadedModel) -> int:
     return min(context, request.bounds.context_length or context)
 
 
-def _visible_control_tokens(
-    form: ModelFormat, control_tokens: Mapping[str, int]
-) -> tuple[str, ...]:
-    texts = [form.answer_open, form.answer_close, *form.skip]
-    if form.header:
-        texts += [*form.header.opens, *form.header.closes, *form.header.ends, *form.header.within]
-    texts += [*form.reasoning.opens, *form.reasoning.closes]
-    for calls in (form.calls, *form.calls.also):
-        texts += [calls.lead, calls.begin, calls.separator, calls.end]
-        texts += [*calls.triggers, *calls.lead_ins]
-        for segment in calls.call:
-            texts += [
-                value
-                for field in fields(segment)
-                if isinstance(value := getattr(segment, field.name), str)
-            ]
-    whole = "\0".join(texts)
+def _visible_control_tokens(form: ModelFormat, control_tokens: Iterable[str]) -> tuple[str, ...]:
+    marks = (form.answer_open, form.answer_close, form.skip)
+    whole = "\0".join(_texts_in((*marks, form.header, form.reasoning, form.calls)))
     return tuple(token for token in control_tokens if token and token in whole)
+
+
+def _texts_in(declared: object) -> Iterator[str]:
+    if isinstance(declared, str):
+        yield declared
+    elif isinstance(declared, tuple):
+        for each in declared:
+            yield from _texts_in(each)
+    elif is_dataclass(declared):
+        for each in fields(declared):
+            yield from _texts_in(getattr(declared, each.name))

@@ -282,14 +282,21 @@ def _conversation(
         and capabilities.told
         and not format.answer_open
     ):
-        items = [fallback.said_leading_content(entry, calls, keys) for entry in items]
+        items = [
+            fallback.said_calls(entry, calls)
+            if entry["content"] and not any(map(entry.get, keys))
+            else entry
+            for entry in items
+        ]
     switch = format.thinking
     if switch is not None and thinking_on is not None:
         word = switch.system_on if thinking_on else switch.system_off
         if word:
             items = history.with_system(items, authored(word))
     if switch is None and thinking_on:
-        items = history.with_system(items, fallback.thinking_text(format.reasoning))
+        marks = f"{format.reasoning.open} and {format.reasoning.close}"
+        asked = authored(f"First think step by step between {marks}, then answer.")
+        items = history.with_system(items, asked)
     return items
 
 

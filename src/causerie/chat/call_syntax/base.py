@@ -12,8 +12,7 @@ from typing import Generic, Protocol, TypeVar
 # Copies of these share their content, so copying takes constant time, and so does adding.
 
 _T = TypeVar("_T")
-_Link = tuple["_Link[_T]", _T] | None
-"""The last item, behind the link to those before it."""
+_Link = tuple["_Link[_T]", _T] | None  # the last item, behind the link to those before it
 
 
 class GrowingList(Generic[_T]):
@@ -41,8 +40,7 @@ class GrowingText(GrowingList[str]):
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
-        self.size = 0
-        """Characters."""
+        self.size = 0  # characters
         self.add(text)
 
     def add(self, text: str) -> None:

@@ -38,8 +38,7 @@ _CALLED = re.compile(r"(?:functions\.)?(?P<name>[\w.\-]+?)(?::\d+)?\s*(?=[({<]|$
 _PLAIN = ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
 
 
-LenientCall = tuple[str, str]
-"""Name and arguments (JSON) of a call that was read."""
+LenientCall = tuple[str, str]  # name and arguments (JSON) of a call that was read
 
 
 class LenientReader:

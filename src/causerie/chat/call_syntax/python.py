@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from causerie.chat.call_syntax.base import Read, Schema
 from causerie.chat.call_syntax.choices import choices, kinds, kinds_of, refused
@@ -17,7 +17,7 @@ from causerie.chat.call_syntax.members import (
     property_in,
     string_terminal,
 )
-from causerie.chat.call_syntax.relaxed import RelaxedReader
+from causerie.chat.call_syntax.relaxed import RelaxedReader, loose_text
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.keywords import constants
 
@@ -138,7 +138,7 @@ class _Loose(JsonLikeRules):
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
         if self._quote in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
             raise refused(choice, "a constant holds the text that ends a string of this model.")
-        return [self.scope.literal(loose(each, self._quote)) for each in values]
+        return [self.scope.literal(loose_text(each, self._quote, ordered=True)) for each in values]
 
     def object(self, choice: Schema) -> str | None:
         members = members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
@@ -161,16 +161,3 @@ class _Loose(JsonLikeRules):
         if bounded is not None:
             return f"{quote} {self.scope.closed(bounded, self._quote)}"
         return f"{quote} {self.scope.until(self._quote)}"
-
-
-def loose(value: object, quote: str) -> str:
-    if isinstance(value, str):
-        return f"{quote}{value}{quote}"
-    if value is None:
-        return "None"
-    if isinstance(value, Mapping):
-        pairs = sorted(value.items(), key=lambda item: (item[0].lower(), item[0]))
-        return "{" + ",".join(f"{key}:{loose(of, quote)}" for key, of in pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(loose(item, quote) for item in value) + "]"
-    return json.dumps(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causerie.chat.call_syntax.base import (
@@ -18,6 +18,7 @@ from causerie.chat.call_syntax.base import (
     Unreadable,
     text_overlap,
 )
+from causerie.chat.taint import write_json
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _WORD = re.compile(r"[^\s,:=()\[\]{}\"']+")
@@ -278,6 +279,21 @@ def relaxed_json(text: str) -> str | None:
     if read.rest != ")" or not read.arguments.startswith(prefix):
         return None
     return read.arguments[len(prefix) : -1]
+
+
+def loose_text(value: object, quote: str, *, ordered: bool = False) -> str:
+    """Return a value with bare keys, ``ordered`` by their names, and strings between ``quote``."""
+    if isinstance(value, str):
+        return f"{quote}{value}{quote}"
+    if isinstance(value, list):
+        return "[" + ",".join(loose_text(of, quote, ordered=ordered) for of in value) + "]"
+    if not isinstance(value, Mapping):
+        return "None" if value is None else write_json(value)
+    pairs: Iterable[tuple[str, object]] = value.items()
+    if ordered:
+        pairs = sorted(pairs, key=lambda item: (item[0].lower(), item[0]))
+    members = (f"{key}:{loose_text(of, quote, ordered=ordered)}" for key, of in pairs)
+    return "{" + ",".join(members) + "}"
 
 
 def _bare_key(text: str) -> tuple[str, int] | None:

@@ -51,8 +51,7 @@ class CompiledPatterns:
     def __init__(self) -> None:
         self._lock = Lock()
         self._matchers: OrderedDict[tuple[str, str], tuple[LLMatcher, int]] = OrderedDict()
-        self.bytes = 0
-        """Memory that they take, by estimate."""
+        self.bytes = 0  # memory that they take, by estimate
 
     def matches(self, text: str, keyword: str, rule: str, work: Work) -> bool:
         """Return whether a string has a ``pattern`` or ``format``; raise :class:`WorkExceeded`."""
@@ -82,8 +81,7 @@ class CompiledPatterns:
                 self.bytes -= size
 
 
-PATTERNS = CompiledPatterns()
-"""Those of all schemas."""
+PATTERNS = CompiledPatterns()  # those of all schemas
 
 
 def follows(text: str, matcher: LLMatcher, work: Work) -> bool:

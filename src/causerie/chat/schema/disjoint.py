@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from llguidance import LLMatcher, LLParserLimits
@@ -22,22 +21,12 @@ from causerie.chat.schema.values import canonical, is_number, json_type
 _LIMITS = LLParserLimits(initial_lexer_fuel=100_000, max_lexer_states=10_000, verbose_errors=False)
 MOST_MATCHED = 4_000
 """Pairs of a name and a pattern that are compared in one schema."""
-_MOST_COMPARED = 6  # pairs of patterns in one schema
+MOST_COMPARED = 6
+"""Pairs of patterns that are compared in one schema."""
 _MOST_HEAD = 24  # characters of a fixed beginning that are looked at
 _HEAD = re.compile(r"\^([\w :/-]*)(\$\Z)?")
 _REPEATED = frozenset("?*+{")
 _LITERAL = re.compile(r"(\^?)([\w :/-]*)(\$?)")
-
-
-@dataclass(slots=True)
-class PatternOverlap:
-    _left: int = _MOST_COMPARED
-
-    def possible(self, one: str, other: str) -> bool:
-        if one == other or not self._left:
-            return True
-        self._left -= 1
-        return _may_overlap(one, other)
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -72,7 +61,7 @@ def _fixed_beginning(pattern: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _may_overlap(one: str, other: str) -> bool:
+def may_overlap(one: str, other: str) -> bool:
     matcher = _matcher_of_strings(one, other)
     return not (matcher.is_error() and "empty" in matcher.get_error().lower())
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
-from causerie.chat.schema.disjoint import PatternOverlap, beginnings_meet
+from causerie.chat.schema.disjoint import MOST_COMPARED, beginnings_meet, may_overlap
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
 from causerie.chat.schema.keywords import Place, as_list, one_or_several, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
@@ -60,7 +60,7 @@ class Rewriter:
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
     _contradictions: Contradictions = field(init=False)
-    _overlap: PatternOverlap = field(default_factory=PatternOverlap)
+    _comparisons_left: int = MOST_COMPARED
 
     def __post_init__(self) -> None:
         self._values = Values(self._refuse)
@@ -388,8 +388,12 @@ class Rewriter:
         place.out[key] = parts
 
     def _is_rival(self, one: str, other: str, parts: Mapping[str, object], part: object) -> bool:
-        alike = parts[one] == part
-        return beginnings_meet(one, other) and (alike or self._overlap.possible(one, other))
+        if not beginnings_meet(one, other):
+            return False
+        if parts[one] == part or one == other or not self._comparisons_left:
+            return True
+        self._comparisons_left -= 1
+        return may_overlap(one, other)
 
     def _required(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
