@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
-from causerie.chat.schema.keywords import (
-    CONDITIONS,
-    IN_PLACE,
-    TYPES,
-    as_list,
-    as_mapping,
-    one_or_several,
-    step,
-)
+from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
 from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
 
@@ -33,7 +26,7 @@ _OTHERS = ("additionalProperties", "patternProperties")
 _DECIDED_LATE = (*_OTHERS, "unevaluatedProperties", "anyOf", "oneOf", "if", "dependentSchemas",
                  "dependencies")  # fmt: skip
 _SILENT = ("additionalProperties", "patternProperties", "unevaluatedProperties")
-_RULES = CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItems",
+_RULES = words.CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItems",
                        "propertyNames"}  # fmt: skip
 _NEVER: Mapping[str, object] = {"allOf": [False]}
 _NO_OTHERS: Mapping[str, object] = {"additionalProperties": False}
@@ -214,7 +207,7 @@ class SchemaNarrowing:
 
     def _closing(self, schema: Schema, option: object) -> Schema:
         target = self._target(option)
-        if not _is_closed(target) or schema.keys() & (IN_PLACE - {"oneOf"} | {"properties"}):
+        if not _is_closed(target) or schema.keys() & (words.IN_PLACE - {"oneOf"} | {"properties"}):
             return {}
         named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
@@ -343,7 +336,9 @@ class SchemaNarrowing:
     def _unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedItems"] not in (True, {}):
             parts.left.append("unevaluatedItems")
-            alone = schema.keys().isdisjoint((*IN_PLACE, *CONDITIONS - {"unevaluatedItems"}))
+            alone = schema.keys().isdisjoint(
+                (*words.IN_PLACE, *words.CONDITIONS - {"unevaluatedItems"})
+            )
             if alone and "items" not in schema:
                 parts.schema["items"] = parts.place("unevaluatedItems")
 
@@ -379,7 +374,9 @@ def _is_closed(schema: Schema) -> bool:
     named, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
     if not named or not schema.keys().isdisjoint(_SILENT):
         return False
-    return not schema.keys() & (IN_PLACE - {"oneOf"}) and all(name in named for name in required)
+    return not schema.keys() & (words.IN_PLACE - {"oneOf"}) and all(
+        name in named for name in required
+    )
 
 
 def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
@@ -395,7 +392,7 @@ def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Sche
 
 def _types(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
-    names = TYPES if declared is None else one_or_several(declared)
+    names = words.TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
 
 

@@ -7,14 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
-from causerie.chat.schema.keywords import (
-    as_list,
-    as_mapping,
-    is_annotation,
-    is_applied,
-    part_at,
-    step,
-)
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import as_list, as_mapping, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
 
 Schema = Mapping[str, object]
@@ -91,7 +85,7 @@ class Addresses:
         items = value.items() if isinstance(value, Mapping) else enumerate(as_list(value))
         for key, of in items:
             if by_name or key not in DATA:
-                known = at.known and (by_name or isinstance(key, int) or is_applied(key))
+                known = at.known and (by_name or isinstance(key, int) or words.is_applied(key))
                 below = _Position((*at.path, key), base, known)
                 self._collect(of, below, by_name=not by_name and key in BY_NAME)
 
@@ -151,7 +145,9 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
         if not isinstance(schema.get("$ref"), str):
             return schema, base
         kept = {
-            key: of for key, of in schema.items() if key in ("$ref", "$id") or is_annotation(key)
+            key: of
+            for key, of in schema.items()
+            if key in ("$ref", "$id") or words.is_annotation(key)
         }
         ignored.update((key, None) for key in schema if key not in kept)
         return kept, base

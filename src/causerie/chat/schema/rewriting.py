@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
-from causerie.chat.schema.keywords import (
-    SAID_BY_PATTERN,
-    TYPES,
-    as_list,
-    constants,
-    is_annotation,
-    one_or_several,
-    step,
-)
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import as_list, constants, is_annotation, one_or_several, step
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number, json_type
 
@@ -109,7 +102,7 @@ def _listed_names(said: Mapping[str, object]) -> Sequence[str] | None:
 
 def _pattern(said: Mapping[str, object]) -> str | None:
     rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
-    if rules.get("format") in SAID_BY_PATTERN and "pattern" in rules:
+    if rules.get("format") in words.SAID_BY_PATTERN and "pattern" in rules:
         del rules["format"]
     pattern = rules.get("pattern")
     lengths = rules.keys() <= {"minLength", "maxLength"}
@@ -146,7 +139,7 @@ _MOST = 24  # alternatives
 _DEEPEST = 8
 _MOST_CHARACTERS_IN_ALL = 20_000
 _A_WAY = 20  # characters as which one alternative counts
-_KINDS = tuple(kind for kind in TYPES if kind != "integer")
+_KINDS = tuple(kind for kind in words.TYPES if kind != "integer")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')  # in JSON; engines read classes without them loosely
 _MOST_CHARACTERS = 400  # of the strings that a pattern excludes
 
