@@ -205,7 +205,7 @@ async def answer_plan(
             return _document_plan(any_object, "response_format", white_space, text)
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
-            make = partial(_schema, output, text, control_tokens, white_space)
+            make = partial(_schema_plan, output, text, control_tokens, white_space)
             return await schema_cache.of(text, (output.param, white_space), make)
         case Regex(pattern):
             # There is no telling what it spells.
@@ -228,7 +228,7 @@ async def answer_plan(
             )
 
 
-def _schema(
+def _schema_plan(
     output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
     check_size(text, param=output.param)

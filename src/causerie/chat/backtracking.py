@@ -124,12 +124,12 @@ class _Backtracking:
             await self._turns.pause()
         self._copies = [fork(self._documents)]
         try:
-            async for output in self._outputs():
+            async for output in self._outputs_of_runs():
                 yield output
         finally:
             self._note_discarded()
 
-    async def _outputs(self) -> AsyncGenerator[Output, None]:
+    async def _outputs_of_runs(self) -> AsyncGenerator[Output, None]:
         while self._stopped is None and len(self._tokens) < self.request.max_tokens:
             async with aclosing(self._outputs_until_fault()) as outputs:
                 async for output in outputs:
@@ -152,7 +152,7 @@ class _Backtracking:
             async for output in outputs:
                 if isinstance(output, Token):
                     self._generated += 1
-                    await self._add(output)
+                    await self._add_token(output)
                     if self._documents.fault is not None:
                         return
                     while self._given < self._documents.final:
@@ -169,11 +169,11 @@ class _Backtracking:
                     self._unreported = max(output.completion_tokens - reported, 0)
                     return
 
-    async def _add(self, token: Token) -> None:
+    async def _add_token(self, token: Token) -> None:
         self._tokens.append(token)
-        await self._read(token)
+        await self._read_token(token)
 
-    async def _read(self, token: Token) -> None:
+    async def _read_token(self, token: Token) -> None:
         documents = self._documents
         if documents.read - self._copies[-1].read >= documents.cost_of_copy:
             self._copies.append(fork(documents))
@@ -232,7 +232,7 @@ class _Backtracking:
         if token.text.isspace():  # it would only put the same off
             banned.add(token.id)
             return True, False
-        await self._add(token)
+        await self._add_token(token)
         return True, True
 
     @property
@@ -249,7 +249,7 @@ class _Backtracking:
             token = await self._draw_token({id: _SURELY})
             if token is None or token.id != id:
                 return False
-            await self._add(token)
+            await self._add_token(token)
         return self._documents.fault is None
 
     async def _draw_token(self, bias: Mapping[int, float]) -> Token | None:
@@ -273,7 +273,7 @@ class _Backtracking:
         self._copies = [copy for copy in self._copies if copy.read <= same]
         self._documents = fork(self._copies[-1])
         for token in tokens[self._documents.read :]:
-            await self._read(token)
+            await self._read_token(token)
             await self._turns.pause()
 
     def _note_discarded(self) -> None:

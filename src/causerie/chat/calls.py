@@ -320,9 +320,9 @@ class SectionReader:
         if text.isspace() and not call.started:
             return
         if call.started or "".join(call.arguments).strip() not in ("", "{", "{}"):
-            self._start(parts)
+            self._start_call(parts)
 
-    def _start(self, parts: list[CallPart]) -> None:
+    def _start_call(self, parts: list[CallPart]) -> None:
         call = self._call
         if not call.started:
             call.started = True
@@ -333,7 +333,7 @@ class SectionReader:
             call.arguments = []
 
     def _end_call(self, parts: list[CallPart]) -> None:
-        self._start(parts)
+        self._start_call(parts)
         parts.append(None)
         self._call, self._before_arguments = _Call(), None
         self.complete += 1

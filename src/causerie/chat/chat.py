@@ -228,10 +228,10 @@ class TextChat:
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
             request, unseen = _checked_images(request, model.facts)
-            plan, choices = await self._prepare(request, model, partial)
+            plan, choices = await self._prepare_choices(request, model, partial)
 
         def usage() -> Usage:
-            return _usage(plan, choices)
+            return _usage_of(plan, choices)
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -291,7 +291,7 @@ class TextChat:
             return False
         return can_write(self._loaded.form, partial)
 
-    async def _prepare(
+    async def _prepare_choices(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
     ) -> tuple[Plan, list[Generation]]:
         several = partial is not None and len(partial.calls) > 1
@@ -311,7 +311,7 @@ class TextChat:
         return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
 
 
-def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
+def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
     return Usage(

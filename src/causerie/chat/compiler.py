@@ -123,13 +123,15 @@ class Compiler:
         except TimeoutError:
             raise _busy() from None
         try:
-            verdict = await self._ask(worker, grammar, vocabulary)
+            verdict = await self._ask_worker(worker, grammar, vocabulary)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
             self._free.put_nowait(worker)
         return verdict
 
-    async def _ask(self, worker: _Worker, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
+    async def _ask_worker(
+        self, worker: _Worker, grammar: str, vocabulary: _Vocabulary
+    ) -> GrammarVerdict:
         request = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self._limit}
         asked = json.dumps(request).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar

@@ -313,11 +313,11 @@ class _Section:
                 fixed += name
             else:
                 out += [self._text.literal(fixed)] if fixed else []
-                out.append(self._arguments(segment, name))
+                out.append(self._arguments_grammar(segment, name))
                 fixed = ""
         return " ".join([*out, *([self._text.literal(fixed)] if fixed else [])])
 
-    def _arguments(self, segment: Segment, name: str) -> str:
+    def _arguments_grammar(self, segment: Segment, name: str) -> str:
         text = self._text
         text.function = name
         if isinstance(segment, CallId):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, takewhile
 
 from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
@@ -76,23 +77,21 @@ class _Container:
         return step(self.pointer, self.index if self.is_array else self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    schema: CheckedSchema
-    value: object
-    pointer: str
-    position: int
-    parts: GrowingList[tuple[str, int, int]]
+_Parts = GrowingList[tuple[str, int, int]]
+_BoundedCheck = Callable[[Work], BrokenRule | None]
 
-    def fault(self, work: Work) -> BrokenRule | None:
-        fault = self.schema.fault(self.value, work)
-        if fault is None:
-            return None
-        if fault.pointer == "#":
-            return BrokenRule(fault.reason, self.position, None)
-        at = self.pointer + fault.pointer[1:]
-        spans = ((begin, end) for pointer, begin, end in self.parts if pointer == at)
-        return BrokenRule(fault.reason, self.position, next(spans, None))
+
+def _broken_rule(
+    schema: CheckedSchema, value: object, pointer: str, position: int, parts: _Parts, work: Work
+) -> BrokenRule | None:
+    fault = schema.fault(value, work)
+    if fault is None:
+        return None
+    if fault.pointer == "#":
+        return BrokenRule(fault.reason, position, None)
+    at = pointer + fault.pointer[1:]
+    spans = ((begin, end) for place, begin, end in parts if place == at)
+    return BrokenRule(fault.reason, position, next(spans, None))
 
 
 class DocumentWatch:
@@ -111,12 +110,12 @@ class DocumentWatch:
         Of an empty value it is the end.
         """
         self._work = Work(_MOST_STEPS)
-        self._waiting: list[_Check] = []
+        self._waiting: list[_BoundedCheck] = []
         self._root = applied_schemas(rules, certain=False)
         self._certain = applied_schemas(rules, certain=True)
         self._open: list[_Container] = []
         self._values: list[_Value] = []
-        self._parts = GrowingList[tuple[str, int, int]]()
+        self._parts = _Parts()
         """Pointers and positions of the complete parts of values that are checked."""
         self._text = GrowingText()
         self._piece = 0  # offset at which the last piece began
@@ -143,18 +142,18 @@ class DocumentWatch:
             if self.fault is not None or self._broken:
                 return
             try:
-                self._read(character, offset)
+                self._read_character(character, offset)
             except (ValueError, RecursionError):
                 self._broken = True
 
-    def _read(self, character: str, offset: int) -> None:
+    def _read_character(self, character: str, offset: int) -> None:
         if self._in_string:
             self._read_string(character, offset)
         elif character == '"':
-            self._begin(offset)
+            self._begin_part(offset)
             self._in_string, self._quoted = True, offset
         elif character in "{[":
-            self._begin(offset)
+            self._begin_part(offset)
             is_array = character == "["
             schemas = self._open[-1].inside(self._open[-1].schemas) if self._open else self._root
             distinct = is_array and schemas.distinct
@@ -162,11 +161,11 @@ class DocumentWatch:
         elif character in "]},:" or character.isspace():
             if self._in_scalar:
                 self._in_scalar = False
-                self._end(offset)
+                self._end_part(offset)
             self._read_structure(character, offset)
         else:
             if not self._in_scalar:
-                self._begin(offset)
+                self._begin_part(offset)
                 self._in_scalar = True
             self.content += 1
 
@@ -175,7 +174,7 @@ class DocumentWatch:
             return
         if character in "]}":
             self.content += self._open.pop().empty
-            self._end(offset + 1)
+            self._end_part(offset + 1)
         elif character == ",":
             container = self._open[-1]
             container.before_name = True
@@ -188,7 +187,7 @@ class DocumentWatch:
         if not self._escaped and character == '"':
             self._in_string = False
             self.content += offset == self._quoted + 1 and not self._is_name
-            self._end(offset + 1)
+            self._end_part(offset + 1)
             return
         self._escaped = character == "\\" and not self._escaped
         self.content += not self._is_name
@@ -197,7 +196,7 @@ class DocumentWatch:
     def _is_name(self) -> bool:
         return bool(self._open) and not self._open[-1].is_array and self._open[-1].before_name
 
-    def _begin(self, offset: int) -> None:
+    def _begin_part(self, offset: int) -> None:
         if self._open:
             self._open[-1].empty = False
             self._open[-1].start = offset
@@ -209,7 +208,7 @@ class DocumentWatch:
                 held = self._open[-1].inside(self._values[-1].certain)
             self._values.append(_Value(held, held.checked, offset, self._position))
 
-    def _end(self, offset: int) -> None:
+    def _end_part(self, offset: int) -> None:
         if self._is_name:
             container = self._open[-1]
             container.name = json.loads(self._text.between(container.start, offset))
@@ -224,7 +223,7 @@ class DocumentWatch:
         if not distinct and not value.checked:
             return
         read = json.loads(self._text.between(value.start, offset))
-        self._check(value, read)
+        self._check_value(value, read)
         if not distinct or self.fault is not None:
             return
         container, written = self._open[-1], canonical(read)
@@ -240,10 +239,11 @@ class DocumentWatch:
     def _pointer(self) -> str:
         return self._open[-1].pointer_inside if self._open else "#"
 
-    def _check(self, value: _Value, read: object) -> None:
+    def _check_value(self, value: _Value, read: object) -> None:
         for rules in value.checked:
             schema = CheckedSchema(rules)
-            check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
+            known = self._pointer, value.position, copy(self._parts)
+            check = partial(_broken_rule, schema, read, *known)
             try:
                 fault = self._check_bounded(AT_ONCE, check)
             except WorkExceeded:
@@ -253,14 +253,14 @@ class DocumentWatch:
                 self.fault = fault
                 return
         if not any(above.checked for above in self._values):
-            self._parts = GrowingList()
+            self._parts = _Parts()
 
-    def _check_bounded(self, steps: int, check: _Check) -> BrokenRule | None:
+    def _check_bounded(self, steps: int, check: _BoundedCheck) -> BrokenRule | None:
         # All checks of a reply have a number of steps together.
         granted = min(steps, self._work.left)
         work = Work(granted)
         try:
-            return check.fault(work)
+            return check(work)
         finally:
             self._work.left -= granted - max(work.left, 0)
 

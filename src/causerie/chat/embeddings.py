@@ -58,7 +58,7 @@ class EmbeddingTarget:
                 for start in range(0, len(inputs), step):
                     group = inputs[start : start + step]
                     for vector in await self.engine.embed(group):
-                        vectors.append(_written(request.document, len(vectors), vector))
+                        vectors.append(_vector_entry(request.document, len(vectors), vector))
                     used = Usage(used.prompt + sum(map(len, group)), 0)
             used = Usage(used.prompt, 0, units=1)
             usage = {"prompt_tokens": used.prompt, "total_tokens": used.prompt}
@@ -116,7 +116,7 @@ def _check_request(request: ChatRequest) -> None:
         )
 
 
-def _written(document: Mapping[str, Any], index: int, vector: bytes) -> bytes:
+def _vector_entry(document: Mapping[str, Any], index: int, vector: bytes) -> bytes:
     asked, there = document.get("dimensions"), len(vector) // 4
     if asked is not None and asked > there:
         raise InvalidRequest(

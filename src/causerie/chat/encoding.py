@@ -120,11 +120,11 @@ class TokenCache:
         every = [replies.get(at) or found.get(one) or () for at, one in enumerate(segments)]
         end = PromptEnd(before, segments[-1], every[-1])
         count = sum(map(len, every))
-        _check(count, most)
+        _check_token_count(count, most)
         before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
-        ids = await offload(_joined, every) if count > _FEW else _joined(every)
-        return EncodedText(ids, end, shared)
+        whole = await offload(_concatenated, every) if count > _FEW else _concatenated(every)
+        return EncodedText(whole, end, shared)
 
     def keep_reply(
         self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]
@@ -172,7 +172,7 @@ def _first_ids(heads: Iterable[ControlMatch]) -> list[int]:
     return [_NONE, *(head.id for head in heads)]
 
 
-def _check(count: int, most: int | None) -> None:
+def _check_token_count(count: int, most: int | None) -> None:
     if most is not None and count > max(most, _MANY_TOKENS):
         raise PromptTooLong(count, most)
 
@@ -184,14 +184,14 @@ async def _tokenized(segments: Sequence[str], engine: Tokenizer, most: int | Non
     for segment in segments:
         if part and characters + len(segment) > _AT_ONCE:
             read += await engine.tokenize(part, special=True)
-            _check(len(read), most)
+            _check_token_count(len(read), most)
             part, characters = [], 0
         part.append(segment)
         characters += len(segment)
     return read + await engine.tokenize(part, special=True)
 
 
-def _joined(parts: Iterable[Sequence[int]]) -> list[int]:
+def _concatenated(parts: Iterable[Sequence[int]]) -> list[int]:
     return list(chain.from_iterable(parts))
 
 
@@ -283,7 +283,7 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
         elif _claim(taken, place):
             forged.append(place)
     if forged or cuts:
-        return _pieces(text, forged, cuts)
+        return _cut_pieces(text, forged, cuts)
     ids = control_tokens.ids
     heads = (ControlMatch(at, said := text[at:stop], ids[said]) for at, stop in own)
     return [EncodedPiece(text, heads=tuple(heads))]
@@ -378,7 +378,7 @@ def _places(text: str, head: str) -> Iterator[int]:
         at = text.find(head, at + 1)
 
 
-def _pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) -> list[EncodedPiece]:
+def _cut_pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) -> list[EncodedPiece]:
     pieces: list[EncodedPiece] = []
     at = 0
     ends = [*((cut, cut) for cut in cuts), *forged]

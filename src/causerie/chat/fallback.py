@@ -95,14 +95,14 @@ def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Ent
 
 def call_text(calls: CallSection, *call: str) -> Traced:
     """Return one call (name, arguments and perhaps an id) in the form that is declared."""
-    return joined((authored(calls.begin), _written(calls, call), authored(calls.end)))
+    return joined((authored(calls.begin), _written_call(calls, call), authored(calls.end)))
 
 
 def said_calls(entry: Entry, calls: CallSection) -> Entry:
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry
-    texts = [_written(calls, _parts_of(call)) for call in made]
+    texts = [_written_call(calls, _parts_of(call)) for call in made]
     section = joined(
         (authored(calls.begin), authored(calls.separator).join(texts), authored(calls.end))
     )
@@ -121,7 +121,7 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     return str(function["name"]), text, str(call["id"])
 
 
-def _written(calls: CallSection, call: Sequence[str]) -> Traced:
+def _written_call(calls: CallSection, call: Sequence[str]) -> Traced:
     name, arguments, *rest = call
     return joined(
         segment_text(segment, name, arguments, rest[0] if rest else "ID") for segment in calls.call
@@ -140,7 +140,7 @@ def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> s
         case JsonArguments():
             return arguments
         case ParameterList():
-            return _listed(segment, arguments)
+            return _parameter_text(segment, arguments)
         case PythonArguments():
             items = read_arguments(arguments).items()
             return Traced(", ".join(f"{key}={_python(value)}" for key, value in items))
@@ -152,7 +152,7 @@ def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> s
             return joined((authored("{"), Traced(",".join(pairs)), authored("}")))
 
 
-def _listed(segment: ParameterList, arguments: str) -> Traced:
+def _parameter_text(segment: ParameterList, arguments: str) -> Traced:
     parts: list[str] = []
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)

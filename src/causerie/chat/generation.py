@@ -296,14 +296,14 @@ class Generation:
     def _enter(self, state: State) -> None:
         self.state = state
 
-    def _end(self, reason: FinishReason) -> None:
+    def _finish_with(self, reason: FinishReason) -> None:
         self._reason = reason
         self._enter(State.FINISHED)
 
     def _update_state(self) -> None:
         parser = self._parser
         if parser.repeated or self._output.stopped:
-            self._end("stop")
+            self._finish_with("stop")
             return
         state = _STATES[parser.mode]
         if state is _THINKING and self._thought_before + self.reasoning >= self._budget:
@@ -314,7 +314,7 @@ class Generation:
     def _end_of_text(self) -> None:
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
             self._ended = True
-            self._end("stop")
+            self._finish_with("stop")
             return
         if self._generated and self._generated[-1] in self.plan.end_tokens:
             self._generated.pop()
@@ -349,17 +349,17 @@ class Generation:
     def _check_resumed_end(self) -> None:
         last = self._generated[-1] if self._generated else None
         if self.stopped or self._parser.repeated:
-            self._end("stop")
+            self._finish_with("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
             self._end_of_text()
         elif self._made >= self._limit:
-            self._end("length")
+            self._finish_with("length")
 
     def _add_token(self, token: Token) -> list[ContentEvent]:
         self._generated.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
-            self._end("stop")
+            self._finish_with("stop")
             return []
         parser = self._parser
         if self._plain and self.state is _ANSWERING:
@@ -405,7 +405,7 @@ class Generation:
         unreported = max(output.completion_tokens - reported, 0)
         if self._made + unreported >= self._limit or not reported + unreported:  # no room for more
             self._uncounted -= unreported
-            self._end("length")
+            self._finish_with("length")
         self._beyond = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
@@ -466,7 +466,7 @@ class Generation:
         tokens = await tokens_before_text(self.engine, text)
         room = self._limit - self._made
         if len(tokens) >= room:
-            self._end("length")
+            self._finish_with("length")
             return []
         self._generated += tokens
         self._texts += [*[""] * (len(tokens) - 1), text]

@@ -31,7 +31,7 @@ def entries(
     calls = [call for message in messages for call in message.tool_calls]
     _check_arguments(calls)
     names = {call.id: call.name for call in calls}
-    return [_entry(message, capabilities, reasoning_keys, names) for message in messages]
+    return [_message_entry(message, capabilities, reasoning_keys, names) for message in messages]
 
 
 def _check_arguments(calls: Sequence[ToolCall]) -> None:
@@ -82,13 +82,13 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
     placed = in_turns(_systems_placed(conversation, capabilities), capabilities)
     asked = capabilities.unasked or any(entry["role"] == "user" for entry in placed)
     for entry in placed:
-        before = items[-1] if items else _said("system", "")
+        before = items[-1] if items else _text_entry("system", "")
         called = before["role"] == "tool" or before.get("tool_calls")
         if entry["role"] == "user" and called and not capabilities.interrupts:
-            items.append(_said("assistant", capabilities.blank))
+            items.append(_text_entry("assistant", capabilities.blank))
         opens = entry["role"] == "assistant" and before["role"] == "system"
         if opens and not (capabilities.opens and asked):
-            items.append(_said("user", authored("")))
+            items.append(_text_entry("user", authored("")))
         if entry["role"] == "assistant" and not (entry["content"] or entry.get("tool_calls")):
             entry = {**entry, "content": capabilities.blank}
         items.append(entry)
@@ -179,10 +179,10 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
         else:
             content = joined((content, _GAP, text)) if content else text
         return [{**first, "content": content}, *conversation[1:]]
-    return [_said("system", text), *conversation]
+    return [_text_entry("system", text), *conversation]
 
 
-def _entry(
+def _message_entry(
     message: Message,
     capabilities: TemplateCapabilities,
     keys: Sequence[str],
@@ -192,7 +192,7 @@ def _entry(
     if message.reasoning_content:
         entry |= {key: Traced(message.reasoning_content) for key in keys}
     if message.tool_calls:
-        entry["tool_calls"] = [_call(call, capabilities) for call in message.tool_calls]
+        entry["tool_calls"] = [_call_entry(call, capabilities) for call in message.tool_calls]
         entry["content"] = entry["content"] or capabilities.no_content
     if message.tool_call_id is not None:
         entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
@@ -215,7 +215,7 @@ def _content(message: Message) -> object:
     ]
 
 
-def _call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
+def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
     arguments: object = (
         read_arguments(call.arguments)
         if capabilities.arguments == "object"
@@ -267,15 +267,15 @@ def _systems_placed(
     text = _GAP.join([text for text in texts if text])
     others = [entry for entry in conversation if entry["role"] != "system"]
     if capabilities.system and placed:
-        return [_said("system", text), *others]
+        return [_text_entry("system", text), *others]
     if others and not text:
         return others
     users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
-    at = users[-1] if capabilities.system and users else 0
-    if at in users:
-        items = prefixed(joined((text, _GAP)), others[at]["content"])
-        return [*others[:at], {**others[at], "content": items}, *others[at + 1 :]]
-    return [_said("user", text), *others]
+    first = users[-1] if capabilities.system and users else 0
+    if first in users:
+        items = prefixed(joined((text, _GAP)), others[first]["content"])
+        return [*others[:first], {**others[first], "content": items}, *others[first + 1 :]]
+    return [_text_entry("user", text), *others]
 
 
 def _together(first: Entry, second: Entry) -> object:
@@ -288,7 +288,7 @@ def _together(first: Entry, second: Entry) -> object:
     return [*before, _text_part(_GAP), *following]
 
 
-def _said(role: str, text: str) -> Entry:
+def _text_entry(role: str, text: str) -> Entry:
     return {"role": authored(role), "content": text}
 
 

@@ -68,7 +68,7 @@ def _lines(rules: str) -> Iterator[str]:
     for line in rules.splitlines():
         imported = _IMPORT.fullmatch(line.strip())
         if imported is None:
-            yield _line(line, kept)
+            yield _line_in_json(line, kept)
         elif imported[2] in kept:
             yield line
         elif imported[1] in _SPACES:
@@ -77,7 +77,7 @@ def _lines(rules: str) -> Iterator[str]:
             raise Refused(f"`common.{imported[1]}` is not known there.")
 
 
-def _line(line: str, kept: set[str]) -> str:
+def _line_in_json(line: str, kept: set[str]) -> str:
     if re.match(r"\s*[\w?!-]+\[", line):
         raise Refused("Options of rules are not supported there.")
     out, read = [], 0
@@ -90,7 +90,7 @@ def _line(line: str, kept: set[str]) -> str:
 
 def _token(kind: str, token: str, kept: set[str]) -> str:
     if kind == "string":
-        return _string(token)
+        return _string_in_json(token)
     if kind == "regex":
         return _regex(token)
     if kind == "directive" or token in ("~", "..", "&"):
@@ -104,7 +104,7 @@ def _rule_name(terminal: str) -> str:
     return f"{terminal.lower()}_t"
 
 
-def _string(token: str) -> str:
+def _string_in_json(token: str) -> str:
     text = token.removesuffix("i")
     value: str = json.loads(re.sub(r"\\x(..)", r"\\u00\1", text))
     runs = groupby(value, lambda character: character in _ESCAPES)

@@ -96,7 +96,7 @@ class _Embedder:
         self._used: dict[str, int] = {}
 
     def run(self) -> str:
-        while (token := self._next()) is not None:
+        while (token := self._next_token()) is not None:
             if token.kind == "newline" or token.kind == "space":
                 self._out.append("\n" if token.kind == "newline" else " ")
             elif self._at_line_start() and token.kind == "mark":
@@ -107,19 +107,19 @@ class _Embedder:
             raise SchemaRefused(self._param, "The grammar has no rule `start`.")
         for name, number in self._used.items():
             if name not in self._defined:
-                raise self._refuse(f"`{name}` is not defined.", number)
+                raise self._refusal(f"`{name}` is not defined.", number)
         lines = (line.strip() for line in "".join(self._out).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
-    def _refuse(self, reason: str, line: int | None = None) -> SchemaRefused:
+    def _refusal(self, reason: str, line: int | None = None) -> SchemaRefused:
         return SchemaRefused(self._param, f"Line {line or self._line} of the grammar: {reason}")
 
-    def _next(self) -> _Token | None:
+    def _next_token(self) -> _Token | None:
         if self._at >= len(self._text):
             return None
         found = _TOKEN.match(self._text, self._at)
         if found is None:
-            raise self._refuse(f"{self._text[self._at : self._at + 20]!r} is not understood.")
+            raise self._refusal(f"{self._text[self._at : self._at + 20]!r} is not understood.")
         token = _Token(found.lastgroup or "", found.group(), self._line)
         self._at = found.end()
         self._line += token.text.count("\n")
@@ -136,21 +136,21 @@ class _Embedder:
         name = token.text.lstrip("!?")
         follows = self._peek()
         if follows not in (":", "[", "."):
-            raise self._refuse(f"`{name}` begins the line, but no `:` follows.")
+            raise self._refusal(f"`{name}` begins the line, but no `:` follows.")
         if follows == ".":
-            raise self._refuse("Priorities are not supported.")
+            raise self._refusal("Priorities are not supported.")
         if name in self._defined:
-            raise self._refuse(f"`{name}` is defined twice.")
+            raise self._refusal(f"`{name}` is defined twice.")
         self._defined.add(name)
-        self._out.append(self._renamed(name))
+        self._out.append(self._prefixed(name))
         if follows == "[":
             self._copy_rule_options()
 
     def _copy_rule_options(self) -> None:
-        while (token := self._next()) is not None:
+        while (token := self._next_token()) is not None:
             if token.kind == "mark" and token.text.islower():
                 if token.text not in _OPTIONS:
-                    raise self._refuse(
+                    raise self._refusal(
                         f"The option `{token.text}` is not supported; "
                         f"these are: {', '.join(sorted(_OPTIONS))}."
                     )
@@ -162,15 +162,15 @@ class _Embedder:
                 self._body(token)
             else:
                 self._out.append(self._used_name(token) if token.kind == "mark" else token.text)
-        raise self._refuse("`[` is never closed.")
+        raise self._refusal("`[` is never closed.")
 
     def _body(self, token: _Token) -> None:
         if token.kind == "special":
-            raise self._refuse("Control tokens (`<…>`) are not allowed.", token.line)
+            raise self._refusal("Control tokens (`<…>`) are not allowed.", token.line)
         if token.kind == "reference":
-            raise self._refuse("References to other grammars (`@…`) are not supported.")
+            raise self._refusal("References to other grammars (`@…`) are not supported.")
         if token.text == "::":
-            raise self._refuse("Rules with parameters (`::`) are not supported.")
+            raise self._refusal("Rules with parameters (`::`) are not supported.")
         if token.kind == "directive":
             self._directive(token)
         elif token.kind == "mark":
@@ -182,57 +182,57 @@ class _Embedder:
 
     def _skip_alias(self) -> None:
         # The name of an alternative in a parse tree, which nobody sees here.
-        while (token := self._next()) is not None and token.kind == "space":
+        while (token := self._next_token()) is not None and token.kind == "space":
             pass
         if token is None or token.kind != "mark":
-            raise self._refuse("`->` is followed by no name.")
+            raise self._refusal("`->` is followed by no name.")
 
     def _used_name(self, token: _Token) -> str:
         sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]
         name = token.text.lstrip("!?")
         self._used.setdefault(name, token.line)
-        return sign + self._renamed(name)
+        return sign + self._prefixed(name)
 
-    def _renamed(self, name: str) -> str:
+    def _prefixed(self, name: str) -> str:
         prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
         return f"{prefix}_{name}"
 
     def _directive(self, token: _Token) -> None:
         if token.text == "%json":
-            self._out.append("%json " + self._schema())
+            self._out.append("%json " + self._json_schema())
         elif token.text == "%regex":
-            self._out.append("%regex " + json.dumps(self._json("%regex")))
+            self._out.append("%regex " + json.dumps(self._json_behind("%regex")))
         elif token.text == "%llguidance":
-            if self._json("%llguidance") != {}:
-                raise self._refuse("`%llguidance` may only say `{}`; options are not supported.")
+            if self._json_behind("%llguidance") != {}:
+                raise self._refusal("`%llguidance` may only say `{}`; options are not supported.")
         elif token.text == "%import":
             self._import()
         else:
-            raise self._refuse(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
+            raise self._refusal(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
 
-    def _schema(self) -> str:
-        schema = self._json("%json")
+    def _json_schema(self) -> str:
+        schema = self._json_behind("%json")
         if not isinstance(schema, dict | bool):
-            raise self._refuse("`%json` takes a schema, an object.")
+            raise self._refusal("`%json` takes a schema, an object.")
         prepared = prepare(schema, param=self._param)
         for pointer, keyword in prepared.left:
             reason = f"`{keyword}` cannot be enforced inside a grammar."
             raise SchemaRefused(self._param, reason, pointer)
         return prepared.text
 
-    def _json(self, directive: str) -> object:
+    def _json_behind(self, directive: str) -> object:
         value: object
         try:
             value, end = _json_at(self._text, self._at)
         except (ValueError, RecursionError):
-            raise self._refuse(f"`{directive}` is followed by no valid JSON value.") from None
+            raise self._refusal(f"`{directive}` is followed by no valid JSON value.") from None
         self._line += self._text.count("\n", self._at, end)
         self._at = end
         return value
 
     def _import(self) -> None:
         line = ""
-        while (token := self._next()) is not None and token.kind != "newline":
+        while (token := self._next_token()) is not None and token.kind != "newline":
             line += token.text if token.kind != "space" else " "
         one = re.fullmatch(r"\s*common\s*\.\s*(\w+)\s*(?:->\s*(\w+))?\s*", line)
         several = re.fullmatch(r"\s*common\s*\(([\w\s,]+)\)\s*", line)
@@ -242,12 +242,12 @@ class _Embedder:
             names = [name.strip() for name in several.group(1).split(",") if name.strip()]
             pairs = [(name, name) for name in names]
         else:
-            raise self._refuse("Only `%import common.NAME` is supported.", self._line - 1)
+            raise self._refusal("Only `%import common.NAME` is supported.", self._line - 1)
         for name, alias in pairs:
             if name not in _COMMON or not re.fullmatch(r"_?[A-Z][_A-Z0-9]*", alias):
-                raise self._refuse(f"`common` has no terminal {name!r}.", self._line - 1)
+                raise self._refusal(f"`common` has no terminal {name!r}.", self._line - 1)
             self._defined.add(alias)
-            self._out.append(f"\n%import common.{name} -> {self._renamed(alias)}\n")
+            self._out.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
 
 
 def tokens(text: str, at: int = 0) -> Iterator[tuple[str, str, int]]:
@@ -283,9 +283,8 @@ _MEANINGS = (
     ("unsatisfiable schema: regex is empty", "no string satisfies pattern, format and length."),
     ("unsatisfiable", "no document can satisfy it."),
     ("no text can follow", "nothing can satisfy it."),
-    ("circular references with sibling", "keywords alongside a `$ref` that refers back to itself "
-                                         "are "
-     "not supported."),
+    ("circular references with sibling",
+     "keywords alongside a `$ref` that refers back to itself are not supported."),
     ("min/maxproperties only supported", "minProperties and maxProperties are only enforced where "
      "all named properties are required."),
     ("disjoint", "patterns of patternProperties that may match the same name are not supported."),

@@ -118,7 +118,7 @@ async def make_plan(
         shared=encoded.shared,
         limit=limit,
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
-        room=_context(request, model) - len(encoded.ids),
+        room=_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         reasoning_end=_reasoning_end(model, form, calls, answer),
@@ -325,19 +325,19 @@ async def _encoded(
 ) -> EncodedText:
     try:
         parting = _first_user_position(rendered, request)
-        most = _context(request, model)
+        most = _context_length(request, model)
         return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,
             max_tokens=request.max_tokens,
-            context_length=_context(request, model),
+            context_length=_context_length(request, model),
             at_least=True,
         ) from None
 
 
 def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
-    context = _context(request, model)
+    context = _context_length(request, model)
     room = context - prompt
     asked = request.max_tokens
     too_long = asked is not None and asked > room
@@ -354,7 +354,7 @@ def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
     return asked or min(room, model.max_output_tokens or room, most or room)
 
 
-def _context(request: ChatRequest, model: LoadedModel) -> int:
+def _context_length(request: ChatRequest, model: LoadedModel) -> int:
     context = model.facts.context_length
     return min(context, request.bounds.context_length or context)
 

@@ -180,13 +180,13 @@ class _ForeignRenderer:
     async def prompt(self, request: ChatRequest) -> Prompt:
         ask = Ask.of(request)
         question = await offload(encode, ask) if request.large else encode(ask)
-        answer = await self._answer(question, request.model)
+        answer = await self._checked_answer(question, request.model)
         if not isinstance(answer, Prompt):
             raise InternalError("The process that renders templates answers something else.")
         return answer
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        answer = await self._answer(encode(BeforeCall()), request.model)
+        answer = await self._checked_answer(encode(BeforeCall()), request.model)
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
@@ -201,12 +201,12 @@ class _ForeignRenderer:
             for worker in idle:
                 self._free.put_nowait(worker)
 
-    async def _answer(self, question: bytes, model: str) -> Done | Prompt:
+    async def _checked_answer(self, question: bytes, model: str) -> Done | Prompt:
         with template_failures(model):
             reason, until = self._condemned
             if time.monotonic() < until:
                 raise TooMuch(reason)
-            answer = await self._asked(question, model)
+            answer = await self._answer_of_worker(question, model)
             match answer:
                 case Refusal():
                     raise answer.error()
@@ -214,7 +214,7 @@ class _ForeignRenderer:
                     raise TooMuch(answer.reason)
             return answer
 
-    async def _asked(self, question: bytes, model: str) -> Answer:
+    async def _answer_of_worker(self, question: bytes, model: str) -> Answer:
         try:
             async with asyncio.timeout(self._owner.patience):
                 worker = await self._free.get()
@@ -237,7 +237,7 @@ class _ForeignRenderer:
         try:
             for _ in range(2):  # one that died may have been dead before; two died of the template
                 try:
-                    await self._prepare(worker)
+                    await self._prepare_worker(worker)
                     return await _ask_within(worker, question, self._owner.deadline)
                 except Died:
                     continue
@@ -245,7 +245,7 @@ class _ForeignRenderer:
         finally:
             self._free.put_nowait(worker)
 
-    async def _prepare(self, worker: WorkerProcess) -> None:
+    async def _prepare_worker(self, worker: WorkerProcess) -> None:
         if worker.pid is not None:
             return
         await self._owner.make_room(self)

@@ -51,15 +51,15 @@ class Given:
     """The reply so far; ``new`` tells what goes beyond it."""
 
     def __init__(self, partial: Partial) -> None:
-        self._reasoning = partial.reasoning
-        self._text = partial.text
+        self._said = {ReasoningDelta: partial.reasoning, TextDelta: partial.text}
         self._started = [call.name for call in partial.calls]
         self._arguments = {call.index: call.arguments for call in partial.calls}
 
     @property
     def all_seen(self) -> bool:
         """Return whether the model has repeated everything that was already sent."""
-        return not (self._reasoning or self._text or self._started or any(self._arguments.values()))
+        left = (*self._said.values(), *self._arguments.values())
+        return not (self._started or any(left))
 
     def new(self, events: Iterable[ContentEvent]) -> list[ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
@@ -67,11 +67,8 @@ class Given:
 
     def _unknown(self, event: ContentEvent) -> ContentEvent | None:
         match event:
-            case ReasoningDelta(text):
-                self._reasoning, left = _skip_known(self._reasoning, text)
-                return structs.replace(event, text=left) if left else None
-            case TextDelta(text):
-                self._text, left = _skip_known(self._text, text)
+            case ReasoningDelta(text) | TextDelta(text):
+                self._said[type(event)], left = _skip_known(self._said[type(event)], text)
                 return structs.replace(event, text=left) if left else None
             case ToolCallDelta(index, text):
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)

@@ -65,16 +65,19 @@ def capabilities_of(
 
     ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
     """
-    user, answer = _said("user", _ONE), _said("assistant", _TWO)
+    user, answer = _probe_message("user", _ONE), _probe_message("assistant", _TWO)
     probe, tools = _Probe(template, thinking), [_tool("")]
-    first, second = _said("system", _TWO), _said("system", _THREE)
+    first, second = _probe_message("system", _TWO), _probe_message("system", _THREE)
     shape = _call_shape(probe, arguments)
     kind, nothing, short = shape or (arguments, "", False)
     thought = dict.fromkeys(reasoning_keys, _THREE)
-    call = _exchange(kind, nothing, short)
+    call = _probe_exchange(kind, nothing, short)
     call[1] |= thought
-    mixed, both = _exchange(kind, _FOUR, short), _exchange(kind, nothing, short, _TWO, _FOUR)
-    told = [user, _said("assistant", _FOUR), mixed[2], answer, user]
+    mixed, both = (
+        _probe_exchange(kind, _FOUR, short),
+        _probe_exchange(kind, nothing, short, _TWO, _FOUR),
+    )
+    told = [user, _probe_message("assistant", _FOUR), mixed[2], answer, user]
     behind = (probe.text(mixed, tools) or "").partition(_FOUR)[2]
     return TemplateCapabilities(
         empty_tools=probe.empty,
@@ -83,12 +86,12 @@ def capabilities_of(
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
         system_alone=probe.shows([first], _TWO),
-        system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
-        repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
+        system_kept=probe.shows([_probe_message("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
+        repeats=probe.shows([user, _probe_message("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], tools) is not None,
         opens=_answer_may_open(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
-        blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
+        blank="" if probe.text([user, _probe_message("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
@@ -103,7 +106,8 @@ def capabilities_of(
         gap=behind[: len(behind) - len(behind.lstrip())],
         told=probe.shows(told, _FOUR, _THREE, _TWO, tools=tools),
         together=probe.text([mixed[0], mixed[1] | thought, mixed[2]], tools) is not None,
-        marked=probe.text([user, _said("assistant", _THREE.join(marks) + _TWO), user]) is not None,
+        marked=probe.text([user, _probe_message("assistant", _THREE.join(marks) + _TWO), user])
+        is not None,
     )
 
 
@@ -116,10 +120,10 @@ def leading_of(
     """White space that a template, with these arguments, writes before an answer of the past (or
     its reasoning), or with the traits ``calling`` before a call, and not at the end of a prompt:
     there the model writes it. ``None`` where no telling."""
-    user, probe = _said("user", _ONE), _Probe(template, kwargs)
-    told, tools = [user, _said("assistant", _TWO), user], None
+    user, probe = _probe_message("user", _ONE), _Probe(template, kwargs)
+    told, tools = [user, _probe_message("assistant", _TWO), user], None
     if calling:
-        told = _exchange(calling.arguments, calling.no_content, calling.short_ids)
+        told = _probe_exchange(calling.arguments, calling.no_content, calling.short_ids)
         tools = [_tool("")]
     prompt, whole = probe.text([user], tools), probe.text(told, tools)
     if prompt is None or whole is None or not whole.startswith(prompt):
@@ -132,7 +136,7 @@ class _Probe:
     """Renders with one template, in the shape that it takes for a single message of a user."""
 
     def __init__(self, template: ChatTemplate, kwargs: Iterable[tuple[str, object]]) -> None:
-        self._template, self._kwargs, user = template, dict(kwargs), _said("user", _ONE)
+        self._template, self._kwargs, user = template, dict(kwargs), _probe_message("user", _ONE)
         self.empty: tuple[Mapping[str, object], ...] | None = None
         self.parts = False
         if self.text([user]) is None:
@@ -144,9 +148,9 @@ class _Probe:
 
     def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
         shown = [in_parts(entry) if self.parts else entry for entry in messages]
-        tools = self.empty if tools is None else tools
+        offered = self.empty if tools is None else tools
         try:
-            return self._template.render(shown, tools=tools, kwargs=self._kwargs).text
+            return self._template.render(shown, tools=offered, kwargs=self._kwargs).text
         except InvalidRequest:
             return None
 
@@ -167,31 +171,31 @@ def _answer_may_open(
     opens = probe.shows(spoken, _TWO, _ONE)
     if shape is None or not opens:
         return opens
-    called = [*_exchange(*shape)[1:], _said("assistant", _FOUR), spoken[-1]]
+    called = [*_probe_exchange(*shape)[1:], _probe_message("assistant", _FOUR), spoken[-1]]
     return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])
 
 
 def _call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
     shapes: tuple[Shape, Shape] = ("text", "object") if hint == "text" else ("object", "text")
     for short, kind, nothing in product((False, True), shapes, ("", None)):
-        text = probe.text(_exchange(kind, nothing, short), [_tool(_THREE)]) or ""
+        text = probe.text(_probe_exchange(kind, nothing, short), [_tool(_THREE)]) or ""
         called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)
         if called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0:
             return kind, nothing, short
     return None
 
 
-def _exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
-    calls = [_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
+def _probe_exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
+    calls = [_probe_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
     results: list[Entry] = [
         {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
         for call in calls
     ]
     answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
-    return [_said("user", _ONE), answer, *results]
+    return [_probe_message("user", _ONE), answer, *results]
 
 
-def _call(kind: str, short: bool, at: int, place: str) -> Entry:
+def _probe_call(kind: str, short: bool, at: int, place: str) -> Entry:
     text = f'{{"place": "{place}"}}'
     arguments = read_arguments(text) if kind == "object" else text
     return {
@@ -210,7 +214,7 @@ def _tool(description: str | None) -> Entry:
     return {"type": "function", "function": function}
 
 
-def _said(role: str, text: str) -> Entry:
+def _probe_message(role: str, text: str) -> Entry:
     return {"role": role, "content": text}
 
 

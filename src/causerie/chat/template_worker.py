@@ -108,7 +108,7 @@ class TemplateWorker:
 
     def answer(self, body: bytes) -> bytes:
         try:
-            return encode(self._answer(read_question(body)))
+            return encode(self._answer_to(read_question(body)))
         except InvalidRequest as refused:
             refusal = Refusal(refused.message, refused.code, refused.param, refused.metadata)
             return encode(refusal)
@@ -119,12 +119,12 @@ class TemplateWorker:
         except UnicodeEncodeError:
             return encode(Costly("it writes half a character"))
 
-    def _answer(self, question: Question | Ask) -> Answer:
+    def _answer_to(self, question: Question | Ask) -> Answer:
         match question:
             case Hello():
                 return Done()
             case Load():
-                return self._load(question)
+                return self._load_template(question)
         if self._loaded is None:
             raise RuntimeError("no template has been loaded")
         template, form = self._loaded
@@ -132,7 +132,7 @@ class TemplateWorker:
             return Done(before_call(template, form))
         return prompt_of(template, form, question.request())
 
-    def _load(self, load: Load) -> Answer:
+    def _load_template(self, load: Load) -> Answer:
         try:
             template = ChatTemplate(load.source, bos_token=load.bos_token, eos_token=load.eos_token)
         except ValueError as error:

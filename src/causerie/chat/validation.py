@@ -124,12 +124,12 @@ class _Checker:
     def check(self, value: object, schema: object, at: str) -> None:
         self.work.spend(1)
         try:
-            self._check(value, schema, at)
+            self._check_rules(value, schema, at)
         except _Wrong as wrong:
             wrong.pointer = wrong.pointer or at
             raise
 
-    def _check(self, value: object, schema: object, at: str) -> None:
+    def _check_rules(self, value: object, schema: object, at: str) -> None:
         if not isinstance(schema, Mapping):
             if schema is False:
                 raise _Wrong(f"Nothing may stand at {at}.")

@@ -351,11 +351,11 @@ def _seen(schema: Schema, name: str) -> object:
 def _conjunction(first: object, second: object) -> object:
     if first is False or second is False:
         return False
-    parts = _union(_parts(first), _parts(second))
+    parts = _union(_conjoined_parts(first), _conjoined_parts(second))
     return {"allOf": parts} if len(parts) > 1 else parts[0] if parts else True
 
 
-def _parts(schema: object) -> list[object]:
+def _conjoined_parts(schema: object) -> list[object]:
     if not isinstance(schema, Mapping):
         return []
     parts = schema.get("allOf")

@@ -80,7 +80,7 @@ class ElementReader(SteppedReader):
         closes, name = found.groups()
         if not closes:
             self._text = text[found.end() :]
-            return self._enter(name)
+            return self._open_element(name)
         inner = self._open[-1]
         if len(self._open) == 1:
             self._text, self._done = text, True
@@ -91,7 +91,7 @@ class ElementReader(SteppedReader):
         self._open.pop()
         return inner.brackets[1:]
 
-    def _enter(self, name: str) -> str:
+    def _open_element(self, name: str) -> str:
         outer = self._open[-1]
         if not outer.brackets:
             expected = kinds(outer.schema)
@@ -119,7 +119,7 @@ class ElementReader(SteppedReader):
         if at >= 0:
             piece, self._text = str(self._held) + self._text[:at], self._text[at:]
             self._step = self._tag
-            return self._written(piece, self._open[-1].schema)
+            return self._closed_value(piece, self._open[-1].schema)
         if not self._value_is_streamed:
             self._set_aside(max(len(self._text) - len(self._mark) + 1, 0))
             return None
@@ -143,7 +143,7 @@ class ElementReader(SteppedReader):
         self._held.add(self._text[:size])
         self._text = self._text[size:]
 
-    def _written(self, piece: str, schema: Schema) -> str:
+    def _closed_value(self, piece: str, schema: Schema) -> str:
         if self._value_is_streamed:
             return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
         expected = kinds(schema)
@@ -186,7 +186,7 @@ class _Elements(ArgumentRules[str | None]):
                 parts = {"properties": "object", "items": "array"}
                 usual = next((kind for key, kind in parts.items() if key in choice), "string")
                 expected = frozenset({usual})
-            yield from (self._kind(kind, choice, place, lists) for kind in sorted(expected))
+            yield from (self._kind_grammar(kind, choice, place, lists) for kind in sorted(expected))
 
     def _constant(self, value: object, choice: Schema, place: str | None) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -203,11 +203,13 @@ class _Elements(ArgumentRules[str | None]):
     def _any_name(self, place: str | None) -> str:
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
-    def _kind(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
+    def _kind_grammar(
+        self, kind: str, choice: Schema, place: str | None, lists: bool
+    ) -> str | None:
         closed = self._with_closing_tag("", place)
         match kind:
             case "string":
-                return self._string(choice, place)
+                return self._string_grammar(choice, place)
             case "object":
                 inside = self.object(choice, lists)
             case "array":
@@ -219,7 +221,7 @@ class _Elements(ArgumentRules[str | None]):
                 inside = number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"
 
-    def _string(self, choice: Schema, place: str | None) -> str:
+    def _string_grammar(self, choice: Schema, place: str | None) -> str:
         bounded = string_terminal(choice)
         if bounded is not None:
             text = self.scope.closed(f"{bounded} & {without(self._mark)}", self._tag(place))

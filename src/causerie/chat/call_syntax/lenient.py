@@ -74,10 +74,10 @@ class LenientReader:
         if not self._started and not self._strip_markers():
             return None
         if self._text[0] in "{[":
-            return self._value()
+            return self._json_calls()
         if not self._may_start():
             raise Unreadable
-        return self._ended()
+        return self._marked_calls()
 
     def _strip_markers(self) -> bool:
         self._text = self._text.lstrip()
@@ -87,7 +87,7 @@ class LenientReader:
         self._started = not any(mark.startswith(self._text) for mark in self._first_words)
         return self._started
 
-    def _value(self) -> tuple[list[LenientCall], str] | None:
+    def _json_calls(self) -> tuple[list[LenientCall], str] | None:
         start, self._scanned = self._scanned, len(self._text)
         end = self._scan.end(self._text[start:])
         if end is None:
@@ -103,7 +103,7 @@ class LenientReader:
             for name in (*self._tools, "functions.")
         )
 
-    def _ended(self) -> tuple[list[LenientCall], str] | None:
+    def _marked_calls(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._text)
         if head is not None and head["ended"]:
             return self._calls_in(head.group()), self._text[head.end() :]
@@ -120,7 +120,7 @@ class LenientReader:
         text = text.strip()
         if text[:1] not in ("{", "["):
             return [_from_tags(text, self._tools, self._name)]
-        value = _json(text)
+        value = _lenient_json(text)
         values = value if isinstance(value, list) else [value]
         if not values:
             raise Unreadable
@@ -128,11 +128,11 @@ class LenientReader:
             any(key in value for key in keys) for keys in (_NAMES, _ARGUMENTS)
         )
         if self._name and not named:
-            return [_call(self._name, value, self._tools)]
+            return [_offered_call(self._name, value, self._tools)]
         return [_from_json(one, self._tools) for one in values]
 
 
-def _json(text: str) -> object:
+def _lenient_json(text: str) -> object:
     try:
         return json_value(text)
     except (ValueError, RecursionError):
@@ -151,17 +151,17 @@ def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
     name = next((of for key in _NAMES if isinstance(of := value.get(key), str)), None)
     if name is None and len(value) == 1:  # {NAME: ARGUMENTS}
         [(name, arguments)] = value.items()
-        return _call(str(name), arguments, tools)
+        return _offered_call(str(name), arguments, tools)
     found = [value[key] for key in _ARGUMENTS if key in value]
-    return _call(name or "", found[0] if found else None, tools)
+    return _offered_call(name or "", found[0] if found else None, tools)
 
 
-def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientCall:
+def _offered_call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientCall:
     name = offered_name(name, tools)
     if name not in tools:
         raise Unreadable
     if isinstance(arguments, str) and arguments.strip():
-        arguments = _json(arguments.strip())
+        arguments = _lenient_json(arguments.strip())
     if not arguments:
         arguments = {}
     if not isinstance(arguments, Mapping) or (not arguments and tools[name].get("required")):
@@ -187,7 +187,7 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
     end = (ValueScan().end(text) or 0) if text[:1] == "{" else string.end() if string else 0
     if not _CLOSING.fullmatch(text, end):
         raise Unreadable
-    return _call(name, _json(text[:end]) if end else None, tools)
+    return _offered_call(name, _lenient_json(text[:end]) if end else None, tools)
 
 
 def _arguments_in_tags(text: str, schema: Schema) -> str:

@@ -60,11 +60,15 @@ def _list(schema: Schema, scope: GrammarText) -> str | None:
     if members is None:
         return None
     written = [
-        (one.required, scope.rule(f"{scope.literal(one.name + '=')} {_value(one.schema, scope)}"))
+        (
+            one.required,
+            scope.rule(f"{scope.literal(one.name + '=')} {_python_value(one.schema, scope)}"),
+        )
         for one in members.named
     ]
     others = [
-        scope.rule(f'{scope.terminal(key)} "=" {_value(of, scope)}') for key, of in members.free
+        scope.rule(f'{scope.terminal(key)} "=" {_python_value(of, scope)}')
+        for key, of in members.free
     ]
     return separated(written, others, members, scope.literal(", "), scope)
 
@@ -97,7 +101,7 @@ def separated(
     return scope.rule(" | ".join(options))
 
 
-def _value(schema: Schema, scope: GrammarText) -> str:
+def _python_value(schema: Schema, scope: GrammarText) -> str:
     written, others = words(choices(schema))
     options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
     return f"({' | '.join(options)})"

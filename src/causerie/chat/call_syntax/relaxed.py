@@ -59,7 +59,7 @@ class RelaxedReader(SteppedReader):
         self._open: list[_Open] = []
         self._mark = ""  # what ends the string being read
         self._escapes = False
-        self._step = self._begin
+        self._step = self._begin_list
 
     def feed(self, text: str) -> Read:
         """Read the next piece, in slices: each step copies what is left of one."""
@@ -87,7 +87,7 @@ class RelaxedReader(SteppedReader):
         taken, self._text = self._text[:size], self._text[size:]
         return taken
 
-    def _begin(self) -> str | None:
+    def _begin_list(self) -> str | None:
         if self._parameters is not None:
             self._open.append(_Open(")", keyed=True))
             self._step = self._keyword
@@ -96,9 +96,9 @@ class RelaxedReader(SteppedReader):
             return None
         if self._text[0] != "{":
             raise Unreadable
-        return self._enter(self._consume())
+        return self._enter_brackets(self._consume())
 
-    def _enter(self, opener: str) -> str:
+    def _enter_brackets(self, opener: str) -> str:
         if len(self._open) == _MAX_DEPTH:
             raise Unreadable
         keyed = opener == "{"
@@ -106,7 +106,7 @@ class RelaxedReader(SteppedReader):
         self._step = self._key if keyed else self._value
         return "{" if keyed else "["
 
-    def _leave(self) -> str:
+    def _leave_brackets(self) -> str:
         closed = self._open.pop()
         self._step = self._read_separator
         self._done = not self._open
@@ -125,7 +125,7 @@ class RelaxedReader(SteppedReader):
         if not self._skip_space():
             return None
         if self._text[0] == ")":
-            return self._leave()
+            return self._leave_brackets()
         for name in self._others:
             if self._text.startswith(f"{name}="):
                 self._consume(len(name) + 1)
@@ -153,7 +153,7 @@ class RelaxedReader(SteppedReader):
         if not self._skip_space():
             return None
         if self._text[0] == "}":
-            return self._leave()
+            return self._leave_brackets()
         mark = self._quote_here()
         if mark is None:
             return None
@@ -171,17 +171,17 @@ class RelaxedReader(SteppedReader):
             return None
         inner = self._open[-1]
         if not inner.keyed and first == inner.closer:
-            return self._leave()
+            return self._leave_brackets()
         mark = self._quote_here()
         if mark is None:
             return None
         if mark:
             self._consume(len(mark))
             self._mark, self._escapes = mark, mark in "\"'"
-            self._step = self._string
+            self._step = self._read_string
             return self._lead() + '"'
         if first in _CLOSERS:
-            return self._lead() + self._enter(self._consume())
+            return self._lead() + self._enter_brackets(self._consume())
         return self._word()
 
     def _word(self) -> str | None:
@@ -204,7 +204,7 @@ class RelaxedReader(SteppedReader):
                 return None
         return ""
 
-    def _string(self) -> str | None:
+    def _read_string(self) -> str | None:
         if self._escapes:
             return self._escaped_string()
         end = self._text.find(self._mark)
@@ -257,7 +257,7 @@ class RelaxedReader(SteppedReader):
             return None
         inner = self._open[-1]
         if first == inner.closer:
-            return self._leave()
+            return self._leave_brackets()
         if first != ",":
             raise Unreadable
         self._consume()

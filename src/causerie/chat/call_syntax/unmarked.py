@@ -102,7 +102,7 @@ class UnmarkedReader:
         fenced = yield from self._fence()
         listed = yield from self._consume("[")
         while not self.repeated:
-            yield from self._call(listed)
+            yield from self._read_call(listed)
             fenced, listed = yield from self._between_calls(fenced, listed)
 
     def _fence(self) -> Generator[None, None, bool]:
@@ -118,11 +118,11 @@ class UnmarkedReader:
         self._unread = self._unread[found.end() :]
         return True
 
-    def _call(self, listed: bool) -> _Steps:
+    def _read_call(self, listed: bool) -> _Steps:
         braced = yield from self._consume("{")
         if not (braced or listed):
             raise Unreadable
-        name, arguments = yield from (self._object() if braced else self._python_call())
+        name, arguments = yield from (self._call_object() if braced else self._python_call())
         if not self._admits(name, arguments):
             raise Unreadable
         self.repeated = (name, arguments) in self._calls
@@ -131,15 +131,15 @@ class UnmarkedReader:
             self._calls.append((name, arguments))
 
     def _python_call(self) -> _Call:
-        name = yield from self._read(NameReader())
+        name = yield from self._read_by(NameReader())
         if name not in self._tools:
             raise Unreadable
         yield from self._expect("(")
-        arguments = yield from self._read(PythonReader(self._tools[name]))
+        arguments = yield from self._read_by(PythonReader(self._tools[name]))
         yield from self._expect(")")
         return name, arguments
 
-    def _object(self) -> _Call:
+    def _call_object(self) -> _Call:
         name = arguments = None
         while True:
             key = yield from self._word()
@@ -149,7 +149,7 @@ class UnmarkedReader:
                 if name not in self._tools:
                     raise Unreadable
             elif key in ("arguments", "parameters") and arguments is None:
-                arguments = yield from self._read(JsonReader())
+                arguments = yield from self._read_by(JsonReader())
             elif key == "type":
                 yield from self._expect('"function"')
             else:
@@ -199,11 +199,11 @@ class UnmarkedReader:
 
     def _word(self) -> Generator[None, None, str]:
         yield from self._expect('"')
-        word = yield from self._read(NameReader())
+        word = yield from self._read_by(NameReader())
         yield from self._expect('"')
         return word
 
-    def _read(self, reader: Reader) -> Generator[None, None, str]:
+    def _read_by(self, reader: Reader) -> Generator[None, None, str]:
         out: list[str] = []
         while True:
             read = reader.feed(self._unread)
@@ -232,7 +232,8 @@ def unmarked_grammar(
     scope = GrammarText(control_tokens, prefix="unmarked_")
     try:
         arguments = {
-            name: known.get(name) or _arguments(name, tools[name], scope) for name in sorted(tools)
+            name: known.get(name) or _arguments_grammar(name, tools[name], scope)
+            for name in sorted(tools)
         }
         expression = _expression(arguments, marks, scope, several)
     except SchemaRefused:
@@ -278,7 +279,7 @@ def _any_of(names: Iterable[str]) -> str:
     return f"({'|'.join(map(spelled, sorted(names)))})"
 
 
-def _arguments(name: str, schema: Schema, scope: GrammarText) -> str:
+def _arguments_grammar(name: str, schema: Schema, scope: GrammarText) -> str:
     scope.function = name
     try:
         return pretty_grammar(schema, scope)

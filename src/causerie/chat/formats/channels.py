@@ -38,7 +38,9 @@ _TYPES = (
 )
 
 
-def _call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) -> CallSection:
+def _channel_call(
+    begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()
+) -> CallSection:
     every = tuple(dict.fromkeys((*types, *_TYPES)))
     first, *more = (f"{channel}{kind}<|message|>" for channel in channels for kind in every)
     call = (Literal(begin), Name(), Literal(first, tuple(more)), JsonArguments())
@@ -47,8 +49,8 @@ def _call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) ->
 
 def _calls(*types: str) -> CallSection:
     channels = ("<|channel|>commentary", "<|channel|>analysis")
-    behind = tuple(_call(f"{channel} to=functions.", ("",)) for channel in channels)
-    return replace(_call("to=functions.", channels, types), lead=" ", also=behind)
+    behind = tuple(_channel_call(f"{channel} to=functions.", ("",)) for channel in channels)
+    return replace(_channel_call("to=functions.", channels, types), lead=" ", also=behind)
 
 
 _HEADER = MessageHeader(

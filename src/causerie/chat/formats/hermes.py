@@ -93,21 +93,14 @@ NEMOTRON_NANO_2 = ModelFormat(
 
 # Nothing but a brace marks the call; some say before it what it is.
 _PARAMETERS = segments('$NAME", "parameters": $JSON}')
-_JSON_CALLS = CallSection(
-    call=(Literal('{"name": "'), *_PARAMETERS),
-    separator="; ",
-    at_start=True,
-    parallel=False,
+_BRACED = CallSection(
+    (Literal('{"name": "'), *_PARAMETERS), separator="; ", at_start=True, parallel=False
+)
+_TYPED = (Literal('{"type": "function", "name": "'), *_PARAMETERS)
+_JSON_CALLS = replace(
+    _BRACED,
     lead_ins=("<|python_tag|>", "<|python_start|>"),
-    also=(
-        CallSection(
-            call=(Literal('{"type": "function", "name": "'), *_PARAMETERS),
-            triggers=('{"type": "function"',),
-            separator="; ",
-            at_start=True,
-            parallel=False,
-        ),
-    ),
+    also=(replace(_BRACED, call=_TYPED, triggers=('{"type": "function"',)),),
 )
 
 LLAMA_3 = ModelFormat(calls=_JSON_CALLS)

@@ -14,29 +14,16 @@ from causerie.chat.formats.format import CallSection, Literal, ModelFormat, Name
 
 def with_headless(form: ModelFormat) -> ModelFormat:
     """Return the format, which also reads its section of calls without the first markers."""
-    calls = form.calls
-    if form.header is not None:
+    calls, found = form.calls, list[CallSection]()
+    first, second = calls.call[:2]
+    if form.header is not None or calls.at_start or not isinstance(first, Literal):
         return form
-    found = [each for each in (_headless(calls), _without_first_marker(calls)) if each is not None]
+    if calls.begin.strip() and first.text[:1] in ("<", "]"):
+        found.append(_beginning(calls, first.text.rstrip()))
+    between_markers = first.text[0] in "<[" and first.text[-1] in ">]"
+    if between_markers and isinstance(second, Name) and _begins_with_marker(calls.call[2:]):
+        found.append(_beginning(replace(calls, call=calls.call[1:])))
     return replace(form, calls=replace(calls, also=(*calls.also, *found))) if found else form
-
-
-def _headless(calls: CallSection) -> CallSection | None:
-    first = calls.call[0]
-    if not calls.begin.strip() or calls.at_start:
-        return None
-    if not isinstance(first, Literal) or first.text[:1] not in ("<", "]"):
-        return None
-    return _beginning(calls, first.text.rstrip())
-
-
-def _without_first_marker(calls: CallSection) -> CallSection | None:
-    first, name, *others = calls.call
-    if calls.at_start or not isinstance(first, Literal) or not isinstance(name, Name):
-        return None
-    if first.text[0] not in "<[" or first.text[-1] not in ">]" or not _begins_with_marker(others):
-        return None
-    return _beginning(replace(calls, call=calls.call[1:]))
 
 
 def _begins_with_marker(segments: Sequence[object]) -> bool:
@@ -69,14 +56,8 @@ _FAMILIES: Sequence[tuple[str, ModelFormat, *tuple[str, ...]]] = (
     ("deepseek-v4.1", others.DEEPSEEK_V4_1, "｜DSML｜", " calls>"),
     ("deepseek-v3.2", others.DEEPSEEK_V3_2, "｜DSML｜", "function_calls>"),
     ("deepseek-v4", others.DEEPSEEK_V4, "｜DSML｜"),
-    (
-        "deepseek-r1-switched",
-        others.DEEPSEEK_R1_SWITCHED,
-        "<｜tool▁calls▁begin｜>",
-        "```json",
-        "<think>",
-        "enable_thinking",
-    ),
+    ("deepseek-r1-switched", others.DEEPSEEK_R1_SWITCHED, "<｜tool▁calls▁begin｜>", "```json",
+     "<think>", "enable_thinking"),
     ("deepseek-r1", others.DEEPSEEK_R1, "<｜tool▁calls▁begin｜>", "```json", "<think>"),
     ("deepseek-v3", others.DEEPSEEK_V3, "<｜tool▁calls▁begin｜>", "```json"),
     ("deepseek-v3.1", others.DEEPSEEK_V3_1, "<｜tool▁calls▁begin｜>"),
@@ -131,13 +112,8 @@ _FAMILIES: Sequence[tuple[str, ModelFormat, *tuple[str, ...]]] = (
     ("iquest-q1", others.IQUEST_Q1, "<iquest_tool_call>"),
     ("ling-3", others.LING_3, "<arg_key>", "<role>ASSISTANT</role>"),
     ("spark-2.5", others.GLM_4_7, "<arg_key>", "<|Bot|>"),
-    (
-        "laguna-s",
-        others.GLM_4_7,
-        "<arg_key>",
-        "<available_tools>",
-        "enable_thinking | default(true)",
-    ),
+    ("laguna-s", others.GLM_4_7, "<arg_key>", "<available_tools>",
+     "enable_thinking | default(true)"),
     ("laguna", others.LAGUNA, "<arg_key>", "<available_tools>"),
     ("glm-4.7", others.GLM_4_7, "<arg_key>", "[gMASK]", "</arg_key><arg_value>"),
     ("glm-4.5", others.GLM_4_5, "<arg_key>", "[gMASK]"),
@@ -158,20 +134,15 @@ _FAMILIES: Sequence[tuple[str, ModelFormat, *tuple[str, ...]]] = (
     ("reka", hermes.REKA, "<tool_call>", "<REKA_IMG_TOKEN>"),
     ("mimo", hermes.HERMES, "<tool_call>", "MiMo"),
     ("qwen-3", hermes.QWEN_3, "<tool_call>", "reasoning_content", "enable_thinking"),
-    (
-        "qwen-3-thinking",
-        hermes.QWEN_3_THINKING,
-        "<tool_call>",
-        "reasoning_content",
-        "assistant\\n<think>\\n' }}",
-    ),
+    ("qwen-3-thinking", hermes.QWEN_3_THINKING, "<tool_call>", "reasoning_content",
+     "assistant\\n<think>\\n' }}"),
     ("qwen-3-instruct", hermes.HERMES, "<tool_call>", "reasoning_content"),
     ("qwq-switched", hermes.QWQ_SWITCHED, "<tool_call>", "</think>", "enable_thinking"),
     ("qwq", hermes.QWEN_3_THINKING, "<tool_call>", "</think>"),
     ("hermes", hermes.HERMES, "<tool_call>"),
     ("generic-thinking", hermes.GENERIC_THINKING, "enable_thinking", "<think>"),
     ("generic", hermes.GENERIC),
-)
+)  # fmt: skip
 _BY_NAME = {name: with_headless(replace(form, name=name)) for name, form, *_ in _FAMILIES}
 FORMATS = tuple(_BY_NAME.values())
 

@@ -32,14 +32,14 @@ class _Document:
         return AppliedSchemas(tuple(known.values()), self)
 
     def _in_place(self, schema: Schema) -> list[object]:
-        found = [*as_list(schema.get("allOf")), *self._target(schema)]
+        found = [*as_list(schema.get("allOf")), *self._referred(schema)]
         if not self.certain:
             found += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
             found += as_mapping(schema.get("dependentSchemas")).values()
             found += [schema.get("then"), schema.get("else")]
         return found
 
-    def _target(self, schema: Schema) -> list[object]:
+    def _referred(self, schema: Schema) -> list[object]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return []
@@ -65,7 +65,7 @@ class _Document:
             elif isinstance(part, Mapping):
                 if CHECKED in part:
                     return True
-                waiting += [*part.values(), *self._target(part)]
+                waiting += [*part.values(), *self._referred(part)]
         return False
 
 

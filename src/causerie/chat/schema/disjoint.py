@@ -105,7 +105,7 @@ class SchemaDisjointness:
 
         ``within`` is the ``type`` that holds alongside the ``oneOf``.
         """
-        frame = _kinds(within)
+        frame = _kinds_of_type(within)
         for second in range(len(options)):
             for first in range(second):
                 if not self._excludes(options[first], options[second], frame, 0):
@@ -127,7 +127,7 @@ class SchemaDisjointness:
             return True
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
-        frame = frame & _kinds(declared_types(a)) & _kinds(declared_types(b))
+        frame = frame & _kinds_of_type(declared_types(a)) & _kinds_of_type(declared_types(b))
         if not frame or self._differ(a, b, frame, depth):
             return True
         return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)
@@ -189,7 +189,7 @@ class SchemaDisjointness:
         return False
 
 
-def _kinds(declared: object) -> frozenset[str]:
+def _kinds_of_type(declared: object) -> frozenset[str]:
     names = one_or_several(declared)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL

@@ -39,19 +39,19 @@ class Contradictions:
 
     def possible(self, schema: Schema) -> Schema | bool:
         """Return the schema without the types that contradict themselves, ``False`` if all do."""
-        kinds = _kinds(schema)
+        kinds = _kinds_or_all(schema)
         left = [kind for kind in kinds if not self.of(kind, schema)]
         if len(left) == len(kinds):
             return schema
         return {**schema, "type": left} if left else False
 
     def _of_arrays(self, schema: Schema) -> str:
-        least, most = _size(schema, "minItems", 0), _size(schema, "maxItems", _MANY)
+        least, most = _size_or(schema, "minItems", 0), _size_or(schema, "maxItems", _MANY)
         if least > most:
             return f"minItems is {least}, and maxItems is {most}"
         if "contains" in schema:
-            least_found = _size(schema, "minContains", 1)
-            most_found = _size(schema, "maxContains", _MANY)
+            least_found = _size_or(schema, "minContains", 1)
+            most_found = _size_or(schema, "maxContains", _MANY)
             if least_found > most_found:
                 return f"minContains is {least_found}, and maxContains is {most_found}"
             if least_found > most:
@@ -70,7 +70,7 @@ class Contradictions:
         self._left -= 1
         if depth > _DEEPEST_COUNT or self._left < 0:
             return _MANY
-        bounds = [sum(_values_of_type(kind, schema) for kind in _kinds(schema))]
+        bounds = [sum(_values_of_type(kind, schema) for kind in _kinds_or_all(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
@@ -87,7 +87,7 @@ class Contradictions:
 
 
 def _of_objects(schema: Schema) -> str:
-    least, most = _size(schema, "minProperties", 0), _size(schema, "maxProperties", _MANY)
+    least, most = _size_or(schema, "minProperties", 0), _size_or(schema, "maxProperties", _MANY)
     if least > most:
         return f"minProperties is {least}, and maxProperties is {most}"
     needed = [name for name in as_list(schema.get("required")) if isinstance(name, str)]
@@ -124,10 +124,10 @@ def _values_of_type(kind: str, schema: Schema) -> float:
 
 
 def _integers(schema: Schema) -> float:
-    lows = [math.ceil(of) for of in _bounds(schema, "minimum")]
-    lows += [math.floor(of) + 1 for of in _bounds(schema, "exclusiveMinimum")]
-    highs = [math.floor(of) for of in _bounds(schema, "maximum")]
-    highs += [math.ceil(of) - 1 for of in _bounds(schema, "exclusiveMaximum")]
+    lows = [math.ceil(of) for of in _finite_bounds(schema, "minimum")]
+    lows += [math.floor(of) + 1 for of in _finite_bounds(schema, "exclusiveMinimum")]
+    highs = [math.floor(of) for of in _finite_bounds(schema, "maximum")]
+    highs += [math.ceil(of) - 1 for of in _finite_bounds(schema, "exclusiveMaximum")]
     if not lows or not highs:
         return _MANY
     low, high = max(lows), min(highs)
@@ -138,12 +138,12 @@ def _integers(schema: Schema) -> float:
     return max(high // each - -(-low // each) + 1, 0)
 
 
-def _bounds(schema: Schema, key: str) -> list[int | float]:
+def _finite_bounds(schema: Schema, key: str) -> list[int | float]:
     of = schema.get(key)
     return [of] if is_number(of) and math.isfinite(of) else []
 
 
-def _size(schema: Schema, key: str, otherwise: float) -> float:
+def _size_or(schema: Schema, key: str, otherwise: float) -> float:
     of = schema.get(key, otherwise)
     return of if isinstance(of, int | float) else otherwise
 
@@ -233,7 +233,7 @@ class _Judge:
             options = as_list(schema.get(key))
             if options and not any(map(self.admits, options)):
                 return False
-        return any(self._admits_kind(kind, schema) for kind in _kinds(schema))
+        return any(self._admits_kind(kind, schema) for kind in _kinds_or_all(schema))
 
     def _admits_kind(self, kind: str, schema: Mapping[str, object]) -> bool:
         if self.contradictions.of(kind, schema):
@@ -245,7 +245,7 @@ class _Judge:
             return "#", ""
         if not isinstance(schema, Mapping):
             return pointer, ""
-        reasons = [self.contradictions.of(kind, schema) for kind in _kinds(schema)]
+        reasons = [self.contradictions.of(kind, schema) for kind in _kinds_or_all(schema)]
         if all(reasons):
             return pointer, reasons[0]
         for part, place in self._required_parts(schema, pointer):
@@ -256,7 +256,7 @@ class _Judge:
     def _required_parts(
         self, schema: Mapping[str, object], pointer: str
     ) -> Iterator[tuple[object, str]]:
-        reference, kinds = schema.get("$ref"), _kinds(schema)
+        reference, kinds = schema.get("$ref"), _kinds_or_all(schema)
         if isinstance(reference, str):
             target = self.definitions.get(reference.removeprefix(_PREFIX))
             place = target.get("$comment", pointer) if isinstance(target, Mapping) else pointer
@@ -284,8 +284,8 @@ class _Judge:
         if not self.admits(schema):
             return False
         out = dict(schema)
-        kinds = [kind for kind in _kinds(schema) if self._admits_kind(kind, schema)]
-        if len(kinds) < len(_kinds(schema)):
+        kinds = [kind for kind in _kinds_or_all(schema) if self._admits_kind(kind, schema)]
+        if len(kinds) < len(_kinds_or_all(schema)):
             out["type"] = kinds[0] if len(kinds) == 1 else kinds
         for key, value in schema.items():
             if key in ("properties", "patternProperties") and isinstance(value, Mapping):
@@ -299,7 +299,7 @@ class _Judge:
         return out
 
 
-def _kinds(schema: Mapping[str, object]) -> list[str]:
+def _kinds_or_all(schema: Mapping[str, object]) -> list[str]:
     return [str(kind) for kind in one_or_several(schema.get("type", _TYPES))]
 
 

@@ -72,7 +72,7 @@ class SchemaNarrowing:
         self._counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
             named = as_mapping(parts.schema["properties"])
-            others = {name: True for way in parts.added for name in self._names(way)}
+            others = {name: True for way in parts.added for name in self._named_properties(way)}
             parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
         if len(parts.added) == 1 and parts.added[0].keys().isdisjoint(parts.schema):
             parts.schema |= parts.added[0]
@@ -80,7 +80,7 @@ class SchemaNarrowing:
             parts.schema["allOf"] = [*as_list(parts.schema.get("allOf")), *parts.added]
         return parts.schema, parts.left
 
-    def _names(self, schema: object) -> Iterator[str]:
+    def _named_properties(self, schema: object) -> Iterator[str]:
         waiting, seen = [schema], set[str]()
         for _ in range(_MOST_STEPS):
             if not waiting:
@@ -179,7 +179,7 @@ class SchemaNarrowing:
             excluded = as_list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
             ways = _without_contradictions(
-                _without_contradictions(opposite.ways, schema), self._target(option)
+                _without_contradictions(opposite.ways, schema), self._referred(option)
             )
             apart = self._disjointness.of_passing_schemas()
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
@@ -198,21 +198,21 @@ class SchemaNarrowing:
         return {"allOf": [parts.place("oneOf", at), *held], **closing}
 
     def _ways_by_other_names(self, rival: object, option: object) -> list[Schema]:
-        closed = self._target(rival)
+        closed = self._referred(rival)
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
         known = as_mapping(closed.get("properties"))
-        names = dict.fromkeys(name for name in self._names(option) if name not in known)
+        names = dict.fromkeys(name for name in self._named_properties(option) if name not in known)
         return [{"type": "object", "required": [name]} for name in names]
 
     def _closing(self, schema: Schema, option: object) -> Schema:
-        target = self._target(option)
+        target = self._referred(option)
         if not _is_closed(target) or schema.keys() & (words.IN_PLACE - {"oneOf"} | {"properties"}):
             return {}
         named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
 
-    def _target(self, schema: object) -> Schema:
+    def _referred(self, schema: object) -> Schema:
         for _ in range(_MOST_CONDITIONS):
             if not isinstance(schema, Mapping) or schema.keys() != {"$ref"}:
                 break
@@ -246,7 +246,7 @@ class SchemaNarrowing:
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
         parts.left.append("uniqueItems")
-        values = as_list(self._target(schema.get("items")).get("enum"))
+        values = as_list(self._referred(schema.get("items")).get("enum"))
         if values and not (isinstance(most, int) and most <= len(values)):
             parts.schema["maxItems"] = len(values)
 
@@ -308,7 +308,7 @@ class SchemaNarrowing:
             return
         closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
         if closed:
-            others = dict.fromkeys(self._names(schema), True)
+            others = dict.fromkeys(self._named_properties(schema), True)
             own = as_mapping(schema.get("properties"))
             parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
         if not closed or self._depends_on_document(schema):

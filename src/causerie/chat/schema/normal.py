@@ -63,7 +63,7 @@ class Rewriter:
     _comparisons_left: int = MOST_COMPARED
 
     def __post_init__(self) -> None:
-        self._values = Values(self._refuse)
+        self._values = Values(self._refusal_at)
         self._narrowing = SchemaNarrowing(self._resolve)
         self._contradictions = Contradictions(self._resolve)
         if not isinstance(self.root, bool):
@@ -74,14 +74,14 @@ class Rewriter:
 
     def rewrite(self) -> Node:
         """Return the whole schema; raise :class:`SchemaRefused`."""
-        top = self._schema(self.root, "#", 0, True)
+        top = self._rewritten_schema(self.root, "#", 0, True)
         if top is False:
-            raise self._refuse("#", "`false` admits no document at all.")
+            raise self._refusal_at("#", "`false` admits no document at all.")
         top = {} if isinstance(top, bool) else top
         definitions: Node = {}
         while self._waiting:
             pointer, alone = self._waiting.pop()
-            target = self._schema(self._resolve(pointer), pointer, 0, alone)
+            target = self._rewritten_schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, alone]] = named
         if not self.for_grammar and self.checked - self._marked:
@@ -89,11 +89,11 @@ class Rewriter:
         turning = circle(definitions)
         if turning is not None:
             pointer = next(at for (at, _), name in self._names.items() if name == turning)
-            raise self._refuse(pointer, "it refers to itself in the same place.")
+            raise self._refusal_at(pointer, "it refers to itself in the same place.")
         try:
             return without_endless({**top, "$defs": definitions} if definitions else top)
         except Endless as endless:
-            raise self._refuse(endless.pointer, str(endless)) from None
+            raise self._refusal_at(endless.pointer, str(endless)) from None
 
     def ignored(self) -> tuple[str, ...]:
         """Return the unknown keywords and formats that were ignored, as a header names them.
@@ -127,17 +127,19 @@ class Rewriter:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
             self._unknown[pointer] = name
 
-    def _refuse(self, pointer: str, reason: str) -> words.SchemaRefused:
+    def _refusal_at(self, pointer: str, reason: str) -> words.SchemaRefused:
         return words.SchemaRefused(self.param, reason, pointer)
 
-    def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
+    def _rewritten_schema(
+        self, schema: object, pointer: str, depth: int, alone: bool
+    ) -> Node | bool:
         self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
-            raise self._refuse(pointer, "a schema is an object or a boolean.")
+            raise self._refusal_at(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
-            raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+            raise self._refusal_at(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
         schema = self._simplified(schema, pointer, alone)
         if isinstance(schema, bool):
             return schema
@@ -148,12 +150,12 @@ class Rewriter:
             if handler is not None:
                 handler(self, place, key, value, step(pointer, key))
             elif key in words.REFUSED:
-                raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
+                raise self._refusal_at(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._ignore_keyword(pointer, key)
         self._finish(place, out)
         if is_leaky_range(out):
-            raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
+            raise self._refusal_at(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
     def _simplified(
@@ -173,11 +175,11 @@ class Rewriter:
     def _below(
         self, place: Place, schema: object, *keys: str | int, alone: bool = True
     ) -> Node | bool:
-        return self._schema(schema, step(place.pointer, *keys), place.depth + 1, alone)
+        return self._rewritten_schema(schema, step(place.pointer, *keys), place.depth + 1, alone)
 
     def _identity(self, place: Place, key: str, value: object, at: str) -> None:
         if place.pointer != "#":
-            raise self._refuse(
+            raise self._refusal_at(
                 at,
                 "a schema inside another may have no address of its own, but a plain name that "
                 "nothing else has, and then no references that begin with `#`; leave `$id` out.",
@@ -188,7 +190,7 @@ class Rewriter:
     def _type(self, place: Place, key: str, value: object, at: str) -> None:
         named = one_or_several(value)
         if not named or any(name not in words.TYPES for name in named):
-            raise self._refuse(at, f"it must be one or several of {', '.join(words.TYPES)}.")
+            raise self._refusal_at(at, f"it must be one or several of {', '.join(words.TYPES)}.")
         place.out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
     def _const(self, place: Place, key: str, value: object, at: str) -> None:
@@ -196,16 +198,16 @@ class Rewriter:
 
     def _enum(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list):
-            raise self._refuse(at, "it must be an array.")
+            raise self._refusal_at(at, "it must be an array.")
         if not value:
-            raise self._refuse(at, "it lists nothing, so no document can satisfy it.")
+            raise self._refusal_at(at, "it lists nothing, so no document can satisfy it.")
         place.out[key] = [
             self._values.constant(option, step(at, index)) for index, option in enumerate(value)
         ]
 
     def _reference(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
-            raise self._refuse(
+            raise self._refusal_at(
                 at,
                 f"{str(value)[:200]!r} names a document that is not in the schema; "
                 "put it below `$defs`, with its `$id`.",
@@ -222,7 +224,7 @@ class Rewriter:
             return part_at(self.root, reference)
         except LookupError:
             reason = f"{reference[:200]!r} points to nothing in the schema."
-            raise self._refuse(at, reason) from None
+            raise self._refusal_at(at, reason) from None
 
     def _all_of(self, place: Place, key: str, value: object, at: str) -> None:
         options = self._options(place, key, value, alone=False)
@@ -253,7 +255,7 @@ class Rewriter:
     ) -> list[Node | bool]:
         if not isinstance(value, list) or not value:
             at = step(place.pointer, key)
-            raise self._refuse(at, "it must be an array of at least one schema.")
+            raise self._refusal_at(at, "it must be an array of at least one schema.")
         return [
             self._below(place, option, key, index, alone=alone)
             for index, option in enumerate(value)
@@ -261,13 +263,13 @@ class Rewriter:
 
     # Keywords of strings and numbers
 
-    def _size(self, place: Place, key: str, value: object, at: str) -> None:
+    def _size_keyword(self, place: Place, key: str, value: object, at: str) -> None:
         number = self._values.finite(value, at)
         if not isinstance(number, int) or number < 0:
-            raise self._refuse(at, "it must be a whole number from 0 up.")
+            raise self._refusal_at(at, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
         if number > limit and key.startswith("min"):
-            raise self._refuse(at, f"it is beyond {limit}, the most that is enforced.")
+            raise self._refusal_at(at, f"it is beyond {limit}, the most that is enforced.")
         place.out[key] = min(number, limit) if self.for_grammar else number
 
     def _pattern(self, place: Place, key: str, value: object, at: str) -> None:
@@ -276,18 +278,18 @@ class Rewriter:
 
     def _rewritten(self, pattern: object, pointer: str) -> list[str]:
         if not isinstance(pattern, str):
-            raise self._refuse(pointer, "it must be a string.")
+            raise self._refusal_at(pointer, "it must be a string.")
         self._values.count(pointer, text=len(pattern))
         try:
             return searches(pattern)
         except Refused as refused:
-            raise self._refuse(pointer, str(refused)) from None
+            raise self._refusal_at(pointer, str(refused)) from None
 
     def _format(self, place: Place, key: str, value: object, at: str) -> None:
         if "string" not in one_or_several(place.schema.get("type", "string")):
             return  # says nothing about other values (`int32`, `double`)
         if not isinstance(value, str):
-            raise self._refuse(at, "it must be a string.")
+            raise self._refusal_at(at, "it must be a string.")
         if value in words.FORMATS:
             place.out[key] = value
         elif value in words.SPELLED:
@@ -312,10 +314,10 @@ class Rewriter:
     def _multiple(self, place: Place, key: str, value: object, at: str) -> None:
         number = self._values.finite(value, at)
         if number <= 0:
-            raise self._refuse(at, "it must be above 0.")
+            raise self._refusal_at(at, "it must be above 0.")
         most, below = place.schema.get("maximum"), place.schema.get("exclusiveMaximum")
         if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
-            raise self._refuse(at, "multiples of negative numbers alone are not supported.")
+            raise self._refusal_at(at, "multiples of negative numbers alone are not supported.")
         if not self.for_grammar:
             place.out[key] = number
             return
@@ -331,7 +333,7 @@ class Rewriter:
             place.out["items"] = self._below(place, value, key)
             return
         if "prefixItems" in place.schema:
-            raise self._refuse(place.pointer, "it has both prefixItems and an array of items.")
+            raise self._refusal_at(place.pointer, "it has both prefixItems and an array of items.")
         self._prefix(place, key, value, at)
         if "additionalItems" in place.schema:
             rest = place.schema["additionalItems"]
@@ -340,12 +342,12 @@ class Rewriter:
     def _prefix(self, place: Place, key: str, value: object, at: str) -> None:
         options = self._options(place, key, value)
         if len(options) > MAX_ITEMS:
-            raise self._refuse(at, f"it lists more than {MAX_ITEMS} items.")
+            raise self._refusal_at(at, f"it lists more than {MAX_ITEMS} items.")
         place.out["prefixItems"] = options
 
     def _unique(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, bool):
-            raise self._refuse(at, "it must be true or false.")
+            raise self._refusal_at(at, "it must be true or false.")
         place.out[key] = value
 
     # Keywords of objects
@@ -357,7 +359,7 @@ class Rewriter:
 
     def _named(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
         if not isinstance(value, Mapping):
-            raise self._refuse(pointer, "it must be an object of schemas.")
+            raise self._refusal_at(pointer, "it must be an object of schemas.")
         self._values.count(pointer, text=sum(map(len, value)))
         return list(value.items())
 
@@ -371,7 +373,7 @@ class Rewriter:
             inside = step(at, pattern)
             rewritten, *ahead = self._rewritten(pattern, inside)
             if ahead:
-                raise self._refuse(inside, LOOKS)
+                raise self._refusal_at(inside, LOOKS)
             part = self._below(place, schema, key, pattern)
             if not self.for_grammar:
                 held = [parts[rewritten]] if rewritten in parts else []
@@ -397,7 +399,7 @@ class Rewriter:
 
     def _required(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise self._refuse(at, "it must be an array of property names.")
+            raise self._refusal_at(at, "it must be an array of property names.")
         self._values.count(at, values=len(value), text=sum(map(len, value)))
         place.out[key] = list(dict.fromkeys(value))
 
@@ -434,7 +436,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     "$ref": Rewriter._reference,
     "allOf": Rewriter._all_of,
     **dict.fromkeys(("anyOf", "oneOf"), Rewriter._one_of),
-    **dict.fromkeys(SIZES, Rewriter._size),
+    **dict.fromkeys(SIZES, Rewriter._size_keyword),
     "pattern": Rewriter._pattern,
     "format": Rewriter._format,
     **dict.fromkeys(_BOUNDS, Rewriter._bound),

@@ -160,7 +160,7 @@ class _Reader:
 
     def read(self) -> list[Piece]:
         while self._at < len(self._pattern):
-            self._next()
+            self._read_piece()
         if self._depth:
             raise Refused("A group is opened with `(` and never closed.")
         return self._out
@@ -168,26 +168,26 @@ class _Reader:
     def ahead(self) -> Iterator[tuple[bool, list[Piece]]]:
         if not self._pattern.startswith("^"):
             return
-        self._next()
+        self._read_piece()
         while found := _AHEAD.match(self._pattern, self._at):
             before, self._out, self._at = self._out, [], found.end()
             while self._depth or not self._pattern.startswith(")", self._at):
                 if self._at >= len(self._pattern):
                     raise Refused("A group is opened with `(` and never closed.")
-                self._next()
+                self._read_piece()
             yield found[1] == "!", self._out
             self._out = before
             self._at += 1
 
-    def _next(self) -> None:
+    def _read_piece(self) -> None:
         character = self._pattern[self._at]
         quantifier = _QUANTIFIER.match(self._pattern, self._at)
         if quantifier is not None:
             self._quantifier(quantifier)
         elif character == "(":
-            self._open()
+            self._open_group()
         elif character == ")":
-            self._close()
+            self._close_group()
         elif character == "[":
             self._emit("atom", self._class())
         elif character == "\\":
@@ -218,7 +218,7 @@ class _Reader:
         if self._pattern[self._at : self._at + 1] == "?":
             self._at += 1  # lazy: the same texts match, only found in another order
 
-    def _open(self) -> None:
+    def _open_group(self) -> None:
         rest = self._pattern[self._at : self._at + 4]
         if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
             raise Refused(LOOKS)
@@ -234,7 +234,7 @@ class _Reader:
         self._emit("open", "(?:")
         self._depth += 1
 
-    def _close(self) -> None:
+    def _close_group(self) -> None:
         if not self._depth:
             raise Refused("A `)` closes no group; write `\\)` for the character.")
         self._depth -= 1
@@ -321,7 +321,7 @@ class _Reader:
             if self._pattern[self._at] == "]":
                 self._at += 1
                 return members, inverse
-            low = self._member(inverse)
+            low = self._class_member(inverse)
             if low is None or len(low) > 1:
                 members += [low] if low else []
                 continue
@@ -330,12 +330,12 @@ class _Reader:
                 members.append(_in_class(low))
                 continue
             self._at += 1
-            high = self._member(inverse)
+            high = self._class_member(inverse)
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
             members.append(f"{_in_class(low)}-{_in_class(high)}")
 
-    def _member(self, inverse: set[str]) -> str | None:
+    def _class_member(self, inverse: set[str]) -> str | None:
         character = self._pattern[self._at]
         self._at += 1
         if character != "\\":

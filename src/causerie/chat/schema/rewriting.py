@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from math import prod
 from typing import Any
 
 from causerie.chat.schema import keywords as words
@@ -79,16 +80,16 @@ def is_never(schema: object) -> bool:
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
-    return never is True or (isinstance(never, Mapping) and not _said(never))
+    return never is True or (isinstance(never, Mapping) and not _rules_of(never))
 
 
 def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
-    said = _said(schema)
+    said = _rules_of(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")
         if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
             break
-        said = _said(resolve(reference))
+        said = _rules_of(resolve(reference))
     return said
 
 
@@ -96,7 +97,7 @@ def _listed_names(said: Mapping[str, object]) -> Sequence[str] | None:
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
         return _constants(said)
-    each = [_constants(_said(option)) for option in options]
+    each = [_constants(_rules_of(option)) for option in options]
     return [name for names in each for name in names or ()] if None not in each else None
 
 
@@ -117,7 +118,7 @@ def _pattern(said: Mapping[str, object]) -> str | None:
         return None
 
 
-def _said(schema: object) -> Mapping[str, object]:
+def _rules_of(schema: object) -> Mapping[str, object]:
     if not isinstance(schema, Mapping):
         return {}
     return {key: value for key, value in schema.items() if not is_annotation(key)}
@@ -231,10 +232,7 @@ class SchemaNegation:
 
     def _opposite_of_all(self, options: Sequence[object], depth: int) -> Opposite:
         each = [self.of(option, depth + 1) for option in options]
-        count = 1
-        for one in each:
-            count *= len(one.ways)
-        if count > _MOST:
+        if prod(len(one.ways) for one in each) > _MOST:
             return _NOTHING_SAID
         ways = tuple(
             {"allOf": list(ways)} if len(ways) > 1 else ways[0]
