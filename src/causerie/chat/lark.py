@@ -12,7 +12,7 @@ from typing import Any
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from causerie.chat.schema import prepare
-from causerie.chat.schema.keywords import SchemaRefused, step
+from causerie.chat.schema.keywords import Schema, SchemaRefused, step
 
 # Rules and terminals of the client's grammar get a prefix, so that they meet no others. What would
 # reach beyond it (directives, ignored white space, control tokens) is refused.
@@ -330,16 +330,14 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
     return None
 
 
-def _subschema_grammar(schema: object, top: Mapping[str, object]) -> str:
+def _subschema_grammar(schema: object, top: Schema) -> str:
     if isinstance(schema, Mapping):
         kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
         schema = {**schema, **kept}
     return "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False) + "\n"
 
 
-def _deepest_fault(
-    top: Mapping[str, object], error: str, fault: Fault, until: float
-) -> tuple[str, str]:
+def _deepest_fault(top: Schema, error: str, fault: Fault, until: float) -> tuple[str, str]:
     here: object = top
     pointer = "#"
     seen: set[str] = set()
@@ -356,7 +354,7 @@ def _deepest_fault(
 
 
 def _subschemas(
-    schema: object, pointer: str, top: Mapping[str, object], seen: set[str]
+    schema: object, pointer: str, top: Schema, seen: set[str]
 ) -> Iterator[tuple[str, object]]:
     if not isinstance(schema, Mapping):
         return

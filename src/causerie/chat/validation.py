@@ -18,7 +18,7 @@ from causerie.chat.call_syntax.base import json_value
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
 from causerie.chat.schema.compiled import HEADER, PATTERNS, Work, WorkExceeded, follows, matcher_of
-from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
@@ -110,7 +110,7 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
             return None if found else "The answer does not follow the grammar."
 
 
-def following(values: Iterable[object], schema: Mapping[str, object]) -> list[object]:
+def following(values: Iterable[object], schema: Schema) -> list[object]:
     """Return the values that follow a schema without references."""
     checked = CheckedSchema(Rewriter(schema, "schema").rewrite())
     return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
@@ -145,9 +145,7 @@ class _Checker:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(value, schema, at)
 
-    def _check_type_and_constants(
-        self, value: object, schema: Mapping[str, object], at: str
-    ) -> None:
+    def _check_type_and_constants(self, value: object, schema: Schema, at: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
         if names and not any(_is_type(value, name) for name in names):
             raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")
@@ -174,7 +172,7 @@ class _Checker:
             return len(a) == len(b) and all(map(self._same, a, b))
         return a == b
 
-    def _check_combinations(self, value: object, schema: Mapping[str, object], at: str) -> None:
+    def _check_combinations(self, value: object, schema: Schema, at: str) -> None:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.check(value, self._definition(reference), at)
@@ -203,7 +201,7 @@ class _Checker:
             return False
         return True
 
-    def _check_string(self, value: str, schema: Mapping[str, object], at: str) -> None:
+    def _check_string(self, value: str, schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Length", at, "characters")
         for keyword in ("pattern", "format"):
             rule = schema.get(keyword)
@@ -215,7 +213,7 @@ class _Checker:
     def _matches(self, value: str, keyword: str, rule: str) -> bool:
         return PATTERNS.matches(value, keyword, rule, self.work)
 
-    def _check_array(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
+    def _check_array(self, value: list[object], schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
         first = as_list(schema.get("prefixItems"))
         for index, item in enumerate(value):
@@ -229,7 +227,7 @@ class _Checker:
             for index in sorted({*range(len(value))} - self._evaluated(value, schema)):
                 self.check(value[index], schema["unevaluatedItems"], step(at, index))
 
-    def _check_contains(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
+    def _check_contains(self, value: list[object], schema: Schema, at: str) -> None:
         found = [at for at, item in enumerate(value) if self.holds(item, schema["contains"], "#")]
         try:
             rules = {"minContains": 1, **schema}
@@ -248,9 +246,7 @@ class _Checker:
             texts.add(text)
         return len(texts) < len(items)
 
-    def _evaluated(
-        self, value: dict[str, object] | list[object], schema: Mapping[str, object]
-    ) -> set[str | int]:
+    def _evaluated(self, value: dict[str, object] | list[object], schema: Schema) -> set[str | int]:
         # The names, or positions, that are spoken of alongside ``unevaluatedProperties`` or -Items.
         self.work.spend(1 + len(value) // _NAMES_A_STEP)
         known: set[str | int] = set()
@@ -273,9 +269,7 @@ class _Checker:
             known |= every if unevaluated in part else self._evaluated(value, part)
         return known
 
-    def _parts_that_hold(
-        self, value: object, schema: Mapping[str, object]
-    ) -> Iterator[Mapping[str, object]]:
+    def _parts_that_hold(self, value: object, schema: Schema) -> Iterator[Schema]:
         parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
             parts = [*parts, self._definition(str(schema["$ref"]))]
@@ -287,9 +281,7 @@ class _Checker:
             parts = [*parts, *([schema["if"]] if holds else []), branch]
         yield from (part for part in parts if isinstance(part, Mapping))
 
-    def _check_object(
-        self, value: dict[str, object], schema: Mapping[str, object], at: str
-    ) -> None:
+    def _check_object(self, value: dict[str, object], schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Properties", at, "properties")
         required = as_list(schema.get("required"))
         self.work.spend(len(required) // _CONSTANTS_A_STEP)
@@ -310,7 +302,7 @@ class _Checker:
                 self.check(item, schema.get("additionalProperties", True), step(at, name))
         self._check_names(value, schema, at)
 
-    def _check_names(self, value: dict[str, object], schema: Mapping[str, object], at: str) -> None:
+    def _check_names(self, value: dict[str, object], schema: Schema, at: str) -> None:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(at, name))
         if "unevaluatedProperties" in schema:
@@ -324,7 +316,7 @@ def _is_type(value: object, name: str) -> bool:
     return name == json_type(value)
 
 
-def _check_count(count: int, schema: Mapping[str, object], of: str, at: str, what: str) -> None:
+def _check_count(count: int, schema: Schema, of: str, at: str, what: str) -> None:
     low, high = schema.get(f"min{of}", 0), schema.get(f"max{of}", math.inf)
     if isinstance(low, int | float) and count < low:
         raise _Wrong(f"The value at {at} has fewer than {low} {what}.")
@@ -332,7 +324,7 @@ def _check_count(count: int, schema: Mapping[str, object], of: str, at: str, wha
         raise _Wrong(f"The value at {at} has more than {high} {what}.")
 
 
-def _check_number(value: int | float, schema: Mapping[str, object], at: str) -> None:
+def _check_number(value: int | float, schema: Schema, at: str) -> None:
     for keyword, holds in _NUMBERS.items():
         bound = schema.get(keyword)
         if isinstance(bound, int | float) and not holds(value, bound):

@@ -150,9 +150,7 @@ def closed_schema(parameters: Schema) -> Schema:
     return schema
 
 
-def _without_single_all_of(
-    schema: Mapping[str, object], at: str
-) -> tuple[Mapping[str, object], str]:
+def _without_single_all_of(schema: Schema, at: str) -> tuple[Schema, str]:
     parts = schema.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
@@ -329,7 +327,7 @@ def settled(choice: Schema) -> Schema | None:
     return {**{key: of for key, of in choice.items() if key != "const"}, "enum": kept}
 
 
-def _joined_properties(one: Schema, other: Schema) -> Mapping[str, object]:
+def _joined_properties(one: Schema, other: Schema) -> Schema:
     sides = [as_mapping(side.get("properties")) for side in (one, other)]
     names = dict.fromkeys(name for side in sides for name in side)
     found: dict[str, object] = {}

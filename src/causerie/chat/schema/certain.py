@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from causerie.chat.schema.keywords import as_list, as_mapping
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping
 
 CHECKED = "x-checked"
 """Mark of a rewritten schema with a keyword of which the grammar admits more than it does."""
-
-Schema = Mapping[str, object]
 
 _CERTAIN = frozenset({"items", "prefixItems", "properties", "$ref", "allOf"})
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from llguidance import LLMatcher, LLParserLimits
 
 from causerie.chat.schema.compiled import HEADER, Work, matcher_of
-from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.rewriting import declared_types, is_never
 from causerie.chat.schema.values import canonical, is_number, json_type
 
@@ -132,9 +132,7 @@ class SchemaDisjointness:
             return True
         return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)
 
-    def _differ(
-        self, a: Mapping[str, object], b: Mapping[str, object], frame: frozenset[str], depth: int
-    ) -> bool:
+    def _differ(self, a: Schema, b: Schema, frame: frozenset[str], depth: int) -> bool:
         mine, theirs = self._constants_of(a), self._constants_of(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
@@ -157,7 +155,7 @@ class SchemaDisjointness:
             if None not in (mine_named.get(name), theirs_named.get(name))
         )
 
-    def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
+    def _constants_of(self, schema: Schema) -> Mapping[str, str] | None:
         values = constants(schema)
         if values is None:
             return None
@@ -173,9 +171,7 @@ class SchemaDisjointness:
         self._work.left -= steps
         return self._work.left > 0
 
-    def _part_excludes(
-        self, a: Mapping[str, object], b: object, frame: frozenset[str], depth: int
-    ) -> bool:
+    def _part_excludes(self, a: Schema, b: object, frame: frozenset[str], depth: int) -> bool:
         reference = a.get("$ref")
         target = self._resolve(reference) if isinstance(reference, str) else True
         if self._excludes(target, b, frame, depth + 1):
@@ -201,7 +197,7 @@ def _whole_or_type(value: object) -> str:
     return json_type(value)
 
 
-def _forbids_required(schema: Mapping[str, object], required: object) -> bool:
+def _forbids_required(schema: Schema, required: object) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return False
     named = schema.get("properties", {})

@@ -9,10 +9,15 @@ from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
-from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
+from causerie.chat.schema.keywords import (
+    Schema,
+    as_list,
+    as_mapping,
+    constants,
+    one_or_several,
+    step,
+)
 from causerie.chat.schema.values import canonical, is_number
-
-Schema = Mapping[str, object]
 
 _DEEPEST_COUNT = 8
 _MOST_STEPS = 10_000
@@ -223,7 +228,7 @@ class _Judge:
             self.known[id(schema)] = self._admits(schema)
         return self.known[id(schema)]
 
-    def _admits(self, schema: Mapping[str, object]) -> bool:
+    def _admits(self, schema: Schema) -> bool:
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in self.finite:
             return False
@@ -235,7 +240,7 @@ class _Judge:
                 return False
         return any(self._admits_kind(kind, schema) for kind in _kinds_or_all(schema))
 
-    def _admits_kind(self, kind: str, schema: Mapping[str, object]) -> bool:
+    def _admits_kind(self, kind: str, schema: Schema) -> bool:
         if self.contradictions.of(kind, schema):
             return False
         return all(self.admits(part) for part, _ in self._required_inside(kind, schema, "#"))
@@ -253,9 +258,7 @@ class _Judge:
                 return self.culprit(part, place, depth + 1)
         return pointer, ""
 
-    def _required_parts(
-        self, schema: Mapping[str, object], pointer: str
-    ) -> Iterator[tuple[object, str]]:
+    def _required_parts(self, schema: Schema, pointer: str) -> Iterator[tuple[object, str]]:
         reference, kinds = schema.get("$ref"), _kinds_or_all(schema)
         if isinstance(reference, str):
             target = self.definitions.get(reference.removeprefix(_PREFIX))
@@ -265,7 +268,7 @@ class _Judge:
             yield from self._required_inside(kinds[0], schema, pointer)
 
     def _required_inside(
-        self, kind: str, schema: Mapping[str, object], pointer: str
+        self, kind: str, schema: Schema, pointer: str
     ) -> Iterator[tuple[object, str]]:
         named, fewest = as_mapping(schema.get("properties")), schema.get("minItems", 0)
         if kind == "object":
@@ -299,11 +302,11 @@ class _Judge:
         return out
 
 
-def _kinds_or_all(schema: Mapping[str, object]) -> list[str]:
+def _kinds_or_all(schema: Schema) -> list[str]:
     return [str(kind) for kind in one_or_several(schema.get("type", _TYPES))]
 
 
-def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
+def _items(schema: Schema) -> tuple[list[object], object]:
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)

@@ -12,9 +12,9 @@ from itertools import islice
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
-from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
-from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
+from causerie.chat.schema.rewriting import SchemaNegation, declared_types
 
 _MOST_WAYS = 24  # of the alternatives that one keyword becomes
 _MOST_PAIRS = 32  # of options that may overlap

@@ -13,7 +13,7 @@ from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
 from causerie.chat.schema.disjoint import MOST_COMPARED, beginnings_meet, may_overlap
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
-from causerie.chat.schema.keywords import Place, as_list, one_or_several, part_at, step
+from causerie.chat.schema.keywords import Place, Schema, as_list, one_or_several, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
@@ -21,7 +21,7 @@ from causerie.chat.schema.rewriting import SIZES, plain, satisfiable
 from causerie.chat.schema.values import LEAKY_RANGE, MAX_DEPTH, Values, is_leaky_range, is_number
 
 Node = dict[str, object]
-JsonSchema = Mapping[str, object] | bool
+JsonSchema = Schema | bool
 
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
@@ -158,9 +158,7 @@ class Rewriter:
             raise self._refusal_at(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
-    def _simplified(
-        self, schema: Mapping[str, object], pointer: str, alone: bool
-    ) -> Mapping[str, object] | bool:
+    def _simplified(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
         if not self.for_grammar:
             return satisfiable(schema)
         said = plain(schema, pointer, self._resolve)

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
 from causerie.chat.schema import keywords as words
-from causerie.chat.schema.keywords import as_list, as_mapping, part_at, step
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
-
-Schema = Mapping[str, object]
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
 BY_NAME = frozenset({
@@ -36,7 +34,7 @@ class _Position:
 class Addresses:
     """Place of each address in a schema; ``torn`` are those that several different schemas have."""
 
-    whole: Mapping[str, object]
+    whole: Schema
     torn: set[str] = field(default_factory=set)
     documents: set[str] = field(default_factory=set)  # the documents that references name
     places: dict[str, _Path] = field(default_factory=dict)
@@ -89,7 +87,7 @@ class Addresses:
                 below = _Position((*at.path, key), base, known)
                 self._collect(of, below, by_name=not by_name and key in BY_NAME)
 
-    def _collect_schema(self, schema: Mapping[str, object], at: _Position) -> str:
+    def _collect_schema(self, schema: Schema, at: _Position) -> str:
         base, name = at.base, schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
             address = joined(base, name)
@@ -132,7 +130,7 @@ def with_meta_schemas(found: Addresses) -> Addresses:
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
 
 
-def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object], list[str]]:
+def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
     """Return what a schema says by the draft that its ``$schema`` names, without that name, and the
     keywords that say nothing there. A schema of a later draft is returned as it is.
     """
@@ -156,7 +154,7 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
     return as_mapping(_changed(unnamed, cut)), [*ignored]
 
 
-def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
+def placed(schema: Schema) -> Schema:
     """Return the same schema, in which references name places (``#/$defs/name``), without rules
     next to a reference that its draft ignores.
 

@@ -10,7 +10,14 @@ from math import prod
 from typing import Any
 
 from causerie.chat.schema import keywords as words
-from causerie.chat.schema.keywords import as_list, constants, is_annotation, one_or_several, step
+from causerie.chat.schema.keywords import (
+    Schema,
+    as_list,
+    constants,
+    is_annotation,
+    one_or_several,
+    step,
+)
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number, json_type
 
@@ -21,7 +28,7 @@ SIZES = frozenset({
 _MOST_STEPS = 16  # from reference to reference
 
 
-def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
+def satisfiable(schema: Schema) -> Schema | bool:
     """Return a schema that says the same to a check: ``False`` if it admits nothing."""
     if is_never(schema):
         return False
@@ -37,9 +44,7 @@ def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
     return {**rest, "type": declared_types(schema)} if "type" in rest else rest
 
 
-def plain(
-    schema: Mapping[str, object], pointer: str, resolve: Callable[[str], object]
-) -> Mapping[str, object] | bool:
+def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Schema | bool:
     """Return a schema that says the same, plainly.
 
     ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
@@ -64,7 +69,7 @@ def plain(
     return schema
 
 
-def declared_types(schema: Mapping[str, object]) -> object:
+def declared_types(schema: Schema) -> object:
     """Return the ``type`` of a schema, with ``null`` if it is ``nullable`` (OpenAPI 3.0.3).
 
     Without a type alongside, ``nullable`` says nothing.
@@ -83,7 +88,7 @@ def is_never(schema: object) -> bool:
     return never is True or (isinstance(never, Mapping) and not _rules_of(never))
 
 
-def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
+def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Schema:
     said = _rules_of(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")
@@ -93,7 +98,7 @@ def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Mapping
     return said
 
 
-def _listed_names(said: Mapping[str, object]) -> Sequence[str] | None:
+def _listed_names(said: Schema) -> Sequence[str] | None:
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
         return _constants(said)
@@ -101,7 +106,7 @@ def _listed_names(said: Mapping[str, object]) -> Sequence[str] | None:
     return [name for names in each for name in names or ()] if None not in each else None
 
 
-def _pattern(said: Mapping[str, object]) -> str | None:
+def _pattern(said: Schema) -> str | None:
     rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
     if rules.get("format") in words.SAID_BY_PATTERN and "pattern" in rules:
         del rules["format"]
@@ -118,13 +123,13 @@ def _pattern(said: Mapping[str, object]) -> str | None:
         return None
 
 
-def _rules_of(schema: object) -> Mapping[str, object]:
+def _rules_of(schema: object) -> Schema:
     if not isinstance(schema, Mapping):
         return {}
     return {key: value for key, value in schema.items() if not is_annotation(key)}
 
 
-def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
+def _constants(said: Schema) -> Sequence[str] | None:
     if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
         return None
     options = constants(said)
@@ -133,8 +138,6 @@ def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
 
 # Every document that an opposite admits is invalid by the schema. The reverse does not hold: no
 # grammar excludes a pattern, for example.
-
-Schema = Mapping[str, object]
 
 _MOST = 24  # alternatives
 _DEEPEST = 8

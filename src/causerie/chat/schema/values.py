@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeGuard
 
-from causerie.chat.schema.keywords import SchemaRefused, step
+from causerie.chat.schema.keywords import Schema, SchemaRefused, step
 
 MAX_DEPTH = 64
 MAX_SUBSCHEMAS = 10_000
@@ -114,7 +114,7 @@ def is_far(value: int | float) -> bool:
     return not -_EXACT <= value <= _EXACT
 
 
-def is_leaky_range(schema: Mapping[str, object]) -> bool:
+def is_leaky_range(schema: Schema) -> bool:
     """Return whether the grammar of a range would admit its excluded integer lower bound.
 
     All versions of llguidance show this if the range lies between two consecutive
