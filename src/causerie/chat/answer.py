@@ -46,10 +46,8 @@ _T = TypeVar("_T")
 
 def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
     """Return the 400 for a schema, pattern or grammar that would not be enforced as written."""
-    place = {} if refused.pointer is None else {"pointer": refused.pointer}
-    return InvalidRequest(
-        str(refused), code="unsupported_schema", param=refused.param, metadata=place
-    )
+    at = {} if refused.pointer is None else {"pointer": refused.pointer}
+    return InvalidRequest(str(refused), code="unsupported_schema", param=refused.param, metadata=at)
 
 
 class SchemaCache:

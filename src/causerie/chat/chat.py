@@ -258,10 +258,8 @@ class TextChat:
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
-            reply = choices[0]
-            self._conversations.answered(
-                caller, asked, reply.tokens, reply.reasoning, cut=reply.cut
-            )
+            made = choices[0]
+            self._conversations.answered(caller, asked, made.tokens, made.reasoning, cut=made.cut)
         if partial is None and plan.prompt_end is not None:
             for choice in choices:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)

@@ -81,7 +81,7 @@ def compose(
     free = leaves_free(form, calls, answer)
     thinks = reasoning != "none"
     if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
-        before, body = "", _reasoning_or_calls(form, text, calls, is_open=reasoning == "open")
+        before, body = "", _thought_or_calls(form, text, calls, is_open=reasoning == "open")
     else:
         body = _body(form, text, calls, answer)
         before = _reasoning_grammar(form, text, reasoning, free=free)
@@ -117,9 +117,7 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
     return all(mark.startswith(begins) for mark in (*form.reasoning.closes, *held))
 
 
-def _reasoning_or_calls(
-    form: ModelFormat, text: GrammarText, calls: CallPlan, *, is_open: bool
-) -> str:
+def _thought_or_calls(form: ModelFormat, text: GrammarText, calls: CallPlan, is_open: bool) -> str:
     section, marks = _Section(form.calls, calls, text), form.reasoning
     whole = section.whole()
     held = _enforced_from(form.calls)

@@ -453,13 +453,11 @@ class _Marks:
             answer += (*form.header.opens, *(form.header.recipients[1:] if calls else ()))
         self.answer = answer
         answer += tuple(self.lead_ins)
-        anywhere = [
-            mark for mark, way in self.triggers.items() if not (way.at_start or way.is_named)
-        ]
-        answering = _Search((*opens, *closes, *answer, *anywhere))
+        inside = [mark for mark, way in self.triggers.items() if not (way.at_start or way.is_named)]
+        answering = _Search((*opens, *closes, *answer, *inside))
         ends: tuple[str, ...] = ()
         if reasoning_end is ReasoningEnd.ANY_MARKER:
-            ends = (*answer, *anywhere)
+            ends = (*answer, *inside)
         elif reasoning_end is ReasoningEnd.OWN_OR_CALL and calls is not None:
             ends = calls.starts
         thinking = _Search((*closes, *ends))
@@ -521,9 +519,7 @@ class Separation:
         return not resumed or resumed[0] == "<"
 
     def separator(self) -> Parser:
-        return Parser(
-            self._format, tools=None, reasoning_open=False, call_id=lambda _, given: given
-        )
+        return Parser(self._format, tools=None, reasoning_open=False, call_id=lambda _, own: own)
 
 
 # A header is read however models spell it: the recipient before or behind the channel, with or

@@ -271,11 +271,9 @@ def _conversation(
         ]
     items = history.in_turns(items, capabilities)
     if shows_calls and not capabilities.calls_alongside_text:
-        items = [
-            fallback.said_calls(entry, calls) if entry["content"] else entry for entry in items
-        ]
+        items = [fallback.said_calls(one, calls) if one["content"] else one for one in items]
     elif shows_calls and not (whole or format.said_open):
-        items = [part for entry in items for part in history.apart(entry, capabilities, keys)]
+        items = [part for one in items for part in history.apart(one, capabilities, keys)]
     elif (
         shows_calls
         and not capabilities.text_before_calls
@@ -283,10 +281,10 @@ def _conversation(
         and not format.answer_open
     ):
         items = [
-            fallback.said_calls(entry, calls)
-            if entry["content"] and not any(map(entry.get, keys))
-            else entry
-            for entry in items
+            fallback.said_calls(one, calls)
+            if one["content"] and not any(map(one.get, keys))
+            else one
+            for one in items
         ]
     switch = format.thinking
     if switch is not None and thinking_on is not None:

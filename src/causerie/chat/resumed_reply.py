@@ -165,15 +165,11 @@ def _call_sections(
     calls: CallSection, made: Sequence[PartialCall], earlier: int
 ) -> Iterator[Traced]:
     offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
-    before = [
-        _write_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])
-    ]
+    before = [_write_call(calls, one, offset + at, whole=True) for at, one in enumerate(made[:-1])]
     for whole in (False,) if calls.writes_json else (False, True):
         last = _write_call(calls, made[-1], offset + len(before), whole=whole)
-        ended = authored(calls.end if whole and calls.addressed else "")  # the message is
-        yield joined(
-            (authored(calls.begin), authored(calls.separator).join([*before, last]), ended)
-        )
+        end = authored(calls.end if whole and calls.addressed else "")  # the message is
+        yield joined((authored(calls.begin), authored(calls.separator).join([*before, last]), end))
 
 
 def _write_call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:

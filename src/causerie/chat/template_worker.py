@@ -77,9 +77,7 @@ class Refusal(Struct, frozen=True, tag=True):
     metadata: Mapping[str, object]
 
     def error(self) -> InvalidRequest:
-        return InvalidRequest(
-            self.message, code=self.code, param=self.param, metadata=self.metadata
-        )
+        return InvalidRequest(**structs.asdict(self))
 
 
 class Costly(Struct, frozen=True, tag=True):

@@ -134,7 +134,7 @@ class _Checker:
             if schema is False:
                 raise _Wrong(f"Nothing may stand at {at}.")
             return
-        self._check_type_and_constants(value, schema, at)
+        self._check_type_and_values(value, schema, at)
         self._check_combinations(value, schema, at)
         if isinstance(value, str):
             self._check_string(value, schema, at)
@@ -145,7 +145,7 @@ class _Checker:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(value, schema, at)
 
-    def _check_type_and_constants(self, value: object, schema: Schema, at: str) -> None:
+    def _check_type_and_values(self, value: object, schema: Schema, at: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
         if names and not any(_is_type(value, name) for name in names):
             raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")

@@ -213,10 +213,8 @@ class _Elements(ArgumentRules[str | None]):
             case "object":
                 inside = self.object(choice, lists)
             case "array":
-                opened = self.scope.literal(f"{self._mark}<{_ITEM}>")
-                inside = items_of(choice).grammar(
-                    lambda of: f"{opened} {self.value(of, _ITEM)}", ""
-                )
+                start = self.scope.literal(f"{self._mark}<{_ITEM}>")
+                inside = items_of(choice).grammar(lambda of: f"{start} {self.value(of, _ITEM)}", "")
             case _:
                 inside = number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"

@@ -238,13 +238,11 @@ class ObjectMembers:
         return f"{{{max(self.least - but, 0)},{most}}}"
 
 
-def members_of(
-    choice: Schema, key: str, is_writable: Callable[[str], bool]
-) -> ObjectMembers | None:
+def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> ObjectMembers | None:
     """Return the members that the object may hold; ``None`` if no object is possible.
 
     ``key`` is a regular expression (between slashes) for the free keys of a notation;
-    ``is_writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
+    ``writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
     for constraints that cannot be enforced.
     """
     required = as_list(choice.get("required"))
@@ -259,7 +257,7 @@ def members_of(
         if name in required and not possible:
             return None
         if of is not None and possible:
-            if not is_writable(name):
+            if not writable(name):
                 raise refused(of, f"the model's notation cannot write the name {name[:60]!r}.")
             named.append(NamedProperty(name, of, name in required))
     free = _free_keys(choice, key, declared)

@@ -26,6 +26,8 @@ from causerie.chat.formats.format import (
 # one is asked for, and which spellings the constraint admits. The end of a message ends the text,
 # so it is no part of a call.
 
+_NEXT = "<|start|>assistant"
+
 # Models write the type of the content, or leave it out, with and without marker and spaces.
 _TYPES = (
     " <|constrain|>json",
@@ -63,19 +65,17 @@ _HEADER = MessageHeader(
 )
 
 GPT_OSS = ModelFormat(
-    reasoning=unspaced(
-        "<|channel|>analysis<|message|>", "<|end|>", after_close="<|start|>assistant"
-    ),
+    reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
     thinking=ThinkingSwitch(
         effort="reasoning_effort", efforts=("low", "medium", "high"), mandatory=True
     ),
     calls=_calls(" json"),
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>commentary<|message|>",
-    said_close="<|end|><|start|>assistant",
+    said_close=f"<|end|>{_NEXT}",
     header=replace(_HEADER, functions="functions."),
     skip=(
-        "<|start|>assistant",
+        _NEXT,
         "<|channel|>commentary<|message|>",
         "<|channel|>final <|constrain|>json<|message|>",  # an answer that was asked for as JSON
         "<|end|>",
@@ -87,9 +87,7 @@ GPT_OSS = ModelFormat(
 
 LLM_JP = replace(
     GPT_OSS,
-    calls=replace(
-        _calls(" <|constrain|> json"), separator="<|end|><|start|>assistant ", parallel=True
-    ),
+    calls=replace(_calls(" <|constrain|> json"), separator=f"<|end|>{_NEXT} ", parallel=True),
 )
 
 
@@ -97,7 +95,6 @@ LLM_JP = replace(
 #
 # Only the header of a message names the function, and only the end of the message ends the call.
 
-_NEXT = "<|start|>assistant"
 _PARAMETERS = ParameterList(
     '<rfl:parameter name="', '">\n', "\n</rfl:parameter>", apart="\n", open_ended=True
 )

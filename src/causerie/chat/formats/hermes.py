@@ -142,9 +142,7 @@ _ARGS_CALLS = section("[TOOL_CALLS]$NAME[ARGS]$JSON")
 MISTRAL = ModelFormat(calls=_ARGS_CALLS)
 
 # Magistral and the reasoning Ministral; their history shows reasoning only within the content.
-MAGISTRAL = replace(
-    MISTRAL, reasoning=_THINK, thinking=ALWAYS, reasoning_keys=("reasoning_content",)
-)
+MAGISTRAL = replace(MISTRAL, reasoning=_THINK, thinking=ALWAYS)
 
 MISTRAL_SMALL_3_2 = replace(MISTRAL, calls=section("[TOOL_CALLS]$NAME[CALL_ID]$ID[ARGS]$JSON"))
 

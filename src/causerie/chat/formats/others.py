@@ -255,9 +255,7 @@ KIMI_K2 = ModelFormat(
 
 KIMI_K2_THINKING = replace(KIMI_K2, thinking=ALWAYS)
 
-KIMI_K2_5 = replace(
-    KIMI_K2, thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False})
-)
+KIMI_K2_5 = replace(KIMI_K2, thinking=replace(_SWITCH, default="on"))
 
 KIMI_K3 = ModelFormat(
     reasoning=unspaced("<|open|>think<|sep|>", "<|close|>think<|sep|>"),

@@ -35,9 +35,9 @@ def _begins_with_marker(segments: Sequence[object]) -> bool:
     return first.text[0] in "<[" if first.text.strip() else _begins_with_marker(others)
 
 
-def _beginning(calls: CallSection, *triggers: str) -> CallSection:
+def _beginning(way: CallSection, *triggers: str) -> CallSection:
     return replace(
-        calls, begin="", optional_end=True, triggers=triggers, lead_ins=(), lead="", also=()
+        way, begin="", optional_end=True, triggers=triggers, lead_ins=(), lead="", also=()
     )
 
 

@@ -197,15 +197,13 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
 def _finite_names(definitions: Mapping[str, object], counting: Contradictions) -> frozenset[str]:
     known: set[str] = set()
     judge = _Judge(known, definitions, counting)
-    order = list(definitions)
+    left = list(definitions)
     for _ in range(_MAX_ROUNDS):
         before = len(known)
-        known.update(
-            name for name in order if name not in known and judge.admits(definitions[name])
-        )
-        if len(known) in (before, len(order)):
+        known.update(name for name in left if name not in known and judge.admits(definitions[name]))
+        if len(known) in (before, len(left)):
             return frozenset(known)
-        order.reverse()
+        left.reverse()
     raise Endless("its references lead to one another in too many steps to be followed.")
 
 

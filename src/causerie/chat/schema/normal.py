@@ -74,14 +74,14 @@ class Rewriter:
 
     def rewrite(self) -> Node:
         """Return the whole schema; raise :class:`SchemaRefused`."""
-        top = self._rewritten_schema(self.root, "#", 0, True)
+        top = self._rewrite_schema(self.root, "#", 0, True)
         if top is False:
             raise self._refusal_at("#", "`false` admits no document at all.")
         top = {} if isinstance(top, bool) else top
         definitions: Node = {}
         while self._waiting:
             pointer, alone = self._waiting.pop()
-            target = self._rewritten_schema(self._resolve(pointer), pointer, 0, alone)
+            target = self._rewrite_schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, alone]] = named
         if not self.for_grammar and self.checked - self._marked:
@@ -130,9 +130,7 @@ class Rewriter:
     def _refusal_at(self, pointer: str, reason: str) -> words.SchemaRefused:
         return words.SchemaRefused(self.param, reason, pointer)
 
-    def _rewritten_schema(
-        self, schema: object, pointer: str, depth: int, alone: bool
-    ) -> Node | bool:
+    def _rewrite_schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
         self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
@@ -170,10 +168,8 @@ class Rewriter:
             self._leave_to_check(pointer, step(pointer, keyword), keyword)
         return narrowed
 
-    def _below(
-        self, place: Place, schema: object, *keys: str | int, alone: bool = True
-    ) -> Node | bool:
-        return self._rewritten_schema(schema, step(place.pointer, *keys), place.depth + 1, alone)
+    def _below(self, place: Place, of: object, *keys: str | int, alone: bool = True) -> Node | bool:
+        return self._rewrite_schema(of, step(place.pointer, *keys), place.depth + 1, alone)
 
     def _identity(self, place: Place, key: str, value: object, at: str) -> None:
         if place.pointer != "#":
@@ -244,9 +240,7 @@ class Rewriter:
             place.out["allOf"] = [*as_list(place.out.get("allOf")), {"if": held, "then": part}]
 
     def _applies_alone(self, place: Place, key: str) -> bool:
-        return place.alone and not any(
-            name in words.APPLIES for name in place.schema if name != key
-        )
+        return place.alone and words.APPLIES.isdisjoint(place.schema.keys() - {key})
 
     def _options(
         self, place: Place, key: str, value: object, *, alone: bool = True

@@ -205,15 +205,13 @@ class _Reader:
     def _quantifier(self, found: re.Match[str]) -> None:
         before = self._out[-1].kind if self._out else "open"
         if before == "quantifier":
-            raise Refused(
-                f"`{found.group()}` repeats a repetition; put the inner one into a group."
-            )
+            raise Refused(f"`{found[0]}` repeats a repetition; put the inner one into a group.")
         if before not in ("atom", "close"):
-            raise Refused(f"`{found.group()}` has nothing before it to repeat.")
+            raise Refused(f"`{found[0]}` has nothing before it to repeat.")
         low, comma, high = found.group(1), found.group(2), found.group(3)
         if low is not None and high and (not comma or int(high) < int(low)):
-            raise Refused(f"`{found.group()}` counts backwards.")
-        self._emit("quantifier", found.group())
+            raise Refused(f"`{found[0]}` counts backwards.")
+        self._emit("quantifier", found[0])
         self._at = found.end()
         if self._pattern[self._at : self._at + 1] == "?":
             self._at += 1  # lazy: the same texts match, only found in another order
@@ -270,9 +268,7 @@ class _Reader:
             self._at = found.end()
             code = int(next(digits for digits in found.groups() if digits), 16)
             if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-                raise Refused(
-                    f"`\\{found.group()}` is not a character; write the character itself."
-                )
+                raise Refused(f"`\\{found[0]}` is not a character; write the character itself.")
             return chr(code)
         self._at += 1
         if letter in _CONTROLS:

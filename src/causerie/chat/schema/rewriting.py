@@ -276,9 +276,7 @@ def _other_than(values: Sequence[object]) -> Opposite:
     if texts and said:
         ways.append({"type": "string", "pattern": pattern_without(texts)})
     if "boolean" in kinds:
-        ways += [
-            {"const": flag} for flag in (True, False) if not any(each is flag for each in values)
-        ]
+        ways += [{"const": flag} for flag in (True, False) if not any(of is flag for of in values)]
     numbers = sorted({value for value in values if is_number(value)})
     if numbers:
         ways.append({"type": "number", "exclusiveMaximum": numbers[0]})
