@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
@@ -125,10 +125,7 @@ def _regex(token: str) -> str:
     if flags not in _FLAGS:
         raise Refused(f"The flags of {token[:40]} are not supported there.")
     dot = "(?s:.)" if flags else r"[^\n]"
-    found = [
-        Piece(piece.kind, dot if piece.text == DOT else piece.text, piece.depth)
-        for piece in pieces(body)
-    ]
+    found = [replace(one, text=dot) if one.text == DOT else one for one in pieces(body)]
     if any(piece.kind in ("start", "end") for piece in found):
         raise Refused("Anchors are not supported there.")
     if any(piece.depth > _DEEPEST for piece in found):

@@ -270,16 +270,12 @@ def _conversation(
             for entry in items
         ]
     items = history.in_turns(items, capabilities)
+    told = capabilities.told and not (capabilities.text_before_calls or format.answer_open)
     if shows_calls and not capabilities.calls_alongside_text:
         items = [fallback.said_calls(one, calls) if one["content"] else one for one in items]
     elif shows_calls and not (whole or format.said_open):
         items = [part for one in items for part in history.apart(one, capabilities, keys)]
-    elif (
-        shows_calls
-        and not capabilities.text_before_calls
-        and capabilities.told
-        and not format.answer_open
-    ):
+    elif shows_calls and told:
         items = [
             fallback.said_calls(one, calls)
             if one["content"] and not any(map(one.get, keys))

@@ -192,11 +192,8 @@ def _call_id(segment: CallId, call: PartialCall, index: int) -> str:
     if segment.kept and re.fullmatch(pattern, call.id):
         return call.id
     if "[" not in segment.pattern:
-        return (
-            segment.pattern.replace("\\", "")
-            .replace("{index}", str(index))
-            .replace("{name}", call.name)
-        )
+        written = segment.pattern.replace("\\", "").replace("{index}", str(index))
+        return written.replace("{name}", call.name)
     digest = hashlib.sha256(call.id.encode("utf-8", "surrogatepass")).digest()
     size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])

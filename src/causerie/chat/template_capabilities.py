@@ -73,10 +73,8 @@ def capabilities_of(
     thought = dict.fromkeys(reasoning_keys, _THREE)
     call = _probe_exchange(kind, nothing, short)
     call[1] |= thought
-    mixed, both = (
-        _probe_exchange(kind, _FOUR, short),
-        _probe_exchange(kind, nothing, short, _TWO, _FOUR),
-    )
+    mixed = _probe_exchange(kind, _FOUR, short)
+    both = _probe_exchange(kind, nothing, short, _TWO, _FOUR)
     told = [user, _probe_message("assistant", _FOUR), mixed[2], answer, user]
     behind = (probe.text(mixed, tools) or "").partition(_FOUR)[2]
     return TemplateCapabilities(

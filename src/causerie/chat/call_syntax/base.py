@@ -124,7 +124,7 @@ LONGEST_WORD = 4096
 """Most characters of a key, name, number or constant; a longer one is not read."""
 
 
-class SteppedReader:
+class StepReader:
     """Reads by steps, each of which returns a part of the arguments; ``None`` where more text is
     needed."""
 

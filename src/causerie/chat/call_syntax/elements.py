@@ -15,7 +15,7 @@ from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
     Schema,
-    SteppedReader,
+    StepReader,
     Unreadable,
     json_value,
     text_overlap,
@@ -30,7 +30,7 @@ from causerie.chat.call_syntax.members import (
     names_in,
     number_of,
     property_in,
-    string_terminal,
+    text_terminal,
 )
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.keywords import constants
@@ -54,7 +54,7 @@ class _Element:
     count: int = 0
 
 
-class ElementReader(SteppedReader):
+class ElementReader(StepReader):
     """Reads elements up to a closing tag that closes none of them, which is left."""
 
     def __init__(self, mark: str, schema: Schema) -> None:
@@ -220,7 +220,7 @@ class _Elements(ArgumentRules[str | None]):
         return None if inside is None else f"{inside} {closed}"
 
     def _string_grammar(self, choice: Schema, place: str | None) -> str:
-        bounded = string_terminal(choice)
+        bounded = text_terminal(choice)
         if bounded is not None:
             text = self.scope.closed(f"{bounded} & {without(self._mark)}", self._tag(place))
         else:

@@ -17,7 +17,7 @@ from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list, as_mapping,
 from causerie.chat.schema.pattern import Refused, anywhere, searches
 
 
-def string_terminal(schema: Schema) -> str | None:
+def text_terminal(schema: Schema) -> str | None:
     """Return the regular expression of a bounded string; ``None`` when any text will do.
 
     Raises ``SchemaRefused`` for a pattern that cannot be followed.
@@ -301,7 +301,7 @@ def _free_keys(choice: Schema, key: str, names: Mapping[str, object]) -> list[tu
     silent = all(of is False for of in known) or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
     taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []
-    keys = {pattern: string_terminal({"pattern": pattern}) or "" for pattern in patterns}
+    keys = {pattern: text_terminal({"pattern": pattern}) or "" for pattern in patterns}
     found = []
     for pattern, of in patterns.items():
         rivals = [f"~({keys[other]})" for other in patterns if other != pattern]
@@ -321,11 +321,9 @@ def _bounds_of_free_keys(
     least = max(low - required, 0) if isinstance(low, int) else 0
     most = high - named if isinstance(high, int) else None
     if least and (named > required or least > 1 or not free):
-        raise refused(
-            choice, "that there are enough of the optional properties is not held.", "minProperties"
-        )
+        reason = "that there are enough of the optional properties is not held."
+        raise refused(choice, reason, "minProperties")
     if most is not None and most < 0:
-        raise refused(
-            choice, "that there are not all of the named properties is not held.", "maxProperties"
-        )
+        reason = "that there are not all of the named properties is not held."
+        raise refused(choice, reason, "maxProperties")
     return least, most

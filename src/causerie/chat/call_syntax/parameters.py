@@ -10,7 +10,7 @@ from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
     Schema,
-    SteppedReader,
+    StepReader,
     Unreadable,
     json_value,
     text_overlap,
@@ -30,7 +30,7 @@ from causerie.chat.call_syntax.members import (
     either,
     members_of,
     property_in,
-    string_terminal,
+    text_terminal,
 )
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
@@ -97,7 +97,7 @@ def _search_end(marker: str, opening: str = "") -> re.Pattern[str]:
     return re.compile(re.escape(marker) + either)
 
 
-class ParameterReader(SteppedReader):
+class ParameterReader(StepReader):
     """Reads the list; the arguments come out as JSON, strings as they stream.
 
     ``end`` is the text that follows it. A key without a value is left out.
@@ -374,7 +374,7 @@ def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str |
         if any(mark in text for text in texts for mark in marks):
             raise refused(choice, "a constant holds the text that ends a value of this model.")
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
-    terminal = string_terminal(choice)
+    terminal = text_terminal(choice)
     if terminal is None:
         return None
     return scope.closed(_not_opening(form, terminal), form.after)

@@ -15,7 +15,7 @@ from causerie.chat.call_syntax.members import (
     members_of,
     names_in,
     property_in,
-    string_terminal,
+    text_terminal,
 )
 from causerie.chat.call_syntax.relaxed import RelaxedReader, loose_text
 from causerie.chat.grammar_text import GrammarText
@@ -161,7 +161,7 @@ class _Loose(JsonLikeRules):
 
     def string(self, choice: Schema) -> str:
         quote = self.scope.literal(self._quote)
-        bounded = string_terminal(choice)
+        bounded = text_terminal(choice)
         if bounded is not None:
             return f"{quote} {self.scope.closed(bounded, self._quote)}"
         return f"{quote} {self.scope.until(self._quote)}"

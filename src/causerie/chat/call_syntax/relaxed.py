@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     Read,
-    SteppedReader,
+    StepReader,
     Unreadable,
     text_overlap,
 )
@@ -42,7 +42,7 @@ class _Open:
     count: int = 0
 
 
-class RelaxedReader(SteppedReader):
+class RelaxedReader(StepReader):
     """Reads one list of values and writes it as JSON.
 
     ``parameters`` makes it a Python call's: keyword arguments up to ``)``, which is left,

@@ -27,17 +27,11 @@ from causerie.chat.formats.format import (
 # so it is no part of a call.
 
 _NEXT = "<|start|>assistant"
+_EFFORTS = ("low", "medium", "high")
 
 # Models write the type of the content, or leave it out, with and without marker and spaces.
-_TYPES = (
-    " <|constrain|>json",
-    "<|constrain|>json",
-    " <|constrain|> json",
-    " json",
-    " code",
-    "",
-    " ",
-)
+_TYPES = (" <|constrain|>json", "<|constrain|>json", " <|constrain|> json", " json", " code", "",
+          " ")  # fmt: skip
 
 
 def _channel_call(
@@ -66,9 +60,7 @@ _HEADER = MessageHeader(
 
 GPT_OSS = ModelFormat(
     reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
-    thinking=ThinkingSwitch(
-        effort="reasoning_effort", efforts=("low", "medium", "high"), mandatory=True
-    ),
+    thinking=ThinkingSwitch(effort="reasoning_effort", efforts=_EFFORTS, mandatory=True),
     calls=_calls(" json"),
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>commentary<|message|>",
@@ -137,9 +129,7 @@ _MUSE_CALL = segments(
 
 MUSE = ModelFormat(
     reasoning=unspaced("to=self<|message|>", "<|eom|>", after_close=_NEXT),
-    thinking=ThinkingSwitch(
-        effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
-    ),
+    thinking=ThinkingSwitch(effort="reasoning_strength", efforts=_EFFORTS, mandatory=True),
     calls=section(
         "to=$NAME",
         "<|message|>" + _MUSE_BEGIN,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as OneOf
 
@@ -318,9 +318,7 @@ class ModelFormat:
 # The ways to tell a template to think that many families share.
 
 ON_BY_DEFAULT = ThinkingSwitch(on={"enable_thinking": True}, off={"enable_thinking": False})
-OFF_BY_DEFAULT = ThinkingSwitch(
-    on={"enable_thinking": True}, off={"enable_thinking": False}, default="off"
-)
+OFF_BY_DEFAULT = replace(ON_BY_DEFAULT, default="off")
 ALWAYS = ThinkingSwitch(mandatory=True)
 
 

@@ -195,9 +195,7 @@ COMMAND_R = ModelFormat(
 
 # The template's own word that a result follows ends what the model writes.
 GEMMA_4 = ModelFormat(
-    reasoning=Reasoning(
-        "<|channel>thought", "<channel|>", after_open="\n", before_close="\n", after_close=""
-    ),
+    reasoning=Reasoning("<|channel>thought", "<channel|>", after_close=""),
     thinking=OFF_BY_DEFAULT,
     calls=section("<|tool_call>call:$NAME", LooseArguments('<|"|>'), "<tool_call|>"),
     skip=("<|tool_response>",),

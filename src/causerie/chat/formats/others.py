@@ -31,9 +31,7 @@ from causerie.chat.formats.hermes import GENERIC, JSON_CALL, json_list
 # The templates print every value that is no object or list as Python does, so
 # that is what the models have read.
 
-_PARAMETERS = ParameterList(
-    before="<parameter=", between=">\n", after="\n</parameter>\n", constants="python"
-)
+_PARAMETERS = ParameterList("<parameter=", ">\n", "\n</parameter>\n", constants="python")
 # Some models leave the outer tag out.
 CODER_CALLS = section(
     "<tool_call>\n<function=$NAME>\n",
@@ -156,9 +154,7 @@ MINIMAX_M1 = ModelFormat(
 
 MINIMAX_M2 = ModelFormat(
     thinking=ALWAYS,
-    calls=CallSection(
-        lead="\n", begin="<minimax:tool_call>\n", call=INVOKE, end="</minimax:tool_call>"
-    ),
+    calls=CallSection(INVOKE, "<minimax:tool_call>\n", end="</minimax:tool_call>", lead="\n"),
 )
 
 _MARK = "]<]minimax[>["
@@ -449,26 +445,18 @@ K2_HORIZON = ModelFormat(
         also_close=("</ifm|think_fast>", "</ifm|think_faster>"),
     ),
     thinking=replace(ON_BY_DEFAULT, effort="reasoning_effort", efforts=("low", "medium", "high")),
-    calls=CallSection(
-        begin="<ifm|tool_calls>\n", call=keyed("ifm|{}", end="\n"), end="</ifm|tool_calls>"
-    ),
+    calls=CallSection(keyed("ifm|{}", end="\n"), "<ifm|tool_calls>\n", end="</ifm|tool_calls>"),
 )
 
 DOTS = ModelFormat(
     thinking=ON_BY_DEFAULT,
-    calls=CallSection(
-        lead="\n", begin="<dots_function_call>\n", call=INVOKE, end="</dots_function_call>"
-    ),
+    calls=CallSection(INVOKE, "<dots_function_call>\n", end="</dots_function_call>", lead="\n"),
 )
 
 JAMBA = ModelFormat(calls=json_list("<tool_calls>[", "]</tool_calls>"))
 
 # A list and nothing else; one template for Qwen's and one for Llama's control tokens.
-XLAM_2 = ModelFormat(
-    calls=CallSection(
-        begin="[", call=JSON_CALL, separator=", ", end="]", at_start=True, lead_ins=("[\n",)
-    )
-)
+XLAM_2 = ModelFormat(calls=CallSection(JSON_CALL, "[", ", ", "]", at_start=True, lead_ins=("[\n",)))
 
 PHI_4_REASONING = replace(GENERIC, thinking=ALWAYS)
 

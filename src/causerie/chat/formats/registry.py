@@ -35,10 +35,8 @@ def _begins_with_marker(segments: Sequence[object]) -> bool:
     return first.text[0] in "<[" if first.text.strip() else _begins_with_marker(others)
 
 
-def _beginning(way: CallSection, *triggers: str) -> CallSection:
-    return replace(
-        way, begin="", optional_end=True, triggers=triggers, lead_ins=(), lead="", also=()
-    )
+def _beginning(way: CallSection, *marks: str) -> CallSection:
+    return replace(way, begin="", optional_end=True, triggers=marks, lead_ins=(), lead="", also=())
 
 
 # Name, format and signs of each family: a template that contains all of its signs is of the family.

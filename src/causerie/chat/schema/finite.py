@@ -9,14 +9,8 @@ from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
-from causerie.chat.schema.keywords import (
-    Schema,
-    as_list,
-    as_mapping,
-    constants,
-    one_or_several,
-    step,
-)
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.values import canonical, is_number
 
 _DEEPEST_COUNT = 8
@@ -271,13 +265,13 @@ class _Judge:
         named, fewest = as_mapping(schema.get("properties")), schema.get("minItems", 0)
         if kind == "object":
             for name in as_list(schema.get("required")):
-                yield named.get(name), step(pointer, "properties", str(name))
+                yield named.get(name), words.step(pointer, "properties", str(name))
         if kind == "array" and isinstance(fewest, int):
             first, rest = _items(schema)
             for at, part in enumerate(first[:fewest]):
-                yield part, step(pointer, "prefixItems", at)
+                yield part, words.step(pointer, "prefixItems", at)
             if fewest > len(first):
-                yield rest, step(pointer, "items")
+                yield rest, words.step(pointer, "items")
 
     def pruned(self, schema: object) -> dict[str, object] | bool:
         if not isinstance(schema, Mapping):

@@ -22,6 +22,7 @@ _MOST_CONDITIONS = 6  # on properties in one schema, each of which doubles the a
 _MOST_COUNTED = 12  # properties of which some number is to be there
 _LONGEST_COUNTED = 200  # characters of a string whose pattern counts words
 _MOST_STEPS = 200  # into a schema, to find the properties that it names
+_OTHERS_IN_PLACE = words.IN_PLACE - {"oneOf"}
 _OTHERS = ("additionalProperties", "patternProperties")
 _DECIDED_LATE = (*_OTHERS, "unevaluatedProperties", "anyOf", "oneOf", "if", "dependentSchemas",
                  "dependencies")  # fmt: skip
@@ -207,7 +208,7 @@ class SchemaNarrowing:
 
     def _closing(self, schema: Schema, option: object) -> Schema:
         target = self._referred(option)
-        if not _is_closed(target) or schema.keys() & (words.IN_PLACE - {"oneOf"} | {"properties"}):
+        if not _is_closed(target) or schema.keys() & (_OTHERS_IN_PLACE | {"properties"}):
             return {}
         named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
@@ -374,9 +375,7 @@ def _is_closed(schema: Schema) -> bool:
     named, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
     if not named or not schema.keys().isdisjoint(_SILENT):
         return False
-    return not schema.keys() & (words.IN_PLACE - {"oneOf"}) and all(
-        name in named for name in required
-    )
+    return not schema.keys() & _OTHERS_IN_PLACE and all(name in named for name in required)
 
 
 def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Schema]:

@@ -195,9 +195,8 @@ class Rewriter:
             raise self._refusal_at(at, "it must be an array.")
         if not value:
             raise self._refusal_at(at, "it lists nothing, so no document can satisfy it.")
-        place.out[key] = [
-            self._values.constant(option, step(at, index)) for index, option in enumerate(value)
-        ]
+        places = (step(at, index) for index in range(len(value)))
+        place.out[key] = [*map(self._values.constant, value, places)]
 
     def _reference(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
@@ -248,10 +247,7 @@ class Rewriter:
         if not isinstance(value, list) or not value:
             at = step(place.pointer, key)
             raise self._refusal_at(at, "it must be an array of at least one schema.")
-        return [
-            self._below(place, option, key, index, alone=alone)
-            for index, option in enumerate(value)
-        ]
+        return [self._below(place, of, key, at, alone=alone) for at, of in enumerate(value)]
 
     # Keywords of strings and numbers
 

@@ -142,11 +142,8 @@ def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
     def cut(schema: Schema, base: str) -> tuple[Schema, str]:
         if not isinstance(schema.get("$ref"), str):
             return schema, base
-        kept = {
-            key: of
-            for key, of in schema.items()
-            if key in ("$ref", "$id") or words.is_annotation(key)
-        }
+        named = ("$ref", "$id")
+        kept = {key: of for key, of in schema.items() if key in named or words.is_annotation(key)}
         ignored.update((key, None) for key in schema if key not in kept)
         return kept, base
 

@@ -10,14 +10,7 @@ from math import prod
 from typing import Any
 
 from causerie.chat.schema import keywords as words
-from causerie.chat.schema.keywords import (
-    Schema,
-    as_list,
-    constants,
-    is_annotation,
-    one_or_several,
-    step,
-)
+from causerie.chat.schema.keywords import Schema, as_list, constants, one_or_several, step
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number, json_type
 
@@ -126,7 +119,7 @@ def _pattern(said: Schema) -> str | None:
 def _rules_of(schema: object) -> Schema:
     if not isinstance(schema, Mapping):
         return {}
-    return {key: value for key, value in schema.items() if not is_annotation(key)}
+    return {key: value for key, value in schema.items() if not words.is_annotation(key)}
 
 
 def _constants(said: Schema) -> Sequence[str] | None:
@@ -191,7 +184,7 @@ class SchemaNegation:
         each = [
             self._keyword(key, value, schema, depth)
             for key, value in schema.items()
-            if not is_annotation(key)
+            if not words.is_annotation(key)
         ]
         found = _union(each)
         self._left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
@@ -227,10 +220,8 @@ class SchemaNegation:
         for name, schema in named.items():
             opposite = self.of(schema, depth + 1)
             complete = complete and opposite.complete
-            ways += [
-                {"type": "object", "required": [name], "properties": {name: way}}
-                for way in opposite.ways
-            ]
+            held = {"type": "object", "required": [name]}
+            ways += [{**held, "properties": {name: way}} for way in opposite.ways]
         return Opposite(tuple(ways[:_MOST]), complete and len(ways) <= _MOST)
 
     def _opposite_of_all(self, options: Sequence[object], depth: int) -> Opposite:

@@ -56,17 +56,12 @@ class Values:
         if isinstance(value, str):
             self.count(pointer, text=len(value))
             return value
+        inner = depth + 1
         if isinstance(value, Mapping):
             self.count(pointer, text=sum(map(len, value)))
-            return {
-                key: self.constant(item, step(pointer, key), depth + 1)
-                for key, item in value.items()
-            }
+            return {key: self.constant(of, step(pointer, key), inner) for key, of in value.items()}
         if isinstance(value, list):
-            return [
-                self.constant(item, step(pointer, index), depth + 1)
-                for index, item in enumerate(value)
-            ]
+            return [self.constant(of, step(pointer, at), inner) for at, of in enumerate(value)]
         if value is None or isinstance(value, bool):
             return value
         return self.number(value, pointer)
