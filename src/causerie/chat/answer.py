@@ -13,7 +13,7 @@ import msgspec
 from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import anchored, closed_schema
-from causerie.chat.call_syntax.json import pretty_grammar
+from causerie.chat.call_syntax.json import MOST_RULES, pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.json_lark import Embedded, embed_in_json
@@ -171,9 +171,6 @@ def _only_object_type(parameters: Schema, param: str) -> Schema:
     return {**rest, "type": "object"} if "object" in kinds else rest
 
 
-_MOST_RULES = 100_000  # characters of rules: a longer grammar takes long to compile
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
     """The answer as a part of a Lark grammar."""
@@ -246,7 +243,7 @@ def _document_plan(
     schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str
 ) -> AnswerPlan:
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
-        grammar = GrammarText({}, param=param, prefix="answer_", most=_MOST_RULES)
+        grammar = GrammarText({}, param=param, prefix="answer_", most=MOST_RULES)
         try:
             written = pretty_grammar(without_endless(dict(anchored(schema))), grammar)
         except (SchemaRefused, Endless):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from causerie.chat.answer import AnswerPlan
 from causerie.chat.call_syntax.base import Schema, call_id_grammar, spelled
 from causerie.chat.call_syntax.elements import element_grammar
-from causerie.chat.call_syntax.json import SPACE, pretty_grammar
+from causerie.chat.call_syntax.json import MOST_RULES, SPACE, pretty_grammar
 from causerie.chat.call_syntax.members import names_in
 from causerie.chat.call_syntax.parameters import parameter_grammar
 from causerie.chat.call_syntax.python import loose_grammar, python_grammar
@@ -40,7 +40,6 @@ from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused
 
 MAX_CALLS = 32  # in one message
-_MOST_PRETTY = 100_000  # characters of rules: a longer grammar takes long to compile
 _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 
 
@@ -358,7 +357,7 @@ def _text_argument(schema: Schema, grammar: Embedded, text: GrammarText) -> str:
 
 def _json_arguments(schema: Schema, text: GrammarText) -> str:
     if text.manner.white_space is WhiteSpace.PRETTY:
-        most = _MOST_PRETTY - len(text.rules)
+        most = MOST_RULES - len(text.rules)
         prefix = f"arguments{len(text.functions)}_"
         scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
         try:

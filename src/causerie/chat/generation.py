@@ -544,8 +544,6 @@ class ChoiceOutput:
 
     def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:
         """Return the events for this choice; ``uncut`` text is not searched for stop strings."""
-        if self.plain:
-            return events
         out: list[ContentEvent] = []
         for event in events:
             if not isinstance(event, TextDelta):

@@ -36,13 +36,11 @@ from causerie.protocol.request import ChatRequest
 
 # SHA-256 of the templates that come with this program: those of the model that is served where
 # nothing is configured and of the engine `fake`, and none at all, for which ChatML stands.
-_OWN = frozenset(
-    {
-        "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
-        "3e145300631add38dba7788d10d736e70086ef0236a46a85860b5da3b85fa906",
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    }
-)
+_OWN = {
+    "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
+    "3e145300631add38dba7788d10d736e70086ef0236a46a85860b5da3b85fa906",
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+}
 _LONG = 200_000  # characters; a longer conversation takes milliseconds, so it goes to a thread
 _MANY = 200  # messages, likewise
 _MANY_TOOLS = 32  # likewise: each is copied, measured and written as JSON

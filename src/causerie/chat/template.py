@@ -196,16 +196,8 @@ _CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _LONGEST = 64 * 2**20  # characters of a prompt
-_FAILURES = (
-    TemplateError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+_FAILURES = (TemplateError, ArithmeticError, AssertionError, AttributeError, LookupError,
+             RuntimeError, TypeError, ValueError)  # fmt: skip
 
 
 class TooMuch(TemplateError):

@@ -186,7 +186,7 @@ class _Elements(ArgumentRules[str | None]):
                 parts = {"properties": "object", "items": "array"}
                 usual = next((kind for key, kind in parts.items() if key in choice), "string")
                 expected = frozenset({usual})
-            yield from (self._kind_grammar(kind, choice, place, lists) for kind in sorted(expected))
+            yield from (self._kind_rule(kind, choice, place, lists) for kind in sorted(expected))
 
     def _constant(self, value: object, choice: Schema, place: str | None) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -203,9 +203,7 @@ class _Elements(ArgumentRules[str | None]):
     def _any_name(self, place: str | None) -> str:
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
-    def _kind_grammar(
-        self, kind: str, choice: Schema, place: str | None, lists: bool
-    ) -> str | None:
+    def _kind_rule(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
         closed = self._with_closing_tag("", place)
         match kind:
             case "string":

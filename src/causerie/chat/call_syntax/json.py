@@ -94,6 +94,8 @@ class JsonReader:
 # that a model may go on for ever. Here white space is bounded; strings with patterns or formats,
 # and numbers, are left to the engines' grammar.
 
+MOST_RULES = 100_000
+"""Characters of rules: a longer grammar takes long to compile."""
 SPACE = r"( |\n{1,2}[ \t]{0,32})?"
 _PLAIN = r'[^"\\\x00-\x1F\x7F]|\\["\\\/bfnrt]'
 # Halves of a character come as a pair; where characters are counted, no escape stands for two.

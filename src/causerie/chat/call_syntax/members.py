@@ -93,7 +93,7 @@ class JsonLikeRules(ArgumentRules[None]):
         for choice in choices(schema):
             values = constants(choice)
             if values is None:
-                yield from (self._kind_grammar(kind, choice) for kind in sorted(kinds_of(choice)))
+                yield from (self._kind_rule(kind, choice) for kind in sorted(kinds_of(choice)))
             else:
                 yield from self.constants(choice, values)
 
@@ -112,7 +112,7 @@ class JsonLikeRules(ArgumentRules[None]):
     def item(self, schema: Schema) -> str:
         return self.value(schema, None)
 
-    def _kind_grammar(self, kind: str, choice: Schema) -> str | None:
+    def _kind_rule(self, kind: str, choice: Schema) -> str | None:
         match kind:
             case "string":
                 return self.string(choice)

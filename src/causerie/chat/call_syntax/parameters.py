@@ -25,13 +25,7 @@ from causerie.chat.call_syntax.choices import (
     refused,
     without_text,
 )
-from causerie.chat.call_syntax.members import (
-    any_of,
-    either,
-    members_of,
-    property_in,
-    text_terminal,
-)
+from causerie.chat.call_syntax.members import any_of, either, members_of, property_in, text_terminal
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList

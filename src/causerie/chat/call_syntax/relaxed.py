@@ -11,13 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import (
-    LONGEST_WORD,
-    Read,
-    StepReader,
-    Unreadable,
-    text_overlap,
-)
+from causerie.chat.call_syntax.base import LONGEST_WORD, Read, StepReader, Unreadable, text_overlap
 from causerie.chat.taint import write_json
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}

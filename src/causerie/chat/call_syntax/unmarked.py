@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from types import MappingProxyType
 
 from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Unreadable, spelled
-from causerie.chat.call_syntax.json import JsonReader, pretty_grammar
+from causerie.chat.call_syntax.json import MOST_RULES, JsonReader, pretty_grammar
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
 from causerie.chat.grammar_text import SOME, GrammarText
@@ -22,7 +22,6 @@ _LANGUAGES = ("", "json", "tool_call", "tool_calls", "function_call")
 _LONGEST_LANGUAGE = max(map(len, _LANGUAGES))
 _WORD = re.compile("[a-z_]*")
 _FENCE = "```"
-_MOST_RULES = 100_000  # characters: a longer grammar takes long to compile
 _WS = r"[ \t\r\n]*"
 _END = r"/( |\n{1,2}[ \t]{0,32})?\}/"
 
@@ -238,7 +237,7 @@ def unmarked_grammar(
         expression = _expression(arguments, marks, scope, several)
     except SchemaRefused:
         return None
-    if len(scope.rules) > _MOST_RULES:
+    if len(scope.rules) > MOST_RULES:
         return None
     return expression, scope.rules, _call_opening(_FIRST, _any_of(tools))
 

@@ -100,16 +100,8 @@ class ElementArguments:
     mark: str
 
 
-Segment = (
-    Literal
-    | Name
-    | CallId
-    | JsonArguments
-    | ParameterList
-    | PythonArguments
-    | LooseArguments
-    | ElementArguments
-)
+Segment = (Literal | Name | CallId | JsonArguments | ParameterList | PythonArguments
+           | LooseArguments | ElementArguments)  # fmt: skip
 
 
 _PLACEHOLDERS: Mapping[str, Segment] = {
