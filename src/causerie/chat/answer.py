@@ -122,11 +122,7 @@ async def callable_functions(
 
 
 def _checked(
-    asked: Sequence[tuple[int, Tool]],
-    text: str,
-    control_tokens: Iterable[str],
-    *,
-    lenient: bool,
+    asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str], *, lenient: bool
 ) -> Functions:
     check_size(text, param="tools")
     tools: dict[str, Schema] = {}

@@ -111,8 +111,7 @@ def _check_request(request: ChatRequest) -> None:
             raise refused
     if not isinstance(given, str) and not isinstance(given[0], int) and len(given) > MAX_INPUTS:
         raise InvalidRequest(
-            f"`input` holds {len(given)} texts; send at most {MAX_INPUTS} at a time.",
-            param="input",
+            f"`input` holds {len(given)} texts; send at most {MAX_INPUTS} at a time.", param="input"
         )
 
 

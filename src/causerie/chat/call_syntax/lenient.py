@@ -50,11 +50,7 @@ class LenientReader:
     """
 
     def __init__(
-        self,
-        marks: Iterable[str],
-        ends: Iterable[str],
-        tools: Mapping[str, Schema],
-        name: str = "",
+        self, marks: Iterable[str], ends: Iterable[str], tools: Mapping[str, Schema], name: str = ""
     ) -> None:
         self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
         self._first_words = ("", *self._marks)

@@ -91,10 +91,7 @@ class PreparedSchema:
 
 
 def prepare(
-    schema: Schema | bool,
-    *,
-    param: str,
-    white_space: WhiteSpace = WhiteSpace.FIXED,
+    schema: Schema | bool, *, param: str, white_space: WhiteSpace = WhiteSpace.FIXED
 ) -> PreparedSchema:
     """Return the constraint by which a JSON document follows ``schema``.
 
