@@ -34,17 +34,10 @@ _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
     lines = [write_json(tool["function"]) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
-    return joined(
-        (
-            authored("You can call these functions:\n"),
-            authored("\n").join(lines),
-            authored("\n\nTo call one, answer in exactly this form:\n"),
-            example,
-            authored(
-                "\nThe result comes in the next message. If no function is needed, just answer."
-            ),
-        )
-    )
+    before = authored("You can call these functions:\n")
+    form = authored("\n\nTo call one, answer in exactly this form:\n")
+    then = "The result comes in the next message. If no function is needed, just answer."
+    return joined((before, authored("\n").join(lines), form, example, authored(f"\n{then}")))
 
 
 def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap: str = "") -> Entry:
@@ -122,10 +115,8 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _written_call(calls: CallSection, call: Sequence[str]) -> Traced:
-    name, arguments, *rest = call
-    return joined(
-        segment_text(segment, name, arguments, rest[0] if rest else "ID") for segment in calls.call
-    )
+    name, arguments, call_id, *_ = (*call, "ID")
+    return joined(segment_text(one, name, arguments, call_id) for one in calls.call)
 
 
 def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> str:

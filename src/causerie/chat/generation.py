@@ -97,22 +97,14 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
         return Overloaded(
             "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
         )
+    said = "The model's engine is not running; it is being restarted."
     if isinstance(failure, LoadFailed):
-        return Overloaded(
-            "The model could not be loaded; the service's log and `/health` say why.",
-            code="no_endpoint",
-            retry_after=wait,
-        ).caused_by(ErrorClass.SERVER_ERROR)
-    if started:
-        return EngineLost(
-            "The engine ended before the answer was complete; it is being restarted.",
-            retry_after=wait,
-        )
-    return Overloaded(
-        "The model's engine is not running; it is being restarted.",
-        code="no_endpoint",
-        retry_after=wait,
-    ).caused_by(ErrorClass.SERVER_ERROR)
+        said = "The model could not be loaded; the service's log and `/health` say why."
+    elif started:
+        said = "The engine ended before the answer was complete; it is being restarted."
+        return EngineLost(said, retry_after=wait)
+    lost = Overloaded(said, code="no_endpoint", retry_after=wait)
+    return lost.caused_by(ErrorClass.SERVER_ERROR)
 
 
 class State(Enum):

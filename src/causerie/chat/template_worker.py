@@ -46,15 +46,9 @@ class Ask(Struct, frozen=True, tag=True, array_like=True):
 
     @classmethod
     def of(cls, request: ChatRequest) -> Ask:
-        return cls(
-            request.messages,
-            request.tools,
-            tuple(map(dict, request.documents)),
-            dict(request.template_kwargs),
-            request.continue_final_message,
-            request.add_generation_prompt,
-            request.thinking,
-        )
+        same = {name: getattr(request, name) for name in cls.__struct_fields__}
+        documents, given = tuple(map(dict, request.documents)), dict(request.template_kwargs)
+        return cls(**same | {"documents": documents, "template_kwargs": given})
 
     def request(self) -> ChatRequest:
         return ChatRequest("", **structs.asdict(self))

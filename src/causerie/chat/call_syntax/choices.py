@@ -8,17 +8,8 @@ from functools import partial
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
-from causerie.chat.schema.keywords import (
-    APPLIES,
-    SchemaRefused,
-    as_list,
-    as_mapping,
-    constants,
-    is_annotation,
-    one_or_several,
-    part_at,
-    step,
-)
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
@@ -26,8 +17,8 @@ from causerie.chat.schema.values import is_number, json_type
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
-_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
-_NAME_OTHERS = APPLIES - {"required"}
+_SPEAK_OF_PROPERTIES = words.APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
+_NAME_OTHERS = words.APPLIES - {"required"}
 _DEFINITIONS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
 _NUMBERS = ("minimum", "maximum")
@@ -57,7 +48,7 @@ def part_of(schema: Schema, part: object) -> Schema | None:
 def resolved(root: Schema, reference: str) -> Schema | bool:
     """Return the schema that a local reference names; an unresolved one admits anything."""
     try:
-        found = part_at(root, reference)
+        found = words.part_at(root, reference)
     except LookupError:
         return {}
     return found if isinstance(found, Mapping | bool) else {}
@@ -113,7 +104,7 @@ def anchored(root: Schema) -> Schema:
 def _without_single_reference(whole: Schema) -> Schema:
     reference = whole.get("$ref")
     others = whole.keys() - {"$ref", "type", AT}
-    if not isinstance(reference, str) or not all(map(is_annotation, others)):
+    if not isinstance(reference, str) or not all(map(words.is_annotation, others)):
         return whole
     target = resolved(whole, reference)
     rest = {key: of for key, of in whole.items() if key != "$ref"}
@@ -123,7 +114,7 @@ def _without_single_reference(whole: Schema) -> Schema:
 def _holds_subschemas(key: str, schema: Schema) -> bool:
     if key == "additionalItems":
         return isinstance(schema.get("items"), list)
-    return key not in ("const", "enum") and not is_annotation(key)
+    return key not in ("const", "enum") and not words.is_annotation(key)
 
 
 def closed_schema(parameters: Schema) -> Schema:
@@ -154,7 +145,7 @@ def _without_single_all_of(schema: Schema, at: str) -> tuple[Schema, str]:
     parts = schema.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
-        if all(map(is_annotation, rest)):
+        if all(map(words.is_annotation, rest)):
             return {**rest, **parts[0]}, step(at, "allOf", 0)
     return schema, at
 
@@ -273,8 +264,8 @@ _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "
                     "exclusiveMinimum", "exclusiveMaximum"})  # fmt: skip
 
 
-def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
-    return SchemaRefused("tools", reason, step(str(schema.get(AT, "#")), *keys))
+def refused(schema: Schema, reason: str, *keys: str) -> words.SchemaRefused:
+    return words.SchemaRefused("tools", reason, step(str(schema.get(AT, "#")), *keys))
 
 
 def kind_of(value: object) -> str:
@@ -315,7 +306,7 @@ def settled(choice: Schema) -> Schema | None:
     values = constants(choice)
     if values is None:
         return choice
-    others = {key for key in choice if not is_annotation(key)} - {"const", "enum", "allOf"}
+    others = {key for key in choice if not words.is_annotation(key)} - {"const", "enum", "allOf"}
     rules = {key: choice[key] for key in others & _PLAIN}
     if "allOf" in choice or others - _PLAIN:
         raise refused(choice, "alongside constants only types, lengths and bounds are supported.")
