@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.call_syntax.base import (
@@ -14,7 +14,7 @@ from causerie.chat.call_syntax.base import (
     NameReader,
     Read,
     Reader,
-    Schema,
+    Tools,
     Unreadable,
     offered_name,
 )
@@ -224,13 +224,7 @@ class SectionReader:
     """
 
     def __init__(
-        self,
-        form: CallSection,
-        tools: Mapping[str, Schema],
-        *,
-        begin: str,
-        read: str,
-        name: str = "",
+        self, form: CallSection, tools: Tools, *, begin: str, read: str, name: str = ""
     ) -> None:
         self._form = form
         self._tools = tools

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.answer import AnswerPlan
-from causerie.chat.call_syntax.base import Schema, call_id_grammar, spelled
+from causerie.chat.call_syntax.base import Schema, Tools, call_id_grammar, spelled
 from causerie.chat.call_syntax.elements import element_grammar
 from causerie.chat.call_syntax.json import MOST_RULES, SPACE, pretty_grammar
 from causerie.chat.call_syntax.members import names_in
@@ -47,7 +47,7 @@ _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 class CallPlan:
     """Functions that may be called, and bounds on the number of calls."""
 
-    tools: Mapping[str, Schema]  # closed schemas by name
+    tools: Tools  # closed schemas by name
     required: bool  # at least one call has to come
     parallel: bool  # several calls may come
     unmarked: bool = False  # a reply may be calls without the marker of the format

@@ -79,7 +79,7 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
     is before it.
     """
     items: list[Entry] = []
-    placed = in_turns(_systems_placed(conversation, capabilities), capabilities)
+    placed = in_turns(_with_systems(conversation, capabilities), capabilities)
     asked = capabilities.unasked or any(entry["role"] == "user" for entry in placed)
     for entry in placed:
         before = items[-1] if items else _text_entry("system", "")
@@ -249,9 +249,7 @@ def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     return {"type": authored("function"), "function": function}
 
 
-def _systems_placed(
-    conversation: Sequence[Entry], capabilities: TemplateCapabilities
-) -> list[Entry]:
+def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
     refused = len(at) == len(conversation) and not capabilities.system_alone

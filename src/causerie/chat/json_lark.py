@@ -196,9 +196,7 @@ def _atom(text: str, *, several: bool) -> str:
         ways.append(f"/{_BARE}{'+' * several}/")
     elif text.startswith("[") and text.endswith("]"):
         slashed = text.replace("/", "\\/")
-        if any(
-            re.fullmatch(text, chr(code)) for code in range(32, 0x250) if chr(code) not in '"\\'
-        ):
+        if any(re.fullmatch(text, chr(one)) for one in range(32, 0x250) if chr(one) not in '"\\'):
             ways.append(f"/[{slashed}&&{_BARE}]{'+' * several}/")
     elif text.startswith("("):
         raise Refused("A class like this is not supported there.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from causerie.chat.call_syntax.base import Schema, Unreadable, offered_name, text_overlap
+from causerie.chat.call_syntax.base import Tools, Unreadable, offered_name, text_overlap
 from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
 from causerie.chat.calls import CallPart, CallStarted, Repeats, SectionReader, name_triggers
 from causerie.chat.formats.format import CallSection, MessageHeader, ModelFormat, Reasoning
@@ -63,7 +63,7 @@ class Parser:
         self,
         form: ModelFormat,
         *,
-        tools: Mapping[str, Schema] | None,
+        tools: Tools | None,
         reasoning_open: bool,
         call_id: Callable[[str, str], str],
         leading: str = "",

@@ -88,6 +88,8 @@ class GrowingSet(Generic[_T]):
 
 
 Schema = Mapping[str, object]
+Tools = Mapping[str, Schema]
+"""Schemas of the arguments by the name of the function."""
 
 
 def json_value(text: str) -> object:

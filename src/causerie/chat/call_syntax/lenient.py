@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from causerie.chat.call_syntax.base import Schema, Unreadable, json_value, offered_name
+from causerie.chat.call_syntax.base import Schema, Tools, Unreadable, json_value, offered_name
 from causerie.chat.call_syntax.json import ValueScan
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
@@ -50,7 +50,7 @@ class LenientReader:
     """
 
     def __init__(
-        self, marks: Iterable[str], ends: Iterable[str], tools: Mapping[str, Schema], name: str = ""
+        self, marks: Iterable[str], ends: Iterable[str], tools: Tools, name: str = ""
     ) -> None:
         self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
         self._first_words = ("", *self._marks)
@@ -138,7 +138,7 @@ def _lenient_json(text: str) -> object:
         return json_value(written)
 
 
-def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
+def _from_json(value: object, tools: Tools) -> LenientCall:
     if not isinstance(value, Mapping):
         raise Unreadable
     inner = value.get("function")
@@ -152,7 +152,7 @@ def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
     return _offered_call(name or "", found[0] if found else None, tools)
 
 
-def _offered_call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientCall:
+def _offered_call(name: str, arguments: object, tools: Tools) -> LenientCall:
     name = offered_name(name, tools)
     if name not in tools:
         raise Unreadable
@@ -165,7 +165,7 @@ def _offered_call(name: str, arguments: object, tools: Mapping[str, Schema]) -> 
     return name, json.dumps(arguments, ensure_ascii=False)
 
 
-def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall:
+def _from_tags(text: str, tools: Tools, name: str) -> LenientCall:
     if not name:
         head = _HEAD.match(text) or _CALLED.match(text)
         name = offered_name(head["name"], tools) if head else ""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from types import MappingProxyType
 
-from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Unreadable, spelled
+from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Tools, Unreadable, spelled
 from causerie.chat.call_syntax.json import MOST_RULES, JsonReader, pretty_grammar
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
@@ -47,9 +47,7 @@ class UnmarkedReader:
     with a brace.
     """
 
-    def __init__(
-        self, tools: Mapping[str, Schema], admits: Admits, marks: Iterable[str], *, fenced: bool
-    ) -> None:
+    def __init__(self, tools: Tools, admits: Admits, marks: Iterable[str], *, fenced: bool) -> None:
         self._tools = tools
         self._admits = admits
         self._marks = tuple(marks)
@@ -102,7 +100,7 @@ class UnmarkedReader:
         listed = yield from self._consume("[")
         while not self.repeated:
             yield from self._read_call(listed)
-            fenced, listed = yield from self._between_calls(fenced, listed)
+            fenced, listed = yield from self._after_call(fenced, listed)
 
     def _fence(self) -> Generator[None, None, bool]:
         if not (yield from self._consume(_FENCE)):
@@ -160,9 +158,7 @@ class UnmarkedReader:
             raise Unreadable
         return name, arguments
 
-    def _between_calls(
-        self, fenced: bool, listed: bool
-    ) -> Generator[None, None, tuple[bool, bool]]:
+    def _after_call(self, fenced: bool, listed: bool) -> Generator[None, None, tuple[bool, bool]]:
         while not self.repeated:
             if (yield from self._consume(",")) or self._unread[:1] == "{":
                 self._ended = False
@@ -214,7 +210,7 @@ class UnmarkedReader:
 
 
 def unmarked_grammar(
-    tools: Mapping[str, Schema],
+    tools: Tools,
     marks: Iterable[str],
     control_tokens: Mapping[str, int],
     *,

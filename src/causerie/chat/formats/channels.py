@@ -34,9 +34,7 @@ _TYPES = (" <|constrain|>json", "<|constrain|>json", " <|constrain|> json", " js
           " ")  # fmt: skip
 
 
-def _channel_call(
-    begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()
-) -> CallSection:
+def _one_call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) -> CallSection:
     every = tuple(dict.fromkeys((*types, *_TYPES)))
     first, *more = (f"{channel}{kind}<|message|>" for channel in channels for kind in every)
     call = (Literal(begin), Name(), Literal(first, tuple(more)), JsonArguments())
@@ -45,8 +43,8 @@ def _channel_call(
 
 def _calls(*types: str) -> CallSection:
     channels = ("<|channel|>commentary", "<|channel|>analysis")
-    behind = tuple(_channel_call(f"{channel} to=functions.", ("",)) for channel in channels)
-    return replace(_channel_call("to=functions.", channels, types), lead=" ", also=behind)
+    behind = tuple(_one_call(f"{channel} to=functions.", ("",)) for channel in channels)
+    return replace(_one_call("to=functions.", channels, types), lead=" ", also=behind)
 
 
 _HEADER = MessageHeader(

@@ -25,11 +25,9 @@ from causerie.chat.formats.format import (
 JSON_CALL = segments('{"name": "$NAME", "arguments": $JSON}')
 
 
-def json_list(
-    begin: str, end: str, *, lead: str = "", lead_ins: tuple[str, ...] = ()
-) -> CallSection:
+def json_list(begin: str, end: str, *, lead: str = "") -> CallSection:
     """Return calls that stand in a list, between its brackets."""
-    return CallSection(JSON_CALL, begin, ", ", end, lead=lead, lead_ins=lead_ins)
+    return CallSection(JSON_CALL, begin, ", ", end, lead=lead)
 
 
 # Qwen 2.5, Hermes 2 and 3, SmolLM 2 and everybody who took the form over.
@@ -209,7 +207,8 @@ FUNCTION_GEMMA = ModelFormat(
 )
 
 GRANITE_3 = ModelFormat(
-    reasoning=unspaced(), calls=json_list("<|tool_call|>[", "]", lead_ins=("<tool_call>[",))
+    reasoning=unspaced(),
+    calls=replace(json_list("<|tool_call|>[", "]"), lead_ins=("<tool_call>[",)),
 )
 
 GRANITE_3_3 = replace(
