@@ -97,8 +97,7 @@ async def make_plan(
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
     state = reasoning_state(rendered, form, thought, request.continue_final_message)
-    reasoning_open = state == "open"
-    if not reasoning_open:
+    if state != "open":
         form = _with_call_lead(form, told.leading_call, rendered, space)
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
@@ -106,8 +105,8 @@ async def make_plan(
     as_spelled = functions.spell or (answer is not None and answer.spell)
     manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    space = _space_before_reasoning(request, rendered, form) if reasoning_open else space
-    first = manner if reasoning_open else replace(manner, leading=space)
+    space = _space_before_reasoning(request, rendered, form) if state == "open" else space
+    first = manner if state == "open" else replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
     return Plan(
@@ -120,7 +119,7 @@ async def make_plan(
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
         room=_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
-        reasoning_open=reasoning_open,
+        reasoning_open=state == "open",
         reasoning_end=_reasoning_end(model, form, calls, answer),
         leading=space,
         functions=functions,

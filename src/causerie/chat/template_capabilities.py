@@ -65,12 +65,18 @@ def capabilities_of(
 
     ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
     """
+    probe, thought = _Probe(template, thinking), dict.fromkeys(reasoning_keys, _THREE)
+    return _probed_capabilities(probe, arguments, thought, marks)
+
+
+def _probed_capabilities(
+    probe: _Probe, arguments: Shape, thought: dict[str, str], marks: tuple[str, str]
+) -> TemplateCapabilities:
     user, answer = _probe_message("user", _ONE), _probe_message("assistant", _TWO)
-    probe, tools = _Probe(template, thinking), [_tool("")]
+    tools = [_tool("")]
     first, second = _probe_message("system", _TWO), _probe_message("system", _THREE)
     shape = _call_shape(probe, arguments)
     kind, nothing, short = shape or (arguments, "", False)
-    thought = dict.fromkeys(reasoning_keys, _THREE)
     call = _probe_exchange(kind, nothing, short)
     call[1] |= thought
     mixed = _probe_exchange(kind, _FOUR, short)
