@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from urllib.parse import urljoin
 
 from causerie.chat.schema import keywords as words
@@ -112,19 +113,25 @@ def joined(base: str, reference: str) -> str:
     return address.removesuffix("#")
 
 
-def with_meta_schemas(found: Addresses) -> Addresses:
-    """Return the addresses of the same schema with the meta-schemas that it refers to."""
-    while any("json-schema.org/" in name for name in found.documents):
-        from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
+Documents = Mapping[str, Schema]
 
-        named = {name for name in found.documents if name in REGISTRY and name not in found.places}
-        named = {name for name in named if "draft-03" not in name}
+
+def with_documents(found: Addresses, given: Documents) -> Addresses:
+    """Return the same with those of some documents that it refers to, also by way of others."""
+    while True:
+        named = {name for name in found.documents if name in given and name not in found.places}
         definitions = found.whole.get("$defs", {})
         if not named or not isinstance(definitions, Mapping):
-            break
-        held = {name: {**REGISTRY.contents(name), "$id": name} for name in sorted(named)}
+            return found
+        held = {name: {**given[name], "$id": name} for name in sorted(named)}
         found = Addresses({**found.whole, "$defs": {**definitions, **held}})
-    return found
+
+
+@cache
+def _meta_schemas() -> Documents:
+    from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
+
+    return {name: REGISTRY.contents(name) for name in REGISTRY if "draft-03" not in name}
 
 
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
@@ -159,7 +166,9 @@ def placed(schema: Schema) -> Schema:
     standard.
     """
     schema, _ = without_siblings(schema)
-    found = with_meta_schemas(Addresses(schema))
+    found = Addresses(schema)
+    if any("json-schema.org/" in name for name in found.documents):
+        found = with_documents(found, _meta_schemas())
     if not found.places:
         return schema
 
