@@ -162,8 +162,7 @@ MINIMAX_M3 = ModelFormat(
     reasoning=unspaced("<mm:think>", "</mm:think>"),
     thinking=ThinkingSwitch(on={"thinking_mode": "enabled"}, off={"thinking_mode": "disabled"}),
     calls=section(
-        f'{_MARK}<invoke name="',
-        '$NAME">',
+        f'{_MARK}<invoke name="$NAME">',
         ElementArguments(_MARK),
         f"{_MARK}</invoke>\n",
         begin=f"{_MARK}<tool_call>\n",
@@ -205,8 +204,7 @@ def marked_up(outer: str, mark: str = "｜DSML｜") -> CallSection:
     ``outer`` is the name of the outer tag; ``mark`` stands before the name of every tag.
     """
     return section(
-        f'<{mark}invoke name="',
-        '$NAME">\n',
+        f'<{mark}invoke name="$NAME">\n',
         ParameterList(
             before=f'<{mark}parameter name="',
             between='" string="true">',
@@ -255,11 +253,8 @@ KIMI_K2_5 = replace(KIMI_K2, thinking=replace(_SWITCH, default="on"))
 
 KIMI_K3 = ModelFormat(
     reasoning=unspaced("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
-    thinking=ThinkingSwitch(
-        on={"thinking": True},
-        off={"thinking": False},
-        effort="thinking_effort",
-        efforts=("low", "high", "max"),
+    thinking=replace(
+        _SWITCH, default="on", effort="thinking_effort", efforts=("low", "high", "max")
     ),
     calls=section(
         '<|open|>call tool="$NAME" index="',
@@ -400,11 +395,11 @@ SOLAR_OPEN_2 = ModelFormat(
 
 GIGACHAT_3 = ModelFormat(
     calls=CallSection(
-        lead="<|message_sep|>\n\n",
-        begin="function call<|role_sep|>\n",
-        call=JSON_CALL,
+        JSON_CALL,
+        "function call<|role_sep|>\n",
         triggers=("function call<|role_sep|>",),
         parallel=False,
+        lead="<|message_sep|>\n\n",
     ),
     skip=("<|message_sep|>",),
 )
