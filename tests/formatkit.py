@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from grammarkit import fault_in
 
-from causerie.chat.call_syntax.python import loose
+from causerie.chat.call_syntax.relaxed import loose_text
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -165,7 +165,7 @@ def _segment(segment: Segment, call: Call, at: int) -> str:
         case PythonArguments():
             return ", ".join(f"{key}={_python(value)}" for key, value in call.arguments.items())
         case LooseArguments(quote):
-            return loose(dict(call.arguments), quote)
+            return loose_text(dict(call.arguments), quote, ordered=True)
         case ElementArguments(mark):
             return _elements(call.arguments, mark)
         case _:

@@ -96,7 +96,7 @@ def test_what_grows(steps: list[tuple[int, str | None]]) -> None:
         model.append(added)
     for items, known, text, model in made:
         whole = "".join(model)
-        assert items.behind(0) == model
+        assert [*items] == model[::-1]
         assert all(known.has(each) == (each in model) for each in ("", "a", "b", "c", "ab", "cba"))
         assert (str(text), text.size) == (whole, len(whole))
         assert text.between(1, len(whole) - 1) == whole[1 : len(whole) - 1]

@@ -15,8 +15,8 @@ from causerie.chat.call_syntax.base import Reader, Unreadable
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.parameters import OpenString, ParameterReader
-from causerie.chat.call_syntax.python import PythonReader, loose
-from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
+from causerie.chat.call_syntax.python import PythonReader
+from causerie.chat.call_syntax.relaxed import RelaxedReader, loose_text, relaxed_json
 from causerie.chat.formats.format import ParameterList
 
 MARK = "]<]mark[>["
@@ -138,7 +138,7 @@ def test_loose(text: str, expected: Mapping[str, object], size: int) -> None:
 
 @given(arguments=NAMED, size=st.integers(0, 4))
 def test_loose_round_trip(arguments: Mapping[str, object], size: int) -> None:
-    out, rest = fed(RelaxedReader(quote=QUOTE), loose(arguments, QUOTE) + "!", size)
+    out, rest = fed(RelaxedReader(quote=QUOTE), loose_text(arguments, QUOTE) + "!", size)
     assert json.loads(out) == arguments
     assert rest == "!"
 

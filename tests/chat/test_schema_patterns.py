@@ -36,7 +36,7 @@ def test_few_patterns_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         compared.append((one, other))
         return False
 
-    monkeypatch.setattr("causerie.chat.schema.disjoint._may_overlap", overlap)
+    monkeypatch.setattr("causerie.chat.schema.normal.may_overlap", overlap)
     each = {f"a.*{n}$": {"type": "string", "minLength": n} for n in range(40)}
     prepared = prepare({"type": "object", "patternProperties": each}, param="p")
     assert len(compared) == 6

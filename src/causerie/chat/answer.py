@@ -13,19 +13,12 @@ import msgspec
 from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.call_syntax.choices import anchored, closed_schema
-from causerie.chat.call_syntax.json import pretty_grammar
+from causerie.chat.call_syntax.json import MOST_RULES, pretty_grammar
 from causerie.chat.encoding import spells
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.json_lark import Embedded, embed_in_json
 from causerie.chat.lark import EMBEDDED, embed
-from causerie.chat.schema import (
-    WhiteSpace,
-    check_size,
-    choice,
-    constraint,
-    prepare,
-    regex,
-)
+from causerie.chat.schema import WhiteSpace, check_size, choice, constraint, prepare, regex
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.finite import Endless, without_endless
 from causerie.chat.schema.keywords import SchemaRefused, ignored_sibling
@@ -53,15 +46,11 @@ _T = TypeVar("_T")
 
 def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
     """Return the 400 for a schema, pattern or grammar that would not be enforced as written."""
-    place = {} if refused.pointer is None else {"pointer": refused.pointer}
-    return InvalidRequest(
-        str(refused), code="unsupported_schema", param=refused.param, metadata=place
-    )
+    at = {} if refused.pointer is None else {"pointer": refused.pointer}
+    return InvalidRequest(str(refused), code="unsupported_schema", param=refused.param, metadata=at)
 
 
 class SchemaCache:
-    """Cache of results computed from the schemas of one model."""
-
     def __init__(self, most: int = _MOST) -> None:
         self._known = BoundedCache[Hashable, object](most)
 
@@ -84,8 +73,6 @@ class SchemaCache:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions that may be called."""
-
     tools: Mapping[str, Schema]  # closed schemas by name, as constraints and readers take them
     text: str = ""  # all schemas as they were sent, as JSON
     spell: bool = False  # whether a constraint of them may hold the text of a control token
@@ -135,11 +122,7 @@ async def callable_functions(
 
 
 def _checked(
-    asked: Sequence[tuple[int, Tool]],
-    text: str,
-    control_tokens: Iterable[str],
-    *,
-    lenient: bool,
+    asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str], *, lenient: bool
 ) -> Functions:
     check_size(text, param="tools")
     tools: dict[str, Schema] = {}
@@ -184,9 +167,6 @@ def _only_object_type(parameters: Schema, param: str) -> Schema:
     return {**rest, "type": "object"} if "object" in kinds else rest
 
 
-_MOST_RULES = 100_000  # characters of rules: a longer grammar takes long to compile
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
     """The answer as a part of a Lark grammar."""
@@ -216,7 +196,7 @@ async def answer_plan(
             return _document_plan(any_object, "response_format", white_space, text)
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
-            make = partial(_schema, output, text, control_tokens, white_space)
+            make = partial(_schema_plan, output, text, control_tokens, white_space)
             return await schema_cache.of(text, (output.param, white_space), make)
         case Regex(pattern):
             # There is no telling what it spells.
@@ -239,7 +219,7 @@ async def answer_plan(
             )
 
 
-def _schema(
+def _schema_plan(
     output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
     check_size(text, param=output.param)
@@ -259,7 +239,7 @@ def _document_plan(
     schema: Mapping[str, object] | bool, param: str, white_space: WhiteSpace, text: str
 ) -> AnswerPlan:
     if white_space is WhiteSpace.PRETTY and isinstance(schema, Mapping):
-        grammar = GrammarText({}, param=param, prefix="answer_", most=_MOST_RULES)
+        grammar = GrammarText({}, param=param, prefix="answer_", most=MOST_RULES)
         try:
             written = pretty_grammar(without_endless(dict(anchored(schema))), grammar)
         except (SchemaRefused, Endless):

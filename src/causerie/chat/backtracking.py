@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -52,15 +52,11 @@ def _forked_object(value: Any, known: dict[int, Any]) -> Any:
     if hasattr(kind, "__copy__"):
         return copy(value)
     other = known[id(value)] = object.__new__(kind)
-    for name in _fields(value):
-        object.__setattr__(other, name, _forked(getattr(value, name), known))
+    slots = [name for each in kind.__mro__ for name in each.__dict__.get("__slots__", ())]
+    for name in (*slots, *getattr(value, "__dict__", ())):
+        if hasattr(value, name):
+            object.__setattr__(other, name, _forked(getattr(value, name), known))
     return other
-
-
-def _fields(value: Any) -> list[str]:
-    slots = [name for kind in type(value).__mro__ for name in kind.__dict__.get("__slots__", ())]
-    names = [*slots, *getattr(value, "__dict__", ())]
-    return [name for name in names if hasattr(value, name)]
 
 
 def _never_changes(kind: type) -> bool:
@@ -82,37 +78,18 @@ _OF_A_RUN = 128
 _NEVER, _SURELY = -100.0, 100.0  # biases
 
 
-@asynccontextmanager
-async def without_faults(
+def without_faults(
     engine: TextEngine,
     request: TextRequest,
     documents: WatchedDocuments,
     discard: Callable[[int], None],
-) -> AsyncIterator[AsyncIterator[Output]]:
-    """Yield the outputs as if of one run; ``documents`` has read all before it.
+) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
+    """Return the outputs as if of one run; ``documents`` has read all before it.
 
     ``discard`` is called with the number of tokens that were taken back since its last call.
     Iteration raises :class:`ConstraintNotKept` if the model found no other reply.
     """
-    run = _Backtracking(engine, request, documents, discard)
-    async with aclosing(run.outputs()) as outputs:
-        yield outputs
-
-
-@dataclass(slots=True)
-class _Attempts:
-    places: list[int] = field(default_factory=list)
-    _level: int = 0
-    _draws: int = 0
-
-    @property
-    def place(self) -> int | None:
-        return self.places[self._level] if self._level < len(self.places) else None
-
-    def made(self, *, other: bool) -> None:
-        self._draws += 1
-        if not other or self._draws == _AT_A_PLACE:
-            self._level, self._draws = self._level + 1, 0
+    return aclosing(_Backtracking(engine, request, documents, discard).outputs())
 
 
 @dataclass(slots=True)
@@ -136,8 +113,8 @@ class _Backtracking:
     """Ids by position: each led to a fault behind the tokens before it."""
     _draws: dict[int, int] = field(init=False, default_factory=dict)
     """For one item each, by the number of tokens before it."""
-    _attempts: dict[tuple[int, int | None], _Attempts] = field(init=False, default_factory=dict)
-    """By the first token of a value, and of the part that a fault is about."""
+    _attempts: dict[tuple[int, int | None], list[int]] = field(init=False, default_factory=dict)
+    """Places yet to be tried, by the first token of a value and of the part that is at fault."""
     _drawn: int = field(init=False, default=0)  # for values
     _open: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
@@ -147,12 +124,12 @@ class _Backtracking:
             await self._turns.pause()
         self._copies = [fork(self._documents)]
         try:
-            async for output in self._outputs():
+            async for output in self._outputs_of_runs():
                 yield output
         finally:
             self._note_discarded()
 
-    async def _outputs(self) -> AsyncGenerator[Output, None]:
+    async def _outputs_of_runs(self) -> AsyncGenerator[Output, None]:
         while self._stopped is None and len(self._tokens) < self.request.max_tokens:
             async with aclosing(self._outputs_until_fault()) as outputs:
                 async for output in outputs:
@@ -175,7 +152,7 @@ class _Backtracking:
             async for output in outputs:
                 if isinstance(output, Token):
                     self._generated += 1
-                    await self._add(output)
+                    await self._add_token(output)
                     if self._documents.fault is not None:
                         return
                     while self._given < self._documents.final:
@@ -192,19 +169,19 @@ class _Backtracking:
                     self._unreported = max(output.completion_tokens - reported, 0)
                     return
 
-    async def _add(self, token: Token) -> None:
+    async def _add_token(self, token: Token) -> None:
         self._tokens.append(token)
-        await self._read(token)
+        await self._read_token(token)
 
-    async def _read(self, token: Token) -> None:
+    async def _read_token(self, token: Token) -> None:
         documents = self._documents
         if documents.read - self._copies[-1].read >= documents.cost_of_copy:
             self._copies.append(fork(documents))
             while len(self._copies) > 1 and self._copies[1].read <= self._given:
                 del self._copies[0]
         documents.feed(token.text)
-        if documents.is_behind:
-            await offload(documents.catch_up)
+        if documents.document is not None and documents.document.is_behind:
+            await offload(documents.document.catch_up)  # it may take a second
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)
@@ -212,17 +189,12 @@ class _Backtracking:
         if await self._end_array(repeat):
             return
         while content and self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0:
-            at = content[-1]
-            await self._return_and_ban(written, at)
             self._draws[self._given] = self._draws.get(self._given, 0) + 1
-            token = await self._draw_token(dict.fromkeys(self._banned[at], _NEVER))
-            if token is None or token.id in self._banned[at]:
-                content.pop()
-            elif token.text.isspace():  # it would only put the same off
-                self._banned[at].add(token.id)
-            else:
-                await self._add(token)
+            is_other, is_added = await self._draw_other(written, content[-1])
+            if is_added:
                 return
+            if not is_other:
+                content.pop()
         raise ConstraintNotKept(
             f"The answer does not have the form asked for: items at {repeat.pointer} have to "
             "differ, and the model found no other item in the attempts that it had."
@@ -231,31 +203,37 @@ class _Backtracking:
     async def _rewrite_value(self, broken: BrokenRule) -> None:
         written = list(self._tokens)
         start = max(broken.start, self._given)
-        attempts = self._attempts.setdefault(
-            (start, broken.blamed and broken.blamed[0]), _Attempts()
-        )
-        attempts.places = attempts.places or list(_places_to_rewrite(broken, start, len(written)))
-        while (at := attempts.place) is not None and self._draws_left > 0:
-            at = min(at, len(written) - 1)
-            await self._return_and_ban(written, at)
+        key = start, broken.blamed and broken.blamed[0]
+        if key not in self._attempts:
+            places = _places_to_rewrite(broken, start, len(written))
+            self._attempts[key] = [at for at in places for _ in range(_AT_A_PLACE)]
+        attempts = self._attempts[key]
+        while attempts and self._draws_left > 0:
+            place = attempts.pop(0)
             self._drawn += 1
-            token = await self._draw_token(dict.fromkeys(self._banned[at], _NEVER))
-            other = token is not None and token.id not in self._banned[at]
-            attempts.made(other=other)
-            if token is None or not other:
-                continue
-            if not token.text.isspace():  # white space would only put the same off
-                await self._add(token)
+            is_other, is_added = await self._draw_other(written, min(place, len(written) - 1))
+            while not is_other and attempts[:1] == [place]:
+                attempts.pop(0)
+            if is_added:
                 return
-            self._banned[at].add(token.id)
         raise ConstraintNotKept(
             "The answer does not have the form asked for, and the model found no other in the "
             f"attempts that it had: {broken.reason}"
         )
 
-    async def _return_and_ban(self, written: Sequence[Token], at: int) -> None:
+    async def _draw_other(self, written: Sequence[Token], at: int) -> tuple[bool, bool]:
+        # Whether there is another token in the place of that one, and whether it was added.
         await self._return_to(list(written[:at]))
-        self._banned.setdefault(at, set()).add(written[at].id)
+        banned = self._banned.setdefault(at, set())
+        banned.add(written[at].id)
+        token = await self._draw_token(dict.fromkeys(banned, _NEVER))
+        if token is None or token.id in banned:
+            return False, False
+        if token.text.isspace():  # it would only put the same off
+            banned.add(token.id)
+            return True, False
+        await self._add_token(token)
+        return True, True
 
     @property
     def _draws_left(self) -> int:
@@ -271,7 +249,7 @@ class _Backtracking:
             token = await self._draw_token({id: _SURELY})
             if token is None or token.id != id:
                 return False
-            await self._add(token)
+            await self._add_token(token)
         return self._documents.fault is None
 
     async def _draw_token(self, bias: Mapping[int, float]) -> Token | None:
@@ -295,7 +273,7 @@ class _Backtracking:
         self._copies = [copy for copy in self._copies if copy.read <= same]
         self._documents = fork(self._copies[-1])
         for token in tokens[self._documents.read :]:
-            await self._read(token)
+            await self._read_token(token)
             await self._turns.pause()
 
     def _note_discarded(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.call_syntax.base import (
@@ -14,13 +14,13 @@ from causerie.chat.call_syntax.base import (
     NameReader,
     Read,
     Reader,
-    Schema,
+    Tools,
     Unreadable,
     offered_name,
 )
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
-from causerie.chat.call_syntax.lenient import LenientCall, LenientReader
+from causerie.chat.call_syntax.lenient import LenientReader
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import RelaxedReader
@@ -116,8 +116,6 @@ class CallTail:
 
 @dataclass(slots=True)
 class Repeats:
-    """The calls of one message so far."""
-
     _earlier: list[tuple[str, str]] = field(default_factory=list)
     """Name and arguments of each complete call."""
     _name: str = ""
@@ -164,22 +162,8 @@ class CallStarted:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallArguments:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnded:
-    pass
-
-
-CallPart = CallStarted | CallArguments | CallEnded
-
-
-def name_from_id(value: str) -> str:
-    """Return the function in an id such as ``functions.weather:0`` (Kimi K2)."""
-    return value.removeprefix("functions.").rpartition(":")[0] or value
+CallPart = CallStarted | str | None
+"""The beginning of a call, a part of its arguments, or its end."""
 
 
 @dataclass(slots=True)
@@ -240,13 +224,7 @@ class SectionReader:
     """
 
     def __init__(
-        self,
-        form: CallSection,
-        tools: Mapping[str, Schema],
-        *,
-        begin: str,
-        read: str,
-        name: str = "",
+        self, form: CallSection, tools: Tools, *, begin: str, read: str, name: str = ""
     ) -> None:
         self._form = form
         self._tools = tools
@@ -309,8 +287,9 @@ class SectionReader:
                 raise Unreadable  # an answer that looks alike
         elif isinstance(segment, CallId):
             self._call.id = read.value if segment.kept else ""
-            if not self._call.name:
-                self._call.name = name_from_id(read.value)
+            if not self._call.name:  # it is in the id: ``functions.weather:0`` (Kimi K2)
+                name = read.value.removeprefix("functions.").rpartition(":")[0]
+                self._call.name = name or read.value
         self._reader = None
         self._queue.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
@@ -335,21 +314,21 @@ class SectionReader:
         if text.isspace() and not call.started:
             return
         if call.started or "".join(call.arguments).strip() not in ("", "{", "{}"):
-            self._start(parts)
+            self._start_call(parts)
 
-    def _start(self, parts: list[CallPart]) -> None:
+    def _start_call(self, parts: list[CallPart]) -> None:
         call = self._call
         if not call.started:
             call.started = True
             self.unread = GrowingText()
             parts.append(CallStarted(call.name, call.id))
         if call.arguments:
-            parts.append(CallArguments("".join(call.arguments)))
+            parts.append("".join(call.arguments))
             call.arguments = []
 
     def _end_call(self, parts: list[CallPart]) -> None:
-        self._start(parts)
-        parts.append(CallEnded())
+        self._start_call(parts)
+        parts.append(None)
         self._call, self._before_arguments = _Call(), None
         self.complete += 1
         self._tail = CallTail(self._queue, keep=self._form.end.strip())
@@ -369,19 +348,15 @@ class SectionReader:
         found = self._lenient.feed(text)
         if found is None:
             return None
-        self._add_lenient_calls(*found, parts)
-        return found[1]
-
-    def _add_lenient_calls(
-        self, calls: Sequence[LenientCall], rest: str, parts: list[CallPart]
-    ) -> None:
+        calls, rest = found
         for name, arguments in calls:
-            parts += (CallStarted(name, ""), CallArguments(arguments), CallEnded())
+            parts += (CallStarted(name, ""), arguments, None)
         self._lenient = None
         self.complete += len(calls)
         behind = [one for one in self._form.call if isinstance(one, Literal)][-1:]
         self._tail = CallTail(behind, keep=self._form.end.strip())
         self.unread, self._step = GrowingText(rest), self._read_tail
+        return rest
 
     def _read_tail(self, text: str, _: list[CallPart]) -> str | None:
         assert self._tail is not None
@@ -423,20 +398,19 @@ class SectionReader:
 
     def _reader_of(self, segment: Segment) -> Reader:
         schema = self._tools.get(self._call.name, {})
+        following = self._queue[1] if len(self._queue) > 1 else None
+        behind = following.text if isinstance(following, Literal) else None
         match segment:
             case Literal(text, also):
                 return LiteralReader(text, also)
             case Name():
                 return NameReader()
             case CallId():
-                following = self._queue[1] if len(self._queue) > 1 else None
-                return CallIdReader(following.text if isinstance(following, Literal) else "\n")
+                return CallIdReader("\n" if behind is None else behind)
             case JsonArguments():
                 return JsonReader()
             case ParameterList():
-                behind = self._queue[1] if len(self._queue) > 1 else None
-                end = markers(behind.text)[:1] if isinstance(behind, Literal) else []
-                return ParameterReader(segment, schema, end="".join(end))
+                return ParameterReader(segment, schema, end="".join(markers(behind or "")[:1]))
             case PythonArguments():
                 return PythonReader(schema)
             case LooseArguments(quote):

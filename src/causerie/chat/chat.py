@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import structlog
@@ -129,12 +130,8 @@ async def _resumed_replies(
 
 def _incomplete_tokens(resumed: ResumedReply, facts: ModelFacts) -> int:
     control = set(facts.control_tokens.values())
-    count = 0
-    for token, text in zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True):
-        if text or token in control:
-            break
-        count += 1
-    return count
+    pairs = zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True)
+    return sum(1 for _ in takewhile(lambda pair: not (pair[1] or pair[0] in control), pairs))
 
 
 def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
@@ -162,8 +159,6 @@ async def _tokens_behind_prompt(
 
 @dataclass(frozen=True, slots=True)
 class TextChatOptions:
-    """Settings of a model beyond its weights."""
-
     format: str | None = None  # overrides the detected format
     template: str | None = None  # replaces the model's own template
     max_output_tokens: int | None = None  # limit for requests that set none
@@ -185,7 +180,7 @@ class ChatReply:
     usage: Callable[[], Usage]
     trail: Callable[[], Trail | None]
     changes: Sequence[str]
-    cache_report: CacheReporter
+    cache_report: CacheReporter | None = None
     on_arrival: None = None
     verbatim: bool = False
 
@@ -233,10 +228,10 @@ class TextChat:
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
             request, unseen = _checked_images(request, model.facts)
-            plan, choices = await self._prepare(request, model, partial)
+            plan, choices = await self._prepare_choices(request, model, partial)
 
         def usage() -> Usage:
-            return _usage(plan, choices)
+            return _usage_of(plan, choices)
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -263,10 +258,8 @@ class TextChat:
             yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
-            reply = choices[0]
-            self._conversations.answered(
-                caller, asked, reply.tokens, reply.reasoning, cut=reply.cut
-            )
+            made = choices[0]
+            self._conversations.answered(caller, asked, made.tokens, made.reasoning, cut=made.cut)
         if partial is None and plan.prompt_end is not None:
             for choice in choices:
                 model.encoder.keep_reply(plan.prompt_end, *choice.written)
@@ -296,7 +289,7 @@ class TextChat:
             return False
         return can_write(self._loaded.form, partial)
 
-    async def _prepare(
+    async def _prepare_choices(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
     ) -> tuple[Plan, list[Generation]]:
         several = partial is not None and len(partial.calls) > 1
@@ -316,7 +309,7 @@ class TextChat:
         return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
 
 
-def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
+def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
     return Usage(

@@ -35,10 +35,8 @@ class GrammarVerdict(msgspec.Struct, frozen=True):
 
 
 class _Vocabulary(NamedTuple):
-    """Source file of a vocabulary, if any, and its identity among others of the same file."""
-
-    path: str | None = None
-    words: str = ""
+    path: str | None = None  # of its source file
+    words: str = ""  # its identity among others of the same file
 
 
 class Compiler:
@@ -104,10 +102,10 @@ class Compiler:
         raise unsupported_schema(SchemaRefused(param, reason, verdict.pointer, function))
 
     async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
-        key = _key(grammar, vocabulary)
-        known = self._verdicts.get(key)
-        if known is not None:
-            return known
+        digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
+        known_by = f"\0{vocabulary.path or ''}\0{vocabulary.words}"
+        digest.update(known_by.encode("utf-8", "surrogatepass"))
+        key = digest.digest()
         # One compiles, the others wait; were it cancelled, the next of them would.
         turn = self._turns.setdefault(key, asyncio.Lock())
         async with turn:
@@ -125,13 +123,15 @@ class Compiler:
         except TimeoutError:
             raise _busy() from None
         try:
-            verdict = await self._ask(worker, grammar, vocabulary)
+            verdict = await self._ask_worker(worker, grammar, vocabulary)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
             self._free.put_nowait(worker)
         return verdict
 
-    async def _ask(self, worker: _Worker, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
+    async def _ask_worker(
+        self, worker: _Worker, grammar: str, vocabulary: _Vocabulary
+    ) -> GrammarVerdict:
         request = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self._limit}
         asked = json.dumps(request).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
@@ -153,13 +153,6 @@ class Compiler:
 
 def _busy() -> Overloaded:
     return Overloaded("Too many grammars are being compiled; try again.")
-
-
-def _key(grammar: str, vocabulary: _Vocabulary) -> bytes:
-    digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
-    known = f"\0{vocabulary.path or ''}\0{vocabulary.words}"
-    digest.update(known.encode("utf-8", "surrogatepass"))
-    return digest.digest()
 
 
 class _Worker(WorkerProcess):

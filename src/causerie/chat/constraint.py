@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.answer import AnswerPlan
-from causerie.chat.call_syntax.base import Schema, call_id_grammar, spelled
+from causerie.chat.call_syntax.base import Schema, Tools, call_id_grammar, spelled
 from causerie.chat.call_syntax.elements import element_grammar
-from causerie.chat.call_syntax.json import SPACE, pretty_grammar
+from causerie.chat.call_syntax.json import MOST_RULES, SPACE, pretty_grammar
 from causerie.chat.call_syntax.members import names_in
 from causerie.chat.call_syntax.parameters import parameter_grammar
 from causerie.chat.call_syntax.python import loose_grammar, python_grammar
@@ -40,7 +40,6 @@ from causerie.chat.schema.finite import Endless
 from causerie.chat.schema.keywords import SchemaRefused
 
 MAX_CALLS = 32  # in one message
-_MOST_PRETTY = 100_000  # characters of rules: a longer grammar takes long to compile
 _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 
 
@@ -48,7 +47,7 @@ _MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 class CallPlan:
     """Functions that may be called, and bounds on the number of calls."""
 
-    tools: Mapping[str, Schema]  # closed schemas by name
+    tools: Tools  # closed schemas by name
     required: bool  # at least one call has to come
     parallel: bool  # several calls may come
     unmarked: bool = False  # a reply may be calls without the marker of the format
@@ -81,7 +80,7 @@ def compose(
     free = leaves_free(form, calls, answer)
     thinks = reasoning != "none"
     if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
-        before, body = "", _reasoning_or_calls(form, text, calls, is_open=reasoning == "open")
+        before, body = "", _thought_or_calls(form, text, calls, is_open=reasoning == "open")
     else:
         body = _body(form, text, calls, answer)
         before = _reasoning_grammar(form, text, reasoning, free=free)
@@ -117,9 +116,7 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
     return all(mark.startswith(begins) for mark in (*form.reasoning.closes, *held))
 
 
-def _reasoning_or_calls(
-    form: ModelFormat, text: GrammarText, calls: CallPlan, *, is_open: bool
-) -> str:
+def _thought_or_calls(form: ModelFormat, text: GrammarText, calls: CallPlan, is_open: bool) -> str:
     section, marks = _Section(form.calls, calls, text), form.reasoning
     whole = section.whole()
     held = _enforced_from(form.calls)
@@ -157,7 +154,13 @@ def _any_of(options: Iterable[str]) -> str:
 def _body(
     form: ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
 ) -> str:
-    said = _answer(form, text, answer) if answer else None
+    said = None
+    if answer:
+        opened, closed = (
+            f"({text.literal(mark)})?" if mark else ""
+            for mark in (form.answer_open, form.answer_close)
+        )
+        said = text.rule(f"{opened} ({answer.expression}) {closed}".strip())
     if calls is None:
         return said or text.free()
     if form.calls.addressed:
@@ -170,10 +173,16 @@ def _body(
     if said:
         return text.rule(f"{section.whole()} | {said}")
     at_start = form.calls.at_start
-    also = [way for way in form.calls.also if at_start or not way.at_start]
-    sections = [section, *(_Section(way, calls, text) for way in also)]
+    ways = [form.calls, *(way for way in form.calls.also if at_start or not way.at_start)]
+    sections = [section, *(_Section(way, calls, text) for way in ways[1:])]
     unmarked = _unmarked_call(form.calls, text, calls) if calls.unmarked and not at_start else []
-    return text.rule(" | ".join([*_with_optional_calls(sections, text), *unmarked]))
+    options = [option for each in sections for option in each.offered()]
+    # Free text must not stay possible alongside a call that has started: the lexer would follow the
+    # text, and the call would never be enforced.
+    marks = [mark for way in ways if way.at_start for mark in (*way.starts, *way.lead_ins)]
+    shut = [f"~/{spelled(mark)}(.|\n)*/" for mark in marks]
+    free = text.terminal(" & ".join([ANY_TEXT, *shut])) if shut else text.free()
+    return text.rule(" | ".join([*options, free, *unmarked]))
 
 
 def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str]:
@@ -181,9 +190,8 @@ def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> lis
     marks = section_marks(form)
     written: dict[str, str] = {}
     if text.manner.white_space is WhiteSpace.PRETTY:  # as unmarked calls always have it
-        notation = JsonArguments()
-        of_marked = {name: text.functions.get((name, notation)) for name in calls.tools}
-        written = {name: rule for name, rule in of_marked.items() if rule is not None}
+        known = text.functions.items()
+        written = {name: rule for (name, way), rule in known if way == JsonArguments()}
     plain = {name: of for name, of in calls.tools.items() if name not in calls.grammars}
     found = plain and unmarked_grammar(
         plain, marks, text.control_tokens, several=several, known=written
@@ -218,23 +226,6 @@ def _enforced_from(calls: CallSection) -> tuple[str, ...]:
     return (calls.holds_at,) if calls.holds_at else calls.starts
 
 
-def _with_optional_calls(sections: Sequence[_Section], text: GrammarText) -> list[str]:
-    # Free text must not stay possible alongside a call that has started: the lexer would follow the
-    # text, and the call would never be enforced.
-    options = [option for section in sections for option in section.offered()]
-    marks = [mark for section in sections for mark in section.marks_at_start()]
-    if not marks:
-        return [*options, text.free()]
-    shut = [f"~/{spelled(mark)}(.|\n)*/" for mark in marks]
-    return [*options, text.terminal(" & ".join([ANY_TEXT, *shut]))]
-
-
-def _answer(form: ModelFormat, text: GrammarText, answer: AnswerPlan) -> str:
-    opened = f"({text.literal(form.answer_open)})?" if form.answer_open else ""
-    closed = f"({text.literal(form.answer_close)})?" if form.answer_close else ""
-    return text.rule(f"{opened} ({answer.expression}) {closed}".strip())
-
-
 class _Section:
     def __init__(self, form: CallSection, plan: CallPlan, text: GrammarText) -> None:
         self._form = form
@@ -249,8 +240,12 @@ class _Section:
     def offered(self) -> list[str]:
         form, text = self._form, self._text
         if form.at_start:
-            resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
-            return [self._section_at_start(), *resumed]
+            # The first texts are one literal: else the lexer would follow free text.
+            first, *others = form.call
+            begun = f"{text.literal(form.begin)} {self._rest()}"
+            if isinstance(first, Literal):
+                begun = self._with_first((Literal(form.begin + first.text), *others))
+            return [begun, *(f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins)]
         if form.addressed:
             return self._calls_at_message_start()
         if form.is_named:
@@ -265,27 +260,12 @@ class _Section:
 
     def _calls_at_message_start(self) -> list[str]:
         form, text = self._form, self._text
-        begun = (
-            Literal(form.lead + _first_text(form)),
-            *form.call[1:],
-        )  # one lexeme, as free text is
+        first = Literal(form.lead + _first_text(form))  # one lexeme, as free text is
+        begun = (first, *form.call[1:])
         options = [text.free_before(self._with_first(begun))]
         if not text.is_control(opening := _message_opening(form)):  # which is text like any other
             options.append(f"{text.free_until(opening)} {self.behind(_first_text(form))}")
         return options
-
-    def _section_at_start(self) -> str:
-        # The first texts are one literal: else the lexer would follow free text.
-        form, text = self._form, self._text
-        first, *others = form.call
-        if not isinstance(first, Literal):
-            return f"{text.literal(form.begin)} {self._rest()}"
-        whole = (Literal(form.begin + first.text), *others)
-        return self._with_first(whole)
-
-    def marks_at_start(self) -> tuple[str, ...]:
-        form = self._form
-        return (*form.starts, *form.lead_ins) if form.at_start else ()
 
     def _rest(self, first: str = "") -> str:
         form, text = self._form, self._text
@@ -330,27 +310,24 @@ class _Section:
                 fixed += name
             else:
                 out += [self._text.literal(fixed)] if fixed else []
-                out.append(self._arguments(segment, name))
+                out.append(self._arguments_grammar(segment, name))
                 fixed = ""
         return " ".join([*out, *([self._text.literal(fixed)] if fixed else [])])
 
-    def _arguments(self, segment: Segment, name: str) -> str:
-        self._text.function = name
-        try:
-            return self._written(segment, name)
-        except SchemaRefused as refused:
-            raise refused.of_function(name) from None
-        except RecursionError:
-            reason = "Its references lead from one to the next too often."
-            raise SchemaRefused("tools", reason, function=name) from None
-
-    def _written(self, segment: Segment, name: str) -> str:
-        known = self._text.functions
+    def _arguments_grammar(self, segment: Segment, name: str) -> str:
+        text = self._text
+        text.function = name
         if isinstance(segment, CallId):
             return call_id_grammar(segment.pattern, re.escape(name))
-        if (name, segment) not in known:
-            known[name, segment] = self._text.rule(self._notation(segment, name))
-        return known[name, segment]
+        if (name, segment) not in text.functions:
+            try:
+                text.functions[name, segment] = text.rule(self._notation(segment, name))
+            except SchemaRefused as refused:
+                raise refused.of_function(name) from None
+            except RecursionError:
+                reason = "Its references lead from one to the next too often."
+                raise SchemaRefused("tools", reason, function=name) from None
+        return text.functions[name, segment]
 
     def _notation(self, segment: Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text
@@ -380,7 +357,7 @@ def _text_argument(schema: Schema, grammar: Embedded, text: GrammarText) -> str:
 
 def _json_arguments(schema: Schema, text: GrammarText) -> str:
     if text.manner.white_space is WhiteSpace.PRETTY:
-        most = _MOST_PRETTY - len(text.rules)
+        most = MOST_RULES - len(text.rules)
         prefix = f"arguments{len(text.functions)}_"
         scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
         try:

@@ -122,13 +122,7 @@ class Conversations:
         return CacheReport(token_count(asked.prompt), reused, miss)
 
     def answered(
-        self,
-        caller: str,
-        asked: AskedBefore,
-        made: Sequence[int],
-        reasoning: int,
-        *,
-        cut: bool = False,
+        self, caller: str, asked: AskedBefore, ids: Sequence[int], reasoning: int, cut: bool = False
     ) -> None:
         """Keep a request whose reply has ended; it replaces the one that it continues."""
         said = asked.conversation(caller)
@@ -137,7 +131,7 @@ class Conversations:
         for key in list(self._by_first.get(said[0], ())):
             if said[: len(key)] == key:
                 self._forget(key)
-        kept = _Answered(asked, asked.prompt + packed(made[:-1]), reasoning, cut)
+        kept = _Answered(asked, asked.prompt + packed(ids[:-1]), reasoning, cut)
         self._answered[said] = kept
         self._by_first.setdefault(said[0], []).append(said)
         self._size += kept.size
@@ -173,10 +167,8 @@ def _digest(value: object) -> bytes:
 
 
 def _common_length(one: Sequence[bytes], other: Sequence[bytes]) -> int:
-    for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
-        if mine != theirs:
-            return at
-    return min(len(one), len(other))
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _falls_short(found: int, could: int) -> bool:

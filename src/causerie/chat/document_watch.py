@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import islice, takewhile
 
 from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
 from causerie.chat.parser import Mode, Parser
@@ -17,7 +17,6 @@ from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.schema.keywords import step
 from causerie.chat.schema.values import canonical
 from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema
-from causerie.chat.validation import Fault as BrokenPart
 from causerie.protocol.events import ContentEvent, ReasoningDelta, TextDelta, ToolCallStarted
 
 _MOST_STEPS = 10 * MOST_STEPS  # for all values of a reply
@@ -70,30 +69,29 @@ class _Container:
     head: str = ""
     earlier: GrowingSet[str] = field(default_factory=GrowingSet)
 
-    def inside(self) -> tuple[AppliedSchemas, str]:
-        if self.is_array:
-            return self.schemas.item(self.index), step(self.pointer, self.index)
-        return self.schemas.property(self.name), step(self.pointer, self.name)
+    def inside(self, schemas: AppliedSchemas) -> AppliedSchemas:
+        return schemas.item(self.index) if self.is_array else schemas.property(self.name)
+
+    @property
+    def pointer_inside(self) -> str:
+        return step(self.pointer, self.index if self.is_array else self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    schema: CheckedSchema
-    value: object
-    pointer: str
-    position: int
-    parts: GrowingList[tuple[str, int, int]]
+_Parts = GrowingList[tuple[str, int, int]]
+_BoundedCheck = Callable[[Work], BrokenRule | None]
 
-    def fault(self, work: Work) -> BrokenRule | None:
-        found = self.schema.fault(self.value, work)
-        return None if found is None else self.broken(found)
 
-    def broken(self, fault: BrokenPart) -> BrokenRule:
-        if fault.pointer == "#":
-            return BrokenRule(fault.reason, self.position, None)
-        at, parts = self.pointer + fault.pointer[1:], self.parts.behind(0)
-        spans = ((begin, end) for pointer, begin, end in reversed(parts) if pointer == at)
-        return BrokenRule(fault.reason, self.position, next(spans, None))
+def _broken_rule(
+    schema: CheckedSchema, value: object, pointer: str, position: int, parts: _Parts, work: Work
+) -> BrokenRule | None:
+    fault = schema.fault(value, work)
+    if fault is None:
+        return None
+    if fault.pointer == "#":
+        return BrokenRule(fault.reason, position, None)
+    at = pointer + fault.pointer[1:]
+    spans = ((begin, end) for place, begin, end in parts if place == at)
+    return BrokenRule(fault.reason, position, next(spans, None))
 
 
 class DocumentWatch:
@@ -112,12 +110,12 @@ class DocumentWatch:
         Of an empty value it is the end.
         """
         self._work = Work(_MOST_STEPS)
-        self._waiting: list[_Check] = []
+        self._waiting: list[_BoundedCheck] = []
         self._root = applied_schemas(rules, certain=False)
         self._certain = applied_schemas(rules, certain=True)
         self._open: list[_Container] = []
         self._values: list[_Value] = []
-        self._parts = GrowingList[tuple[str, int, int]]()
+        self._parts = _Parts()
         """Pointers and positions of the complete parts of values that are checked."""
         self._text = GrowingText()
         self._piece = 0  # offset at which the last piece began
@@ -144,30 +142,30 @@ class DocumentWatch:
             if self.fault is not None or self._broken:
                 return
             try:
-                self._read(character, offset)
+                self._read_character(character, offset)
             except (ValueError, RecursionError):
                 self._broken = True
 
-    def _read(self, character: str, offset: int) -> None:
+    def _read_character(self, character: str, offset: int) -> None:
         if self._in_string:
             self._read_string(character, offset)
         elif character == '"':
-            self._begin(offset)
+            self._begin_part(offset)
             self._in_string, self._quoted = True, offset
         elif character in "{[":
-            self._begin(offset)
+            self._begin_part(offset)
             is_array = character == "["
-            schemas, pointer = self._open[-1].inside() if self._open else (self._root, "#")
+            schemas = self._open[-1].inside(self._open[-1].schemas) if self._open else self._root
             distinct = is_array and schemas.distinct
-            self._open.append(_Container(schemas, is_array, distinct, pointer))
+            self._open.append(_Container(schemas, is_array, distinct, self._pointer))
         elif character in "]},:" or character.isspace():
             if self._in_scalar:
                 self._in_scalar = False
-                self._end(offset)
+                self._end_part(offset)
             self._read_structure(character, offset)
         else:
             if not self._in_scalar:
-                self._begin(offset)
+                self._begin_part(offset)
                 self._in_scalar = True
             self.content += 1
 
@@ -176,7 +174,7 @@ class DocumentWatch:
             return
         if character in "]}":
             self.content += self._open.pop().empty
-            self._end(offset + 1)
+            self._end_part(offset + 1)
         elif character == ",":
             container = self._open[-1]
             container.before_name = True
@@ -189,7 +187,7 @@ class DocumentWatch:
         if not self._escaped and character == '"':
             self._in_string = False
             self.content += offset == self._quoted + 1 and not self._is_name
-            self._end(offset + 1)
+            self._end_part(offset + 1)
             return
         self._escaped = character == "\\" and not self._escaped
         self.content += not self._is_name
@@ -198,7 +196,7 @@ class DocumentWatch:
     def _is_name(self) -> bool:
         return bool(self._open) and not self._open[-1].is_array and self._open[-1].before_name
 
-    def _begin(self, offset: int) -> None:
+    def _begin_part(self, offset: int) -> None:
         if self._open:
             self._open[-1].empty = False
             self._open[-1].start = offset
@@ -207,12 +205,10 @@ class DocumentWatch:
         else:
             held = self._certain
             if self._open:
-                above, container = self._values[-1].certain, self._open[-1]
-                is_array = container.is_array
-                held = above.item(container.index) if is_array else above.property(container.name)
+                held = self._open[-1].inside(self._values[-1].certain)
             self._values.append(_Value(held, held.checked, offset, self._position))
 
-    def _end(self, offset: int) -> None:
+    def _end_part(self, offset: int) -> None:
         if self._is_name:
             container = self._open[-1]
             container.name = json.loads(self._text.between(container.start, offset))
@@ -227,18 +223,27 @@ class DocumentWatch:
         if not distinct and not value.checked:
             return
         read = json.loads(self._text.between(value.start, offset))
-        self._check(value, read)
-        if distinct and self.fault is None:
-            self._compare(self._open[-1], read)
+        self._check_value(value, read)
+        if not distinct or self.fault is not None:
+            return
+        container, written = self._open[-1], canonical(read)
+        repeated = container.earlier.has(written)
+        if repeated and container.separated is not None:
+            self.fault = Repeat(container.pointer, container.separated, container.head)
+            return
+        if not repeated:
+            container.earlier.add(written)
+        container.separated = None
 
     @property
     def _pointer(self) -> str:
-        return self._open[-1].inside()[1] if self._open else "#"
+        return self._open[-1].pointer_inside if self._open else "#"
 
-    def _check(self, value: _Value, read: object) -> None:
+    def _check_value(self, value: _Value, read: object) -> None:
         for rules in value.checked:
             schema = CheckedSchema(rules)
-            check = _Check(schema, read, self._pointer, value.position, copy(self._parts))
+            known = self._pointer, value.position, copy(self._parts)
+            check = partial(_broken_rule, schema, read, *known)
             try:
                 fault = self._check_bounded(AT_ONCE, check)
             except WorkExceeded:
@@ -248,14 +253,14 @@ class DocumentWatch:
                 self.fault = fault
                 return
         if not any(above.checked for above in self._values):
-            self._parts = GrowingList()
+            self._parts = _Parts()
 
-    def _check_bounded(self, steps: int, check: _Check) -> BrokenRule | None:
+    def _check_bounded(self, steps: int, check: _BoundedCheck) -> BrokenRule | None:
         # All checks of a reply have a number of steps together.
         granted = min(steps, self._work.left)
         work = Work(granted)
         try:
-            return check.fault(work)
+            return check(work)
         finally:
             self._work.left -= granted - max(work.left, 0)
 
@@ -271,16 +276,6 @@ class DocumentWatch:
                 return
             with suppress(WorkExceeded):  # the last check says so
                 self.fault = self._check_bounded(MOST_STEPS, check)
-
-    def _compare(self, container: _Container, item: object) -> None:
-        written = canonical(item)
-        repeated = container.earlier.has(written)
-        if repeated and container.separated is not None:
-            self.fault = Repeat(container.pointer, container.separated, container.head)
-            return
-        if not repeated:
-            container.earlier.add(written)
-        container.separated = None
 
 
 # Tokens that are taken back are read here alone, never by the parser whose events are sent.
@@ -308,12 +303,10 @@ class WatchedDocuments:
     ) -> None:
         self._parser = parser
         self._functions = functions
-        self._document = DocumentWatch(answer) if answer is not None else None
-        self.read = 0
-        """Tokens that have been read."""
+        self.document = DocumentWatch(answer) if answer is not None else None
+        self.read = 0  # tokens that have been read
         self._told = 0  # tokens up to the last one that the parser made something of
-        self.final = 0
-        """Tokens that nothing will take back."""
+        self.final = 0  # tokens that nothing will take back
         # Positions of the tokens that have a part of a value, and not only structure.
         self._content = GrowingList[int]()
         self._resumed, self._texts = resumed, texts
@@ -321,8 +314,8 @@ class WatchedDocuments:
     def read_before(self) -> Iterator[None]:
         """Read what came before, piece by piece."""
         for at in range(0, len(self._resumed), _PIECE):
-            if self._document is not None:
-                self._document.feed(self._resumed[at : at + _PIECE], -1)
+            if self.document is not None:
+                self.document.feed(self._resumed[at : at + _PIECE], -1)
             yield
         for text in self._texts:
             self._feed(self._parser.feed(text), -1)
@@ -332,27 +325,17 @@ class WatchedDocuments:
     @property
     def cost_of_copy(self) -> int:
         """Return about how many tokens could be read in the time that a copy takes."""
-        held = self._document.depth if self._document is not None else 0
+        held = self.document.depth if self.document is not None else 0
         return _TOKENS_A_COPY + held + self._parser.unmarked_pieces
 
     def content_behind(self, token: int) -> list[int]:
         """Return the positions of the tokens, from a token on, that hold part of a value."""
-        content = self._content.behind(0)
-        return content[bisect_left(content, token) :]
-
-    @property
-    def is_behind(self) -> bool:
-        return self._document is not None and self._document.is_behind
-
-    def catch_up(self) -> None:
-        """Do the checks that took too long while the text was read. They may take a second."""
-        if self._document is not None:
-            self._document.catch_up()
+        return [*takewhile(lambda at: at >= token, self._content)][::-1]
 
     @property
     def fault(self) -> Fault | None:
         """The item or value that breaks a rule, once it is complete."""
-        return self._document.fault if self._document is not None else None
+        return self.document.fault if self.document is not None else None
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
@@ -361,9 +344,9 @@ class WatchedDocuments:
         self.read += 1
         if events:
             self._told = self.read
-        held = self._document.held_from if self._document is not None else None
+        held = self.document.held_from if self.document is not None else None
         parser = self._parser
-        answers = self._document is not None and parser.mode is not Mode.CALLS
+        answers = self.document is not None and parser.mode is not Mode.CALLS
         may_hold_back = not parser.repeated and (parser.call_open or answers)
         known = self._told if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
@@ -373,13 +356,12 @@ class WatchedDocuments:
         for event in events:
             if isinstance(event, ToolCallStarted):
                 rules = self._functions.get(event.name)
-                self._document = DocumentWatch(rules) if rules is not None else None
+                self.document = DocumentWatch(rules) if rules is not None else None
                 continue
-            document = self._document
+            document = self.document
             if document is None or isinstance(event, ReasoningDelta):
                 continue
             before = document.content
-            said = event.text if isinstance(event, TextDelta) else event.arguments
-            document.feed(said, position)
+            document.feed(event.text if isinstance(event, TextDelta) else event.arguments, position)
             found = found or document.content > before
         return found

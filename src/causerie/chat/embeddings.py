@@ -9,23 +9,18 @@ from __future__ import annotations
 import math
 import struct
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Self
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from causerie.chat.chat import ChatReply
 from causerie.chat.generation import engine_failures
 from causerie.engines.base import EmbeddingEngine, ModelFacts, PromptTooLong
 from causerie.errors import InvalidRequest
-from causerie.protocol.events import (
-    ArrivalSink,
-    Batch,
-    CacheReporter,
-    Finished,
-    Partial,
-    Usage,
-    Verbatim,
-)
+from causerie.protocol.events import Batch, Finished, Partial, Usage, Verbatim
 from causerie.protocol.known_fields import refusal
 from causerie.protocol.operations import FIELDS
 from causerie.protocol.request import ChatRequest
@@ -34,19 +29,51 @@ MAX_INPUTS = 2048
 _encode = msgspec.json.Encoder().encode
 
 
+@dataclass(frozen=True, slots=True)
 class EmbeddingTarget:
     """Answers ``embeddings`` by the engine of the model ``model``."""
 
-    retries = 0
+    model: str
+    engine: EmbeddingEngine
+    retries: int = 0
 
-    def __init__(self, model: str, engine: EmbeddingEngine) -> None:
-        self._model = model
-        self._engine = engine
-
-    def generate(self, request: ChatRequest, partial: Partial | None = None) -> EmbeddingReply:
-        """Return the reply; entering it raises :class:`InvalidRequest` for a wrong request."""
+    @asynccontextmanager
+    async def generate(
+        self, request: ChatRequest, partial: Partial | None = None
+    ) -> AsyncIterator[ChatReply]:
+        """Answer a request by one batch of events; usage counts the inputs that are finished."""
         del partial
-        return EmbeddingReply(self._model, self._engine, request)
+        _check_request(request)
+        used = Usage(0, 0)
+
+        async def events() -> AsyncGenerator[Batch, None]:
+            nonlocal used
+            with engine_failures(started=False):
+                try:
+                    inputs = await self._inputs(request.document["input"], facts)
+                except PromptTooLong as long:
+                    raise _too_long(long) from None
+                vectors: list[bytes] = []
+                step = max(self.engine.slots, 1)
+                for start in range(0, len(inputs), step):
+                    group = inputs[start : start + step]
+                    for vector in await self.engine.embed(group):
+                        vectors.append(_vector_entry(request.document, len(vectors), vector))
+                    used = Usage(used.prompt + sum(map(len, group)), 0)
+            used = Usage(used.prompt, 0, units=1)
+            usage = {"prompt_tokens": used.prompt, "total_tokens": used.prompt}
+            raw = b'{"object":"list","data":[%b],"model":%b,"usage":%b}' % (
+                b",".join(vectors),
+                _encode(self.model),
+                _encode(usage),
+            )
+            yield [Verbatim(raw), Finished("stop"), used]
+
+        with engine_failures(started=False):
+            facts = await self.engine.facts()
+        changes = () if request.unlisted is None else tuple(request.unlisted.changes)
+        async with aclosing(events()) as batches:
+            yield ChatReply(batches, facts.fingerprint, lambda: used, lambda: None, changes)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return false: a reply comes whole."""
@@ -55,80 +82,10 @@ class EmbeddingTarget:
     async def count_tokens(self, request: ChatRequest) -> None:
         """Return ``None``: no operation asks for it."""
 
-
-class EmbeddingReply:
-    """Use as an async context manager; ``events`` has one batch. Usage counts finished inputs."""
-
-    cache_report: CacheReporter | None = None
-    verbatim = False
-    on_arrival: Callable[[ArrivalSink], None] | None = None
-    fingerprint = ""
-
-    def __init__(self, model: str, engine: EmbeddingEngine, request: ChatRequest) -> None:
-        self._model = model
-        self._engine = engine
-        self._request = request
-        self._usage = Usage(0, 0)
-        self._begun = False
-        unlisted = request.unlisted
-        self.changes: Sequence[str] = () if unlisted is None else tuple(unlisted.changes)
-
-    async def __aenter__(self) -> Self:
-        request = self._request
-        if request.unlisted is not None and request.strict:
-            refused = refusal(request.unlisted.body, FIELDS["embeddings"])
-            if refused is not None:
-                raise refused
-        given: Any = request.document["input"]
-        if not isinstance(given, str) and not isinstance(given[0], int) and len(given) > MAX_INPUTS:
-            raise InvalidRequest(
-                f"`input` holds {len(given)} texts; send at most {MAX_INPUTS} at a time.",
-                param="input",
-            )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Do nothing: what runs in the engine ends with the request to it."""
-
-    @property
-    def events(self) -> AsyncIterator[Batch]:
-        return self
-
-    def usage(self) -> Usage:
-        return self._usage
-
-    def trail(self) -> None:
-        return None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Batch:
-        if self._begun:
-            raise StopAsyncIteration
-        self._begun = True
-        with engine_failures(started=False):
-            facts = await self._engine.facts()
-            self.fingerprint = facts.fingerprint
-            try:
-                inputs = await self._inputs(facts)
-            except PromptTooLong as long:
-                raise _too_long(long) from None
-            vectors = await self._vectors(inputs)
-        self._usage = used = Usage(sum(map(len, inputs)), 0, units=1)
-        usage = {"prompt_tokens": used.prompt, "total_tokens": used.prompt}
-        raw = b'{"object":"list","data":[%b],"model":%b,"usage":%b}' % (
-            b",".join(vectors),
-            _encode(self._model),
-            _encode(usage),
-        )
-        return [Verbatim(raw), Finished("stop"), used]
-
-    async def _inputs(self, facts: ModelFacts) -> Sequence[Sequence[int]]:
-        given: Any = self._request.document["input"]
+    async def _inputs(self, given: Any, facts: ModelFacts) -> Sequence[Sequence[int]]:
         several = [given] if isinstance(given, str) or isinstance(given[0], int) else given
         if isinstance(several[0], str):
-            found = await self._engine.input_tokens(several)
+            found = await self.engine.input_tokens(several)
         else:
             found = several
             most = facts.size or 0
@@ -144,33 +101,35 @@ class EmbeddingReply:
                 raise PromptTooLong(len(one), facts.context_length)
         return found
 
-    async def _vectors(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
-        written: list[bytes] = []
-        step = max(self._engine.slots, 1)
-        for start in range(0, len(inputs), step):
-            group = inputs[start : start + step]
-            for vector in await self._engine.embed(group):
-                written.append(self._written(len(written), vector))
-            self._usage = Usage(self._usage.prompt + sum(map(len, group)), 0)
-        return written
 
-    def _written(self, index: int, vector: bytes) -> bytes:
-        document: Any = self._request.document
-        asked, base64 = document.get("dimensions"), document.get("encoding_format") == "base64"
-        there = len(vector) // 4
-        if asked is not None and asked > there:
-            raise InvalidRequest(
-                f"`dimensions` is {asked}, and the model's vectors have {there}; ask for as many "
-                "or fewer.",
-                param="dimensions",
-            )
-        if asked is not None and asked < there:
-            vector = _shortened(vector, asked)
-        if base64:
-            found = b'"%b"' % b64encode(vector)
-        else:
-            found = _encode(struct.unpack(f"<{len(vector) // 4}f", vector))
-        return b'{"object":"embedding","index":%d,"embedding":%b}' % (index, found)
+def _check_request(request: ChatRequest) -> None:
+    unlisted = request.unlisted
+    given: Any = request.document["input"]
+    if unlisted is not None and request.strict:
+        refused = refusal(unlisted.body, FIELDS["embeddings"])
+        if refused is not None:
+            raise refused
+    if not isinstance(given, str) and not isinstance(given[0], int) and len(given) > MAX_INPUTS:
+        raise InvalidRequest(
+            f"`input` holds {len(given)} texts; send at most {MAX_INPUTS} at a time.", param="input"
+        )
+
+
+def _vector_entry(document: Mapping[str, Any], index: int, vector: bytes) -> bytes:
+    asked, there = document.get("dimensions"), len(vector) // 4
+    if asked is not None and asked > there:
+        raise InvalidRequest(
+            f"`dimensions` is {asked}, and the model's vectors have {there}; ask for as many "
+            "or fewer.",
+            param="dimensions",
+        )
+    if asked is not None and asked < there:
+        vector = _shortened(vector, asked)
+    if document.get("encoding_format") == "base64":
+        found = b'"%b"' % b64encode(vector)
+    else:
+        found = _encode(struct.unpack(f"<{len(vector) // 4}f", vector))
+    return b'{"object":"embedding","index":%d,"embedding":%b}' % (index, found)
 
 
 def _shortened(vector: bytes, size: int) -> bytes:

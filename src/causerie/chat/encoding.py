@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, pairwise
 from typing import Protocol
 
@@ -50,8 +51,6 @@ _FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to 
 
 
 class Tokenizer(Protocol):
-    """Interface to the tokenizer of a text engine."""
-
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
 
 
@@ -110,13 +109,8 @@ class TokenCache:
         new = [one for one, ids in found.items() if ids is None]
         if new:
             read = await _tokenized(new, engine, most)
-            first = [segment_ids[one] for one in new]
-            few = len(read) <= _FEW
-            parts = (
-                _split_by_first_ids(read, first)
-                if few
-                else await offload(_split_by_first_ids, read, first)
-            )
+            divide = partial(_split_by_first_ids, read, [segment_ids[one] for one in new])
+            parts = await offload(divide) if len(read) > _FEW else divide()
             if parts is None:
                 return EncodedText(await engine.tokenize([text], special=True))
             for one, ids in zip(new, parts, strict=True):
@@ -126,11 +120,11 @@ class TokenCache:
         every = [replies.get(at) or found.get(one) or () for at, one in enumerate(segments)]
         end = PromptEnd(before, segments[-1], every[-1])
         count = sum(map(len, every))
-        _check(count, most)
-        few = count <= _FEW
+        _check_token_count(count, most)
         before = bisect_right(heads, parting, key=lambda head: head.at)
         shared = sum(map(len, every[:before]))
-        return EncodedText(_joined(every) if few else await offload(_joined, every), end, shared)
+        whole = await offload(_concatenated, every) if count > _FEW else _concatenated(every)
+        return EncodedText(whole, end, shared)
 
     def keep_reply(
         self, end: PromptEnd, text: str, heads: Sequence[ControlMatch], ids: Sequence[int]
@@ -178,7 +172,7 @@ def _first_ids(heads: Iterable[ControlMatch]) -> list[int]:
     return [_NONE, *(head.id for head in heads)]
 
 
-def _check(count: int, most: int | None) -> None:
+def _check_token_count(count: int, most: int | None) -> None:
     if most is not None and count > max(most, _MANY_TOKENS):
         raise PromptTooLong(count, most)
 
@@ -190,14 +184,14 @@ async def _tokenized(segments: Sequence[str], engine: Tokenizer, most: int | Non
     for segment in segments:
         if part and characters + len(segment) > _AT_ONCE:
             read += await engine.tokenize(part, special=True)
-            _check(len(read), most)
+            _check_token_count(len(read), most)
             part, characters = [], 0
         part.append(segment)
         characters += len(segment)
     return read + await engine.tokenize(part, special=True)
 
 
-def _joined(parts: Iterable[Sequence[int]]) -> list[int]:
+def _concatenated(parts: Iterable[Sequence[int]]) -> list[int]:
     return list(chain.from_iterable(parts))
 
 
@@ -289,7 +283,7 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
         elif _claim(taken, place):
             forged.append(place)
     if forged or cuts:
-        return _pieces(text, forged, cuts)
+        return _cut_pieces(text, forged, cuts)
     ids = control_tokens.ids
     heads = (ControlMatch(at, said := text[at:stop], ids[said]) for at, stop in own)
     return [EncodedPiece(text, heads=tuple(heads))]
@@ -325,9 +319,8 @@ class PromptEncoder:
         ``most``.
         """
         long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
-        pieces = (
-            await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
-        )
+        cut = partial(split, rendered, self._tokens)
+        pieces = await offload(cut) if long else cut()
         if len(pieces) == 1 and not pieces[0].forged:
             only = pieces[0]
             return await self._cache.read(only.text, only.heads, engine, most, parting, scope)
@@ -385,7 +378,7 @@ def _places(text: str, head: str) -> Iterator[int]:
         at = text.find(head, at + 1)
 
 
-def _pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) -> list[EncodedPiece]:
+def _cut_pieces(text: str, forged: Sequence[tuple[int, int]], cuts: set[int]) -> list[EncodedPiece]:
     pieces: list[EncodedPiece] = []
     at = 0
     ends = [*((cut, cut) for cut in cuts), *forged]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from causerie.chat.call_syntax.relaxed import loose_text
 from causerie.chat.formats.format import (
     CallId,
     CallSection,
@@ -33,23 +34,10 @@ _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
     lines = [write_json(tool["function"]) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
-    return joined(
-        (
-            authored("You can call these functions:\n"),
-            authored("\n").join(lines),
-            authored("\n\nTo call one, answer in exactly this form:\n"),
-            example,
-            authored(
-                "\nThe result comes in the next message. If no function is needed, just answer."
-            ),
-        )
-    )
-
-
-def thinking_text(reasoning: Reasoning) -> Traced:
-    return authored(
-        f"First think step by step between {reasoning.open} and {reasoning.close}, then answer."
-    )
+    before = authored("You can call these functions:\n")
+    form = authored("\n\nTo call one, answer in exactly this form:\n")
+    then = "The result comes in the next message. If no function is needed, just answer."
+    return joined((before, authored("\n").join(lines), form, example, authored(f"\n{then}")))
 
 
 def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap: str = "") -> Entry:
@@ -100,14 +88,14 @@ def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Ent
 
 def call_text(calls: CallSection, *call: str) -> Traced:
     """Return one call (name, arguments and perhaps an id) in the form that is declared."""
-    return joined((authored(calls.begin), _written(calls, call), authored(calls.end)))
+    return joined((authored(calls.begin), _written_call(calls, call), authored(calls.end)))
 
 
 def said_calls(entry: Entry, calls: CallSection) -> Entry:
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry
-    texts = [_written(calls, _parts_of(call)) for call in made]
+    texts = [_written_call(calls, _parts_of(call)) for call in made]
     section = joined(
         (authored(calls.begin), authored(calls.separator).join(texts), authored(calls.end))
     )
@@ -115,13 +103,6 @@ def said_calls(entry: Entry, calls: CallSection) -> Entry:
     gap = "" if not content or content.endswith("\n") else "\n"
     text = joined((content, authored(gap), section))
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
-
-
-def said_leading_content(entry: Entry, calls: CallSection, keys: Sequence[str]) -> Entry:
-    """Return the message with its calls as text if it has content and no separate reasoning."""
-    if not entry["content"] or any(entry.get(key) for key in keys):
-        return entry
-    return said_calls(entry, calls)
 
 
 def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
@@ -133,11 +114,9 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     return str(function["name"]), text, str(call["id"])
 
 
-def _written(calls: CallSection, call: Sequence[str]) -> Traced:
-    name, arguments, *rest = call
-    return joined(
-        segment_text(segment, name, arguments, rest[0] if rest else "ID") for segment in calls.call
-    )
+def _written_call(calls: CallSection, call: Sequence[str]) -> Traced:
+    name, arguments, call_id, *_ = (*call, "ID")
+    return joined(segment_text(one, name, arguments, call_id) for one in calls.call)
 
 
 def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> str:
@@ -152,7 +131,7 @@ def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> s
         case JsonArguments():
             return arguments
         case ParameterList():
-            return _listed(segment, arguments)
+            return _parameter_text(segment, arguments)
         case PythonArguments():
             items = read_arguments(arguments).items()
             return Traced(", ".join(f"{key}={_python(value)}" for key, value in items))
@@ -160,11 +139,11 @@ def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> s
             return Traced(_elements(read_arguments(arguments), mark))
         case LooseArguments(quote):
             items = read_arguments(arguments).items()
-            pairs = (f"{key}:{_loose(value, quote)}" for key, value in items)
+            pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
             return joined((authored("{"), Traced(",".join(pairs)), authored("}")))
 
 
-def _listed(segment: ParameterList, arguments: str) -> Traced:
+def _parameter_text(segment: ParameterList, arguments: str) -> Traced:
     parts: list[str] = []
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)
@@ -192,13 +171,3 @@ def _python(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_python, value)) + "]"
     return write_json(value) if isinstance(value, str) else repr(value)
-
-
-def _loose(value: object, quote: str) -> str:
-    if isinstance(value, str):
-        return f"{quote}{value}{quote}"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{k}:{_loose(v, quote)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(_loose(item, quote) for item in value) + "]"
-    return str(value) if value is None else write_json(value)

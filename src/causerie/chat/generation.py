@@ -97,22 +97,14 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
         return Overloaded(
             "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
         )
+    said = "The model's engine is not running; it is being restarted."
     if isinstance(failure, LoadFailed):
-        return Overloaded(
-            "The model could not be loaded; the service's log and `/health` say why.",
-            code="no_endpoint",
-            retry_after=wait,
-        ).caused_by(ErrorClass.SERVER_ERROR)
-    if started:
-        return EngineLost(
-            "The engine ended before the answer was complete; it is being restarted.",
-            retry_after=wait,
-        )
-    return Overloaded(
-        "The model's engine is not running; it is being restarted.",
-        code="no_endpoint",
-        retry_after=wait,
-    ).caused_by(ErrorClass.SERVER_ERROR)
+        said = "The model could not be loaded; the service's log and `/health` say why."
+    elif started:
+        said = "The engine ended before the answer was complete; it is being restarted."
+        return EngineLost(said, retry_after=wait)
+    lost = Overloaded(said, code="no_endpoint", retry_after=wait)
+    return lost.caused_by(ErrorClass.SERVER_ERROR)
 
 
 class State(Enum):
@@ -151,6 +143,7 @@ class State(Enum):
 
 _ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
 _THINKING, _ANSWERING = State.THINKING, State.ANSWERING  # likewise
+_STATES = {Mode.ANSWER: _ANSWERING, Mode.REASONING: _THINKING, Mode.CALLS: State.CALLING}
 _WITHOUT_ENGINE = (State.CLOSING, State.FINISHED)
 _NEVER = -100.0  # a bias by which no token is drawn
 _CHARACTER = 4  # tokens: more than a character has behind its first
@@ -295,30 +288,25 @@ class Generation:
     def _enter(self, state: State) -> None:
         self.state = state
 
-    def _end(self, reason: FinishReason) -> None:
+    def _finish_with(self, reason: FinishReason) -> None:
         self._reason = reason
         self._enter(State.FINISHED)
 
     def _update_state(self) -> None:
         parser = self._parser
         if parser.repeated or self._output.stopped:
-            self._end("stop")
+            self._finish_with("stop")
             return
-        mode = parser.mode
-        if mode is _ANSWER:
-            state = _ANSWERING
-        elif mode is _REASONING:
-            thought = self._thought_before + self.reasoning
-            state = _THINKING if thought < self._budget else State.CLOSING
-        else:
-            state = State.CALLING
+        state = _STATES[parser.mode]
+        if state is _THINKING and self._thought_before + self.reasoning >= self._budget:
+            state = State.CLOSING
         if state is not self.state:
             self._enter(state)
 
     def _end_of_text(self) -> None:
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
             self._ended = True
-            self._end("stop")
+            self._finish_with("stop")
             return
         if self._generated and self._generated[-1] in self.plan.end_tokens:
             self._generated.pop()
@@ -353,17 +341,17 @@ class Generation:
     def _check_resumed_end(self) -> None:
         last = self._generated[-1] if self._generated else None
         if self.stopped or self._parser.repeated:
-            self._end("stop")
+            self._finish_with("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
             self._end_of_text()
         elif self._made >= self._limit:
-            self._end("length")
+            self._finish_with("length")
 
     def _add_token(self, token: Token) -> list[ContentEvent]:
         self._generated.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
-            self._end("stop")
+            self._finish_with("stop")
             return []
         parser = self._parser
         if self._plain and self.state is _ANSWERING:
@@ -409,7 +397,7 @@ class Generation:
         unreported = max(output.completion_tokens - reported, 0)
         if self._made + unreported >= self._limit or not reported + unreported:  # no room for more
             self._uncounted -= unreported
-            self._end("length")
+            self._finish_with("length")
         self._beyond = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
@@ -470,7 +458,7 @@ class Generation:
         tokens = await tokens_before_text(self.engine, text)
         room = self._limit - self._made
         if len(tokens) >= room:
-            self._end("length")
+            self._finish_with("length")
             return []
         self._generated += tokens
         self._texts += [*[""] * (len(tokens) - 1), text]
@@ -511,18 +499,11 @@ class GeneratedCallIds:
         del name
         if self.resumed:
             return self.resumed.pop(0)
-        if given and given not in self.taken:
-            self.taken.add(given)
-            return given
-        while True:
-            made = (
-                "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
-                if self.short
-                else f"call_{secrets.token_hex(12)}"
-            )
-            if made not in self.taken:
-                self.taken.add(made)
-                return made
+        while not given or given in self.taken:
+            nine = (secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+            given = "".join(nine) if self.short else f"call_{secrets.token_hex(12)}"
+        self.taken.add(given)
+        return given
 
 
 class ChoiceOutput:
@@ -541,7 +522,7 @@ class ChoiceOutput:
 
     @property
     def stop_sequence(self) -> str | None:
-        return self._stops.text if self._stops is not None and self.stopped else None
+        return self._stops.text if self._stops is not None else None
 
     def note(self, token: Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
@@ -555,8 +536,6 @@ class ChoiceOutput:
 
     def place(self, events: list[ContentEvent], *, uncut: bool) -> list[ContentEvent]:
         """Return the events for this choice; ``uncut`` text is not searched for stop strings."""
-        if self.plain:
-            return events
         out: list[ContentEvent] = []
         for event in events:
             if not isinstance(event, TextDelta):
@@ -568,7 +547,7 @@ class ChoiceOutput:
             text = event.text
             if self._stops is not None and not uncut:
                 text = self._stops.feed(text)
-                self.stopped = self._stops.met
+                self.stopped = self._stops.text is not None
             if text:
                 out.append(self._delta(text))
             if self.stopped:
@@ -590,21 +569,19 @@ class StopStrings:
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(texts)
         self._held = ""
-        self.met = False
-        self.text = ""  # the one that appeared
+        self.text: str | None = None  # the one that appeared
 
     def feed(self, text: str) -> str:
         """Return the part of the text that can no longer belong to a stop string."""
         text = self._held + text
         found = [at for at in (text.find(stop) for stop in self._texts) if at >= 0]
         if found:
-            self.met = True
             self.text = next(one for one in self._texts if text.startswith(one, min(found)))
             self._held = ""
             return text[: min(found)]
-        keep = max((text_overlap(text, stop) for stop in self._texts), default=0)
-        self._held = text[len(text) - keep :] if keep else ""
-        return text[: len(text) - keep]
+        ready = len(text) - max(text_overlap(text, stop) for stop in self._texts)
+        self._held = text[ready:]
+        return text[:ready]
 
     def finish(self) -> str:
         held, self._held = self._held, ""

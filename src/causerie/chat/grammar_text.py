@@ -65,32 +65,29 @@ class GrammarText:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
         self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
         known = self.control_tokens.keys()
-        held = [mark for mark in self.marks if not known.isdisjoint(self._parts(mark))]
+        held = [mark for mark in self.marks if not known.isdisjoint(self._control_parts(mark))]
         if held:
             self._marked = self.rule(" | ".join(self.literal(mark) for mark in dict.fromkeys(held)))
 
-    def _parts(self, text: str) -> list[str]:
+    def _control_parts(self, text: str) -> list[str]:
         return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
 
     def is_control(self, text: str) -> bool:
-        return self._parts(text)[0] in self.control_tokens
+        return self._control_parts(text)[0] in self.control_tokens
 
     def rule(self, expression: str, options: str = "") -> str:
         """Return the name of a rule, which is added unless there is one that says the same."""
         body = f"{f'[{options}]' if options else ''}: {expression}"
         if body not in self._names:
             self._names[body] = f"{self.prefix}r{len(self._rules)}"
-            self._add(self._names[body] + body)
+            self._rules.append(self._counted(self._names[body] + body))
         return self._names[body]
 
-    def _add(self, line: str) -> None:
-        self._count(line)
-        self._rules.append(line)
-
-    def _count(self, line: str) -> None:
+    def _counted(self, line: str) -> str:
         self._size += len(line)
         if self._size > self.most:
             raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
+        return line
 
     def reserve(self) -> str:
         """Return the name of a rule that is to be defined, so that it can refer to itself."""
@@ -98,23 +95,22 @@ class GrammarText:
         return f"{self.prefix}r{len(self._rules) - 1}"
 
     def define(self, name: str, expression: str) -> None:
-        line = f"{name}: {expression}"
-        self._count(line)
-        self._rules[int(name.removeprefix(self.prefix)[1:])] = line
+        at = int(name.removeprefix(self.prefix)[1:])
+        self._rules[at] = self._counted(f"{name}: {expression}")
 
     def terminal(self, expression: str) -> str:
         """Return the name of a terminal, which is added unless there is one that says the same."""
         if expression not in self._terminals:
             name = f"{self.prefix.upper()}T{len(self._rules)}"
             self._terminals[expression] = name
-            self._add(f"{name}: {expression}")
+            self._rules.append(self._counted(f"{name}: {expression}"))
         return self._terminals[expression]
 
     def literal(self, text: str) -> str:
         """Return an expression for fixed text; control tokens in it become those tokens."""
         written = [
             f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else quoted(part)
-            for part in self._parts(text)
+            for part in self._control_parts(text)
         ]
         return " ".join(written) or '""'
 
@@ -125,7 +121,7 @@ class GrammarText:
         free text holds no control tokens (nor spells them, where the engine
         takes them for text); a plain one needs a lazy lexeme.
         """
-        parts = self._parts(marker)
+        parts = self._control_parts(marker)
         head = parts[0]
         if head in self.control_tokens:
             return f"{self.terminal(without(head))} {self.literal(marker)}"
@@ -136,7 +132,7 @@ class GrammarText:
 
     def text_without(self, markers: Sequence[str]) -> str:
         """Return a terminal for text without the control tokens that begin the ``markers``."""
-        heads = dict.fromkeys(self._parts(marker)[0] for marker in markers)
+        heads = dict.fromkeys(self._control_parts(marker)[0] for marker in markers)
         return self.terminal(" & ".join(f"({without(head)})" for head in heads))
 
     def closed(self, text: str, marker: str) -> str:
@@ -149,7 +145,7 @@ class GrammarText:
         if self.is_control(marker):  # white space before it included
             return f"{self.terminal(f'{text} & {without(core)}')} {self.literal(marker)}"
         lead, margin = marker.split(core)
-        head, *rest = self._parts(core)
+        head, *rest = self._control_parts(core)
         if head in self.control_tokens:
             inside = self.terminal(f"({text} & {without(core)}) {quoted(lead)}")
             return f"{inside} {self.literal(core + margin)}"
@@ -174,7 +170,7 @@ class GrammarText:
 
     def free_until(self, marker: str) -> str:
         """Return an expression for an unconstrained reply up to and including ``marker``."""
-        head, *rest = self._parts(marker)
+        head, *rest = self._control_parts(marker)
         if head in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
         if not self.shut:
@@ -207,7 +203,5 @@ class GrammarText:
 
     def finish(self, start: str, extra: str) -> str:
         """Return the whole grammar; ``extra`` are rules that ``start`` refers to."""
-        header = (
-            '%llguidance {"no_forcing": true}\n' if self.manner.as_spelled else "%llguidance {}\n"
-        )
-        return f"{header}start: {start}\n{self.rules}\n{extra}"
+        options = '{"no_forcing": true}' if self.manner.as_spelled else "{}"
+        return f"%llguidance {options}\nstart: {start}\n{self.rules}\n{extra}"

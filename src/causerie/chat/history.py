@@ -22,7 +22,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def entries(
-    messages: Sequence[Message], capabilities: TemplateCapabilities, reasoning_keys: Iterable[str]
+    messages: Sequence[Message], capabilities: TemplateCapabilities, reasoning_keys: Sequence[str]
 ) -> list[Entry]:
     """Return one dictionary a message, in order; results of tools carry the function's name.
 
@@ -31,8 +31,7 @@ def entries(
     calls = [call for message in messages for call in message.tool_calls]
     _check_arguments(calls)
     names = {call.id: call.name for call in calls}
-    keys = tuple(reasoning_keys)
-    return [_entry(message, capabilities, keys, names) for message in messages]
+    return [_message_entry(message, capabilities, reasoning_keys, names) for message in messages]
 
 
 def _check_arguments(calls: Sequence[ToolCall]) -> None:
@@ -80,16 +79,16 @@ def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
     is before it.
     """
     items: list[Entry] = []
-    placed = in_turns(_systems_placed(conversation, capabilities), capabilities)
+    placed = in_turns(_with_systems(conversation, capabilities), capabilities)
     asked = capabilities.unasked or any(entry["role"] == "user" for entry in placed)
     for entry in placed:
-        before = items[-1] if items else _said("system", "")
+        before = items[-1] if items else _text_entry("system", "")
         called = before["role"] == "tool" or before.get("tool_calls")
         if entry["role"] == "user" and called and not capabilities.interrupts:
-            items.append(_said("assistant", capabilities.blank))
+            items.append(_text_entry("assistant", capabilities.blank))
         opens = entry["role"] == "assistant" and before["role"] == "system"
         if opens and not (capabilities.opens and asked):
-            items.append(_said("user", authored("")))
+            items.append(_text_entry("user", authored("")))
         if entry["role"] == "assistant" and not (entry["content"] or entry.get("tool_calls")):
             entry = {**entry, "content": capabilities.blank}
         items.append(entry)
@@ -156,8 +155,12 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
 
 def prefixed(text: str, content: object) -> object:
     if isinstance(content, list):
-        return [{"type": authored("text"), "text": text}, *content]
+        return [_text_part(text), *content]
     return joined((text, content or ""))
+
+
+def _text_part(text: object) -> Entry:
+    return {"type": authored("text"), "text": text}
 
 
 def content_text(content: object) -> Traced:
@@ -172,24 +175,24 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
         first = conversation[0]
         content = first["content"]
         if isinstance(content, list):
-            appended = {"type": authored("text"), "text": joined((_GAP, text))}
-            return [{**first, "content": [*content, appended]}, *conversation[1:]]
-        text = joined((content, _GAP, text)) if content else text
-        return [{**first, "content": text}, *conversation[1:]]
-    return [_said("system", text), *conversation]
+            content = [*content, _text_part(joined((_GAP, text)))]
+        else:
+            content = joined((content, _GAP, text)) if content else text
+        return [{**first, "content": content}, *conversation[1:]]
+    return [_text_entry("system", text), *conversation]
 
 
-def _entry(
+def _message_entry(
     message: Message,
     capabilities: TemplateCapabilities,
-    keys: tuple[str, ...],
+    keys: Sequence[str],
     names: Mapping[str, str],
 ) -> Entry:
     entry: Entry = {"role": authored(message.role), "content": _content(message)}
     if message.reasoning_content:
         entry |= {key: Traced(message.reasoning_content) for key in keys}
     if message.tool_calls:
-        entry["tool_calls"] = [_call(call, capabilities) for call in message.tool_calls]
+        entry["tool_calls"] = [_call_entry(call, capabilities) for call in message.tool_calls]
         entry["content"] = entry["content"] or capabilities.no_content
     if message.tool_call_id is not None:
         entry["tool_call_id"] = _short_id(message.tool_call_id, capabilities)
@@ -205,14 +208,14 @@ def _content(message: Message) -> object:
     if not any(isinstance(part, ImagePart) for part in message.content):
         return Traced(message.text)
     return [
-        {"type": authored("text"), "text": Traced(part.text)}
+        _text_part(Traced(part.text))
         if isinstance(part, TextPart)
         else {"type": authored("image"), "image": Traced(part.url)}
         for part in message.content
     ]
 
 
-def _call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
+def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
     arguments: object = (
         read_arguments(call.arguments)
         if capabilities.arguments == "object"
@@ -232,30 +235,21 @@ def _short_id(value: str, capabilities: TemplateCapabilities) -> Traced:
     return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
 
 
-def _with_descriptions(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    declared = parameters.get("properties")
-    if not isinstance(declared, Mapping):
-        return parameters
-    described = {
-        name: {"description": "", **of} if isinstance(of, Mapping) else of
-        for name, of in declared.items()
-    }
-    return {**parameters, "properties": described}
-
-
 def tool_entry(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     function: Entry = {"name": tool.name}
     if tool.description is not None or not capabilities.undescribed:
         function["description"] = tool.description or ""
-    function["parameters"] = (
-        tool.parameters if capabilities.undescribed else _with_descriptions(tool.parameters)
-    )
+    function["parameters"], declared = tool.parameters, tool.parameters.get("properties")
+    if not capabilities.undescribed and isinstance(declared, Mapping):
+        described = {
+            name: {"description": "", **of} if isinstance(of, Mapping) else of
+            for name, of in declared.items()
+        }
+        function["parameters"] = {**tool.parameters, "properties": described}
     return {"type": authored("function"), "function": function}
 
 
-def _systems_placed(
-    conversation: Sequence[Entry], capabilities: TemplateCapabilities
-) -> list[Entry]:
+def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
     refused = len(at) == len(conversation) and not capabilities.system_alone
@@ -271,32 +265,28 @@ def _systems_placed(
     text = _GAP.join([text for text in texts if text])
     others = [entry for entry in conversation if entry["role"] != "system"]
     if capabilities.system and placed:
-        return [_said("system", text), *others]
-    users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
-    return _in_front_of_user(text, others, users[-1] if capabilities.system and users else 0)
-
-
-def _in_front_of_user(text: str, others: list[Entry], at: int) -> list[Entry]:
+        return [_text_entry("system", text), *others]
     if others and not text:
         return others
-    if others and others[at]["role"] == "user":
-        items = prefixed(joined((text, _GAP)), others[at]["content"])
-        return [*others[:at], {**others[at], "content": items}, *others[at + 1 :]]
-    return [_said("user", text), *others]
+    users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
+    first = users[-1] if capabilities.system and users else 0
+    if first in users:
+        items = prefixed(joined((text, _GAP)), others[first]["content"])
+        return [*others[:first], {**others[first], "content": items}, *others[first + 1 :]]
+    return [_text_entry("user", text), *others]
 
 
 def _together(first: Entry, second: Entry) -> object:
-    if not (first["content"] and second["content"]):
-        return second["content"] or first["content"]
-    if isinstance(first["content"], list):
-        following = second["content"]
-        if not isinstance(following, list):
-            following = [{"type": authored("text"), "text": following}]
-        return [*first["content"], {"type": authored("text"), "text": _GAP}, *following]
-    return prefixed(joined((first["content"], _GAP)), second["content"])
+    before, behind = first["content"], second["content"]
+    if not (before and behind):
+        return behind or before
+    if not isinstance(before, list):
+        return prefixed(joined((before, _GAP)), behind)
+    following = behind if isinstance(behind, list) else [_text_part(behind)]
+    return [*before, _text_part(_GAP), *following]
 
 
-def _said(role: str, text: str) -> Entry:
+def _text_entry(role: str, text: str) -> Entry:
     return {"role": authored(role), "content": text}
 
 

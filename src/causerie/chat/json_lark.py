@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
@@ -68,7 +68,7 @@ def _lines(rules: str) -> Iterator[str]:
     for line in rules.splitlines():
         imported = _IMPORT.fullmatch(line.strip())
         if imported is None:
-            yield _line(line, kept)
+            yield _line_in_json(line, kept)
         elif imported[2] in kept:
             yield line
         elif imported[1] in _SPACES:
@@ -77,7 +77,7 @@ def _lines(rules: str) -> Iterator[str]:
             raise Refused(f"`common.{imported[1]}` is not known there.")
 
 
-def _line(line: str, kept: set[str]) -> str:
+def _line_in_json(line: str, kept: set[str]) -> str:
     if re.match(r"\s*[\w?!-]+\[", line):
         raise Refused("Options of rules are not supported there.")
     out, read = [], 0
@@ -90,7 +90,7 @@ def _line(line: str, kept: set[str]) -> str:
 
 def _token(kind: str, token: str, kept: set[str]) -> str:
     if kind == "string":
-        return _string(token)
+        return _string_in_json(token)
     if kind == "regex":
         return _regex(token)
     if kind == "directive" or token in ("~", "..", "&"):
@@ -104,7 +104,7 @@ def _rule_name(terminal: str) -> str:
     return f"{terminal.lower()}_t"
 
 
-def _string(token: str) -> str:
+def _string_in_json(token: str) -> str:
     text = token.removesuffix("i")
     value: str = json.loads(re.sub(r"\\x(..)", r"\\u00\1", text))
     runs = groupby(value, lambda character: character in _ESCAPES)
@@ -125,20 +125,16 @@ def _regex(token: str) -> str:
     if flags not in _FLAGS:
         raise Refused(f"The flags of {token[:40]} are not supported there.")
     dot = "(?s:.)" if flags else r"[^\n]"
-    found = [
-        Piece(piece.kind, dot if piece.text == DOT else piece.text, piece.depth)
-        for piece in pieces(body)
-    ]
+    found = [replace(one, text=dot) if one.text == DOT else one for one in pieces(body)]
     if any(piece.kind in ("start", "end") for piece in found):
         raise Refused("Anchors are not supported there.")
     if any(piece.depth > _DEEPEST for piece in found):
         raise Refused(f"{token[:40]} nests more than {_DEEPEST} groups.")
-    return f"({_expression(found)})"
+    return f"({_lark_expression(found)})"
 
 
-def _expression(found: Sequence[Piece]) -> str:
-    """Return a Lark expression of a regular expression; parts without escapes are terminals."""
-    if all(piece.kind != "atom" or not _escapes(piece.text) for piece in found):
+def _lark_expression(found: Sequence[Piece]) -> str:
+    if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in found):
         text = "".join(piece.text for piece in found)
         slashed = re.sub(r"(\\.)|/", lambda each: each[1] or "\\/", text)
         return f"/{slashed}/" if text else '""'
@@ -157,25 +153,24 @@ def _split(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 
 def _sequence(way: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
-    for unit, quantifier in _units(way):
-        if all(piece.kind != "atom" or not _escapes(piece.text) for piece in unit):
+    for unit, quantifier in _quantified_units(way):
+        if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in unit):
             plain += [*unit, *quantifier]
             continue
         if plain:
-            yield _expression(plain)
+            yield _lark_expression(plain)
             plain = []
         often = quantifier[0].text if quantifier else ""
         if len(unit) == 1:
             inside = _atom(unit[0].text, several=often in ("*", "+"))
         else:
-            inside = _expression(unit[1:-1])
+            inside = _lark_expression(unit[1:-1])
         yield f"({inside}){often}"
     if plain:
-        yield _expression(plain)
+        yield _lark_expression(plain)
 
 
-def _units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:
-    """Yield each atom or group with its quantifier."""
+def _quantified_units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Piece]]]:
     at = 0
     while at < len(way):
         end = at + 1
@@ -189,22 +184,19 @@ def _units(way: Sequence[Piece]) -> Iterator[tuple[Sequence[Piece], Sequence[Pie
 
 
 @lru_cache(maxsize=1024)
-def _escapes(atom: str) -> list[str]:
-    """Return the escapes of the characters that an atom matches; controls count as one."""
+def _matched_escapes(atom: str) -> list[str]:
     found = [short for plain, short in _ESCAPES.items() if re.fullmatch(atom, plain)]
     return found or ([""] if any(re.fullmatch(atom, each) for each in _CONTROLS) else [])
 
 
 @lru_cache(maxsize=1024)
 def _atom(text: str, *, several: bool) -> str:
-    ways = [quoted(short) for short in _escapes(text) if short]
+    ways = [quoted(short) for short in _matched_escapes(text) if short]
     if text == "(?s:.)":
         ways.append(f"/{_BARE}{'+' * several}/")
     elif text.startswith("[") and text.endswith("]"):
         slashed = text.replace("/", "\\/")
-        if any(
-            re.fullmatch(text, chr(code)) for code in range(32, 0x250) if chr(code) not in '"\\'
-        ):
+        if any(re.fullmatch(text, chr(one)) for one in range(32, 0x250) if chr(one) not in '"\\'):
             ways.append(f"/[{slashed}&&{_BARE}]{'+' * several}/")
     elif text.startswith("("):
         raise Refused("A class like this is not supported there.")

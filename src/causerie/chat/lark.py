@@ -7,11 +7,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from causerie.chat.schema import prepare
-from causerie.chat.schema.keywords import SchemaRefused, step
+from causerie.chat.schema.keywords import Schema, SchemaRefused, step
 
 # Rules and terminals of the client's grammar get a prefix, so that they meet no others. What would
 # reach beyond it (directives, ignored white space, control tokens) is refused.
@@ -81,7 +82,6 @@ class _Token:
     kind: str
     text: str
     line: int
-    end: int
 
 
 class _Embedder:
@@ -96,62 +96,61 @@ class _Embedder:
         self._used: dict[str, int] = {}
 
     def run(self) -> str:
-        while (token := self._next()) is not None:
+        while (token := self._next_token()) is not None:
             if token.kind == "newline" or token.kind == "space":
                 self._out.append("\n" if token.kind == "newline" else " ")
             elif self._at_line_start() and token.kind == "mark":
                 self._definition(token)
             else:
                 self._body(token)
-        self._check_names()
+        if "start" not in self._defined:
+            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
+        for name, number in self._used.items():
+            if name not in self._defined:
+                raise self._refusal(f"`{name}` is not defined.", number)
         lines = (line.strip() for line in "".join(self._out).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
-    def _refuse(self, reason: str, line: int | None = None) -> SchemaRefused:
+    def _refusal(self, reason: str, line: int | None = None) -> SchemaRefused:
         return SchemaRefused(self._param, f"Line {line or self._line} of the grammar: {reason}")
 
-    def _next(self) -> _Token | None:
+    def _next_token(self) -> _Token | None:
         if self._at >= len(self._text):
             return None
         found = _TOKEN.match(self._text, self._at)
         if found is None:
-            raise self._refuse(f"{self._text[self._at : self._at + 20]!r} is not understood.")
-        token = _Token(found.lastgroup or "", found.group(), self._line, found.end())
-        self._at = token.end
+            raise self._refusal(f"{self._text[self._at : self._at + 20]!r} is not understood.")
+        token = _Token(found.lastgroup or "", found.group(), self._line)
+        self._at = found.end()
         self._line += token.text.count("\n")
         return token
 
     def _peek(self) -> str:
-        found = _TOKEN.match(self._text, self._at)
-        while found is not None and found.lastgroup == "space":
-            found = _TOKEN.match(self._text, found.end())
-        return found.group() if found is not None else ""
+        kinds = (text for kind, text, _ in tokens(self._text, self._at) if kind != "space")
+        return next(kinds, "")
 
     def _at_line_start(self) -> bool:
-        for piece in reversed(self._out):
-            if piece != " ":
-                return piece.endswith("\n")
-        return True
+        return next((each.endswith("\n") for each in reversed(self._out) if each != " "), True)
 
     def _definition(self, token: _Token) -> None:
         name = token.text.lstrip("!?")
         follows = self._peek()
         if follows not in (":", "[", "."):
-            raise self._refuse(f"`{name}` begins the line, but no `:` follows.")
+            raise self._refusal(f"`{name}` begins the line, but no `:` follows.")
         if follows == ".":
-            raise self._refuse("Priorities are not supported.")
+            raise self._refusal("Priorities are not supported.")
         if name in self._defined:
-            raise self._refuse(f"`{name}` is defined twice.")
+            raise self._refusal(f"`{name}` is defined twice.")
         self._defined.add(name)
-        self._out.append(self._renamed(name))
+        self._out.append(self._prefixed(name))
         if follows == "[":
             self._copy_rule_options()
 
     def _copy_rule_options(self) -> None:
-        while (token := self._next()) is not None:
+        while (token := self._next_token()) is not None:
             if token.kind == "mark" and token.text.islower():
                 if token.text not in _OPTIONS:
-                    raise self._refuse(
+                    raise self._refusal(
                         f"The option `{token.text}` is not supported; "
                         f"these are: {', '.join(sorted(_OPTIONS))}."
                     )
@@ -163,15 +162,15 @@ class _Embedder:
                 self._body(token)
             else:
                 self._out.append(self._used_name(token) if token.kind == "mark" else token.text)
-        raise self._refuse("`[` is never closed.")
+        raise self._refusal("`[` is never closed.")
 
     def _body(self, token: _Token) -> None:
         if token.kind == "special":
-            raise self._refuse("Control tokens (`<…>`) are not allowed.", token.line)
+            raise self._refusal("Control tokens (`<…>`) are not allowed.", token.line)
         if token.kind == "reference":
-            raise self._refuse("References to other grammars (`@…`) are not supported.")
+            raise self._refusal("References to other grammars (`@…`) are not supported.")
         if token.text == "::":
-            raise self._refuse("Rules with parameters (`::`) are not supported.")
+            raise self._refusal("Rules with parameters (`::`) are not supported.")
         if token.kind == "directive":
             self._directive(token)
         elif token.kind == "mark":
@@ -183,59 +182,57 @@ class _Embedder:
 
     def _skip_alias(self) -> None:
         # The name of an alternative in a parse tree, which nobody sees here.
-        while (token := self._next()) is not None and token.kind == "space":
+        while (token := self._next_token()) is not None and token.kind == "space":
             pass
         if token is None or token.kind != "mark":
-            raise self._refuse("`->` is followed by no name.")
+            raise self._refusal("`->` is followed by no name.")
 
     def _used_name(self, token: _Token) -> str:
         sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]
         name = token.text.lstrip("!?")
         self._used.setdefault(name, token.line)
-        return sign + self._renamed(name)
+        return sign + self._prefixed(name)
 
-    def _renamed(self, name: str) -> str:
+    def _prefixed(self, name: str) -> str:
         prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
         return f"{prefix}_{name}"
 
     def _directive(self, token: _Token) -> None:
         if token.text == "%json":
-            self._out.append("%json " + self._schema())
+            self._out.append("%json " + self._json_schema())
         elif token.text == "%regex":
-            self._out.append("%regex " + json.dumps(self._json("%regex")))
+            self._out.append("%regex " + json.dumps(self._json_behind("%regex")))
         elif token.text == "%llguidance":
-            if self._json("%llguidance") != {}:
-                raise self._refuse("`%llguidance` may only say `{}`; options are not supported.")
+            if self._json_behind("%llguidance") != {}:
+                raise self._refusal("`%llguidance` may only say `{}`; options are not supported.")
         elif token.text == "%import":
             self._import()
         else:
-            raise self._refuse(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
+            raise self._refusal(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
 
-    def _schema(self) -> str:
-        schema = self._json("%json")
+    def _json_schema(self) -> str:
+        schema = self._json_behind("%json")
         if not isinstance(schema, dict | bool):
-            raise self._refuse("`%json` takes a schema, an object.")
+            raise self._refusal("`%json` takes a schema, an object.")
         prepared = prepare(schema, param=self._param)
         for pointer, keyword in prepared.left:
             reason = f"`{keyword}` cannot be enforced inside a grammar."
             raise SchemaRefused(self._param, reason, pointer)
         return prepared.text
 
-    def _json(self, directive: str) -> object:
-        start = re.compile(r"\s*").match(self._text, self._at)
-        at = start.end() if start else self._at
+    def _json_behind(self, directive: str) -> object:
+        value: object
         try:
-            value, end = json.JSONDecoder().raw_decode(self._text, at)
+            value, end = _json_at(self._text, self._at)
         except (ValueError, RecursionError):
-            raise self._refuse(f"`{directive}` is followed by no valid JSON value.") from None
+            raise self._refusal(f"`{directive}` is followed by no valid JSON value.") from None
         self._line += self._text.count("\n", self._at, end)
         self._at = end
-        result: object = value
-        return result
+        return value
 
     def _import(self) -> None:
         line = ""
-        while (token := self._next()) is not None and token.kind != "newline":
+        while (token := self._next_token()) is not None and token.kind != "newline":
             line += token.text if token.kind != "space" else " "
         one = re.fullmatch(r"\s*common\s*\.\s*(\w+)\s*(?:->\s*(\w+))?\s*", line)
         several = re.fullmatch(r"\s*common\s*\(([\w\s,]+)\)\s*", line)
@@ -245,36 +242,32 @@ class _Embedder:
             names = [name.strip() for name in several.group(1).split(",") if name.strip()]
             pairs = [(name, name) for name in names]
         else:
-            raise self._refuse("Only `%import common.NAME` is supported.", self._line - 1)
+            raise self._refusal("Only `%import common.NAME` is supported.", self._line - 1)
         for name, alias in pairs:
             if name not in _COMMON or not re.fullmatch(r"_?[A-Z][_A-Z0-9]*", alias):
-                raise self._refuse(f"`common` has no terminal {name!r}.", self._line - 1)
+                raise self._refusal(f"`common` has no terminal {name!r}.", self._line - 1)
             self._defined.add(alias)
-            self._out.append(f"\n%import common.{name} -> {self._renamed(alias)}\n")
-
-    def _check_names(self) -> None:
-        if "start" not in self._defined:
-            raise SchemaRefused(self._param, "The grammar has no rule `start`.")
-        for name, line in self._used.items():
-            if name not in self._defined:
-                raise self._refuse(f"`{name}` is not defined.", line)
+            self._out.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
 
 
-def tokens(text: str) -> Iterator[tuple[str, str, int]]:
+def tokens(text: str, at: int = 0) -> Iterator[tuple[str, str, int]]:
     """Yield kind, text and start of each token of a Lark text, as far as it can be read.
 
     JSON behind a directive is skipped.
     """
-    at = 0
     while (found := _TOKEN.match(text, at)) is not None:
         yield found.lastgroup or "", found.group(), found.start()
         at = found.end()
         if found.group() in ("%json", "%regex", "%llguidance"):
-            start = at + len(text[at:]) - len(text[at:].lstrip())
             try:
-                _, at = json.JSONDecoder().raw_decode(text, start)
+                _, at = _json_at(text, at)
             except (ValueError, RecursionError):
                 return
+
+
+def _json_at(text: str, at: int) -> tuple[Any, int]:
+    space = re.compile(r"\s*").match(text, at)
+    return json.JSONDecoder().raw_decode(text, space.end() if space else at)
 
 
 # The compiler names rules and lines of the composed grammar, which the client never saw. So the
@@ -290,9 +283,8 @@ _MEANINGS = (
     ("unsatisfiable schema: regex is empty", "no string satisfies pattern, format and length."),
     ("unsatisfiable", "no document can satisfy it."),
     ("no text can follow", "nothing can satisfy it."),
-    ("circular references with sibling", "keywords alongside a `$ref` that refers back to itself "
-                                         "are "
-     "not supported."),
+    ("circular references with sibling",
+     "keywords alongside a `$ref` that refers back to itself are not supported."),
     ("min/maxproperties only supported", "minProperties and maxProperties are only enforced where "
      "all named properties are required."),
     ("disjoint", "patterns of patternProperties that may match the same name are not supported."),
@@ -329,7 +321,7 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
     for kind, text, at in tokens(grammar):
         if kind != "directive" or text != "%json":
             continue
-        schema, _ = json.JSONDecoder().raw_decode(grammar, at + len("%json "))
+        schema, _ = _json_at(grammar, at + len("%json "))
         error = fault(_subschema_grammar(schema, schema))
         if error is not None and isinstance(schema, Mapping):
             pointer, error = _deepest_fault(schema, error, fault, until)
@@ -338,16 +330,14 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
     return None
 
 
-def _subschema_grammar(schema: object, top: Mapping[str, object]) -> str:
+def _subschema_grammar(schema: object, top: Schema) -> str:
     if isinstance(schema, Mapping):
         kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
         schema = {**schema, **kept}
     return "%llguidance {}\nstart: %json " + json.dumps(schema, ensure_ascii=False) + "\n"
 
 
-def _deepest_fault(
-    top: Mapping[str, object], error: str, fault: Fault, until: float
-) -> tuple[str, str]:
+def _deepest_fault(top: Schema, error: str, fault: Fault, until: float) -> tuple[str, str]:
     here: object = top
     pointer = "#"
     seen: set[str] = set()
@@ -364,7 +354,7 @@ def _deepest_fault(
 
 
 def _subschemas(
-    schema: object, pointer: str, top: Mapping[str, object], seen: set[str]
+    schema: object, pointer: str, top: Schema, seen: set[str]
 ) -> Iterator[tuple[str, object]]:
     if not isinstance(schema, Mapping):
         return

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from causerie.chat.call_syntax.base import Schema, Unreadable, offered_name, text_overlap
+from causerie.chat.call_syntax.base import Tools, Unreadable, offered_name, text_overlap
 from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
-from causerie.chat.calls import (
-    CallArguments,
-    CallEnded,
-    CallPart,
-    CallStarted,
-    Repeats,
-    SectionReader,
-    name_triggers,
-)
-from causerie.chat.formats.format import (
-    CallSection,
-    MessageHeader,
-    ModelFormat,
-    Reasoning,
-)
+from causerie.chat.calls import CallPart, CallStarted, Repeats, SectionReader, name_triggers
+from causerie.chat.formats.format import CallSection, MessageHeader, ModelFormat, Reasoning
 from causerie.chat.formats.hermes import GENERIC
 from causerie.protocol.events import (
     ContentEvent,
@@ -40,13 +27,10 @@ _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
 
 
-_Rest = Generator[ContentEvent, None, str]
-"""Events of what was read; returns the text that is left."""
+_Rest = Generator[ContentEvent, None, str]  # events of what was read; returns the text that is left
 
 
 class Mode(Enum):
-    """Kind of text that is being read."""
-
     REASONING = "reasoning"
     ANSWER = "answer"
     CALLS = "calls"
@@ -79,7 +63,7 @@ class Parser:
         self,
         form: ModelFormat,
         *,
-        tools: Mapping[str, Schema] | None,
+        tools: Tools | None,
         reasoning_open: bool,
         call_id: Callable[[str, str], str],
         leading: str = "",
@@ -127,8 +111,8 @@ class Parser:
         """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and section.unread.size > 0
-        held = self._header is not None or bool(self.unmarked_pieces)
-        return unread or held or bool(self._pending or self._spaces)
+        held = self.unmarked_pieces or self._pending or self._spaces
+        return unread or self._header is not None or bool(held)
 
     @property
     def unmarked_pieces(self) -> int:
@@ -140,7 +124,10 @@ class Parser:
         """Return whether the text so far ends in the middle of a call."""
         section = self._section
         if self._header is not None:
-            return bool(self._tools) and may_call(self._heading, self._header)
+            form, read = self._heading, self._header
+            return bool(
+                self._tools and (_header_words(form, read) if form.call_close else "to=" in read)
+            )
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
@@ -179,8 +166,10 @@ class Parser:
         while self._section is not None or self._header is not None:
             if self._section is not None:
                 text = yield from self._leave_section(self._section)
+            elif self._mark in self._heading.opens:  # a marker of its own is never text
+                self._header, text = None, ""
             else:
-                text = yield from self._leave_cut_header(self._header or "")
+                text = yield from self._leave_header(self._header or "")
             yield from self._advance(text)
         pending, self._pending = self._pending, ""
         yield from self._emit_trimmed(pending)
@@ -243,7 +232,7 @@ class Parser:
             return
         self._spaces = []
         for name, arguments in reader.calls:
-            for part in (CallStarted(name, ""), CallArguments(arguments), CallEnded()):
+            for part in (CallStarted(name, ""), arguments, None):
                 yield from self._call_event(part)
 
     @property
@@ -320,13 +309,6 @@ class Parser:
         yield from self._emit_trimmed(self._mark)
         return read.removeprefix(self._mark)
 
-    def _leave_cut_header(self, read: str) -> _Rest:
-        # A marker of its own is never text.
-        if self._mark in self._heading.opens:
-            self._header = None
-            return ""
-        return (yield from self._leave_header(read))
-
     def _read_section(self, section: SectionReader, text: str) -> _Rest:
         for part in section.feed(text):
             yield from self._call_event(part)
@@ -347,9 +329,9 @@ class Parser:
                 self.call_open, self._doubled = True, ""
                 started = ToolCallStarted(self.calls, self._call_id(name, given), name)
                 yield from self._repeats.start(started)
-            case CallArguments(text):
+            case str(text):
                 yield from self._repeats.add(ToolCallDelta(self.calls, text))
-            case CallEnded():
+            case None:
                 self.call_open = False
                 left = self._repeats.end()
                 if left is None:
@@ -471,13 +453,11 @@ class _Marks:
             answer += (*form.header.opens, *(form.header.recipients[1:] if calls else ()))
         self.answer = answer
         answer += tuple(self.lead_ins)
-        anywhere = [
-            mark for mark, way in self.triggers.items() if not (way.at_start or way.is_named)
-        ]
-        answering = _Search((*opens, *closes, *answer, *anywhere))
+        inside = [mark for mark, way in self.triggers.items() if not (way.at_start or way.is_named)]
+        answering = _Search((*opens, *closes, *answer, *inside))
         ends: tuple[str, ...] = ()
         if reasoning_end is ReasoningEnd.ANY_MARKER:
-            ends = (*answer, *anywhere)
+            ends = (*answer, *inside)
         elif reasoning_end is ReasoningEnd.OWN_OR_CALL and calls is not None:
             ends = calls.starts
         thinking = _Search((*closes, *ends))
@@ -539,9 +519,7 @@ class Separation:
         return not resumed or resumed[0] == "<"
 
     def separator(self) -> Parser:
-        return Parser(
-            self._format, tools=None, reasoning_open=False, call_id=lambda _, given: given
-        )
+        return Parser(self._format, tools=None, reasoning_open=False, call_id=lambda _, own: own)
 
 
 # A header is read however models spell it: the recipient before or behind the channel, with or
@@ -584,11 +562,13 @@ def read_header(form: MessageHeader, text: str) -> ParsedHeader | None:
         return None
     at, mark = found
     words = _header_words(form, text[:at])
+    _, channel, behind = text[:at].rpartition(form.channel or mark)
+    words_behind = behind.split() if channel else []
     recipient = _RECIPIENT.search(text, 0, at)
     named = _SPACED_DOT.sub(".", recipient[1]) if recipient else ""
     return ParsedHeader(
         " ".join(words) if mark == form.call_close else named,
-        _channel(form, text[:at]),
+        words_behind[0] if words_behind and "=" not in words_behind[0] else "",
         at + len(mark),
         mark,
         ended=mark not in form.closes,
@@ -607,14 +587,6 @@ def _header_words(form: MessageHeader, text: str) -> list[str]:
     return words
 
 
-def _channel(form: MessageHeader, text: str) -> str:
-    if not form.channel:
-        return ""
-    behind = text.rpartition(form.channel)
-    words = behind[2].split() if behind[1] else []
-    return words[0] if words and "=" not in words[0] else ""
-
-
 def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]) -> str | None:
     """Return the function that a message calls; empty if its text says so, ``None`` if none.
 
@@ -626,11 +598,6 @@ def function_of(form: MessageHeader, header: ParsedHeader, tools: Container[str]
     if form.functions and name.startswith(form.functions):
         return name.removeprefix(form.functions)
     return name if name in tools else None
-
-
-def may_call(form: MessageHeader, text: str) -> bool:
-    """Return whether the part of a header that has come names a recipient or a function."""
-    return bool(_header_words(form, text)) if form.call_close else "to=" in text
 
 
 def is_reasoning(form: MessageHeader, header: ParsedHeader) -> bool:

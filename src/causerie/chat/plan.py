@@ -5,8 +5,8 @@ Everything that can be refused is refused here: by the template, the context's l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 
 from causerie.chat import thinking
@@ -14,13 +14,12 @@ from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leaves_free
 from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
-from causerie.chat.formats.format import CallSection, JsonArguments, ModelFormat
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.grammar_text import Manner
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.resumed_reply import answer_space, call_space
-from causerie.chat.schema import WhiteSpace
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
 from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
@@ -35,8 +34,6 @@ _HEAD = 40  # characters of a message by which it is found in the prompt
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan of one request: what to generate and how to read it."""
-
     form: ModelFormat
     rendered: Rendered
     prompt: tuple[int, ...]
@@ -100,16 +97,16 @@ async def make_plan(
     encoded = await _encoded(rendered, request, model, engine)
     limit = _output_limit(request, len(encoded.ids), model)
     state = reasoning_state(rendered, form, thought, request.continue_final_message)
-    reasoning_open = state == "open"
-    if not reasoning_open:
+    if state != "open":
         form = _with_call_lead(form, told.leading_call, rendered, space)
     calls = _call_plan(request, functions, told, form)
     before = interrupted or Partial(text=resumed)
-    answer = await _answer(request, model, answer_space(before.text))
-    manner = _manner(model, functions, answer, before)
+    answer = await _answer_plan(request, model, before.text)
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    space = _space_before_reasoning(request, rendered, form) if reasoning_open else space
-    first = manner if reasoning_open else replace(manner, leading=space)
+    space = _space_before_reasoning(request, rendered, form) if state == "open" else space
+    first = manner if state == "open" else replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
     return Plan(
@@ -120,9 +117,9 @@ async def make_plan(
         shared=encoded.shared,
         limit=limit,
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
-        room=_context(request, model) - len(encoded.ids),
+        room=_context_length(request, model) - len(encoded.ids),
         budget=thinking.budget(request.thinking, limit),
-        reasoning_open=reasoning_open,
+        reasoning_open=state == "open",
         reasoning_end=_reasoning_end(model, form, calls, answer),
         leading=space,
         functions=functions,
@@ -191,7 +188,7 @@ async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat
     functions = await callable_functions(request, marks, model.schema_cache)
     # A grammar is held where the model writes arguments as JSON.
     ways = (form.calls, *form.calls.also)
-    if not functions.grammars or all(map(_writes_json, ways)):
+    if not functions.grammars or all(way.writes_json for way in ways):
         return functions
     loose = [
         f"tools[{at}].function.format not enforced"
@@ -199,10 +196,6 @@ async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat
         if tool.name in functions.grammars
     ]
     return replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
-
-
-def _writes_json(calls: CallSection) -> bool:
-    return any(isinstance(segment, JsonArguments) for segment in calls.call)
 
 
 def _call_plan(
@@ -227,20 +220,11 @@ def _call_plan(
     )
 
 
-async def _answer(
-    request: ChatRequest, model: LoadedModel, white_space: WhiteSpace
-) -> AnswerPlan | None:
+async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> AnswerPlan | None:
     if request.output is None:
         return None
-    marks = model.facts.control_tokens
-    return await answer_plan(request.output, marks, model.schema_cache, white_space=white_space)
-
-
-def _manner(
-    model: LoadedModel, functions: Functions, answer: AnswerPlan | None, before: Partial
-) -> Manner:
-    as_spelled = functions.spell or (answer is not None and answer.spell)
-    return Manner(model.facts.end_tokens, call_space(before), as_spelled)
+    marks, space = model.facts.control_tokens, answer_space(begun)
+    return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
 
 
 async def _composed(
@@ -316,10 +300,8 @@ def _with_call_lead(
 ) -> ModelFormat:
     lead = form.calls.lead
     blanks = None if lead.strip() else leading_call
-    if blanks is None:
-        lead = lead[text_overlap(rendered.text, lead) :]
-    else:
-        lead = blanks.removeprefix(space)
+    written = text_overlap(rendered.text, lead)
+    lead = lead[written:] if blanks is None else blanks.removeprefix(space)
     return replace(form, calls=replace(form.calls, lead=lead))
 
 
@@ -342,19 +324,19 @@ async def _encoded(
 ) -> EncodedText:
     try:
         parting = _first_user_position(rendered, request)
-        most = _context(request, model)
+        most = _context_length(request, model)
         return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens,
             max_tokens=request.max_tokens,
-            context_length=_context(request, model),
+            context_length=_context_length(request, model),
             at_least=True,
         ) from None
 
 
 def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
-    context = _context(request, model)
+    context = _context_length(request, model)
     room = context - prompt
     asked = request.max_tokens
     too_long = asked is not None and asked > room
@@ -371,26 +353,23 @@ def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
     return asked or min(room, model.max_output_tokens or room, most or room)
 
 
-def _context(request: ChatRequest, model: LoadedModel) -> int:
+def _context_length(request: ChatRequest, model: LoadedModel) -> int:
     context = model.facts.context_length
     return min(context, request.bounds.context_length or context)
 
 
-def _visible_control_tokens(
-    form: ModelFormat, control_tokens: Mapping[str, int]
-) -> tuple[str, ...]:
-    texts = [form.answer_open, form.answer_close, *form.skip]
-    if form.header:
-        texts += [*form.header.opens, *form.header.closes, *form.header.ends, *form.header.within]
-    texts += [*form.reasoning.opens, *form.reasoning.closes]
-    for calls in (form.calls, *form.calls.also):
-        texts += [calls.lead, calls.begin, calls.separator, calls.end]
-        texts += [*calls.triggers, *calls.lead_ins]
-        for segment in calls.call:
-            texts += [
-                value
-                for field in fields(segment)
-                if isinstance(value := getattr(segment, field.name), str)
-            ]
-    whole = "\0".join(texts)
+def _visible_control_tokens(form: ModelFormat, control_tokens: Iterable[str]) -> tuple[str, ...]:
+    marks = (form.answer_open, form.answer_close, form.skip)
+    whole = "\0".join(_texts_in((*marks, form.header, form.reasoning, form.calls)))
     return tuple(token for token in control_tokens if token and token in whole)
+
+
+def _texts_in(declared: object) -> Iterator[str]:
+    if isinstance(declared, str):
+        yield declared
+    elif isinstance(declared, tuple):
+        for each in declared:
+            yield from _texts_in(each)
+    elif is_dataclass(declared):
+        for each in fields(declared):
+            yield from _texts_in(getattr(declared, each.name))

@@ -8,12 +8,7 @@ from functools import partial
 from msgspec import Struct, structs
 
 from causerie.chat import fallback, history, thinking
-from causerie.chat.formats.format import (
-    Literal,
-    ModelFormat,
-    Name,
-    ThinkingSwitch,
-)
+from causerie.chat.formats.format import Literal, ModelFormat, Name, ThinkingSwitch
 from causerie.chat.history import content_text
 from causerie.chat.taint import FINAL, Traced, authored, joined, origin_of
 from causerie.chat.template import ChatTemplate, Rendered
@@ -275,26 +270,27 @@ def _conversation(
             for entry in items
         ]
     items = history.in_turns(items, capabilities)
+    told = capabilities.told and not (capabilities.text_before_calls or format.answer_open)
     if shows_calls and not capabilities.calls_alongside_text:
-        items = [
-            fallback.said_calls(entry, calls) if entry["content"] else entry for entry in items
-        ]
+        items = [fallback.said_calls(one, calls) if one["content"] else one for one in items]
     elif shows_calls and not (whole or format.said_open):
-        items = [part for entry in items for part in history.apart(entry, capabilities, keys)]
-    elif (
-        shows_calls
-        and not capabilities.text_before_calls
-        and capabilities.told
-        and not format.answer_open
-    ):
-        items = [fallback.said_leading_content(entry, calls, keys) for entry in items]
+        items = [part for one in items for part in history.apart(one, capabilities, keys)]
+    elif shows_calls and told:
+        items = [
+            fallback.said_calls(one, calls)
+            if one["content"] and not any(map(one.get, keys))
+            else one
+            for one in items
+        ]
     switch = format.thinking
     if switch is not None and thinking_on is not None:
         word = switch.system_on if thinking_on else switch.system_off
         if word:
             items = history.with_system(items, authored(word))
     if switch is None and thinking_on:
-        items = history.with_system(items, fallback.thinking_text(format.reasoning))
+        marks = f"{format.reasoning.open} and {format.reasoning.close}"
+        asked = authored(f"First think step by step between {marks}, then answer.")
+        items = history.with_system(items, asked)
     return items
 
 

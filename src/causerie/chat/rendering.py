@@ -36,13 +36,11 @@ from causerie.protocol.request import ChatRequest
 
 # SHA-256 of the templates that come with this program: those of the model that is served where
 # nothing is configured and of the engine `fake`, and none at all, for which ChatML stands.
-_OWN = frozenset(
-    {
-        "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
-        "3e145300631add38dba7788d10d736e70086ef0236a46a85860b5da3b85fa906",
-        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    }
-)
+_OWN = {
+    "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
+    "3e145300631add38dba7788d10d736e70086ef0236a46a85860b5da3b85fa906",
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+}
 _LONG = 200_000  # characters; a longer conversation takes milliseconds, so it goes to a thread
 _MANY = 200  # messages, likewise
 _MANY_TOOLS = 32  # likewise: each is copied, measured and written as JSON
@@ -180,13 +178,13 @@ class _ForeignRenderer:
     async def prompt(self, request: ChatRequest) -> Prompt:
         ask = Ask.of(request)
         question = await offload(encode, ask) if request.large else encode(ask)
-        answer = await self._answer(question, request.model)
+        answer = await self._checked_answer(question, request.model)
         if not isinstance(answer, Prompt):
             raise InternalError("The process that renders templates answers something else.")
         return answer
 
     async def before_call(self, request: ChatRequest) -> str | None:
-        answer = await self._answer(encode(BeforeCall()), request.model)
+        answer = await self._checked_answer(encode(BeforeCall()), request.model)
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
@@ -201,12 +199,12 @@ class _ForeignRenderer:
             for worker in idle:
                 self._free.put_nowait(worker)
 
-    async def _answer(self, question: bytes, model: str) -> Done | Prompt:
+    async def _checked_answer(self, question: bytes, model: str) -> Done | Prompt:
         with template_failures(model):
             reason, until = self._condemned
             if time.monotonic() < until:
                 raise TooMuch(reason)
-            answer = await self._asked(question, model)
+            answer = await self._answer_of_worker(question, model)
             match answer:
                 case Refusal():
                     raise answer.error()
@@ -214,7 +212,7 @@ class _ForeignRenderer:
                     raise TooMuch(answer.reason)
             return answer
 
-    async def _asked(self, question: bytes, model: str) -> Answer:
+    async def _answer_of_worker(self, question: bytes, model: str) -> Answer:
         try:
             async with asyncio.timeout(self._owner.patience):
                 worker = await self._free.get()
@@ -237,7 +235,7 @@ class _ForeignRenderer:
         try:
             for _ in range(2):  # one that died may have been dead before; two died of the template
                 try:
-                    await self._prepare(worker)
+                    await self._prepare_worker(worker)
                     return await _ask_within(worker, question, self._owner.deadline)
                 except Died:
                     continue
@@ -245,7 +243,7 @@ class _ForeignRenderer:
         finally:
             self._free.put_nowait(worker)
 
-    async def _prepare(self, worker: WorkerProcess) -> None:
+    async def _prepare_worker(self, worker: WorkerProcess) -> None:
         if worker.pid is not None:
             return
         await self._owner.make_room(self)

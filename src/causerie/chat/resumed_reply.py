@@ -51,15 +51,15 @@ class Given:
     """The reply so far; ``new`` tells what goes beyond it."""
 
     def __init__(self, partial: Partial) -> None:
-        self._reasoning = partial.reasoning
-        self._text = partial.text
+        self._said = {ReasoningDelta: partial.reasoning, TextDelta: partial.text}
         self._started = [call.name for call in partial.calls]
         self._arguments = {call.index: call.arguments for call in partial.calls}
 
     @property
     def all_seen(self) -> bool:
         """Return whether the model has repeated everything that was already sent."""
-        return not (self._reasoning or self._text or self._started or any(self._arguments.values()))
+        left = (*self._said.values(), *self._arguments.values())
+        return not (self._started or any(left))
 
     def new(self, events: Iterable[ContentEvent]) -> list[ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
@@ -67,11 +67,8 @@ class Given:
 
     def _unknown(self, event: ContentEvent) -> ContentEvent | None:
         match event:
-            case ReasoningDelta(text):
-                self._reasoning, left = _skip_known(self._reasoning, text)
-                return structs.replace(event, text=left) if left else None
-            case TextDelta(text):
-                self._text, left = _skip_known(self._text, text)
+            case ReasoningDelta(text) | TextDelta(text):
+                self._said[type(event)], left = _skip_known(self._said[type(event)], text)
                 return structs.replace(event, text=left) if left else None
             case ToolCallDelta(index, text):
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)
@@ -101,14 +98,13 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def can_write(form: ModelFormat, partial: Partial) -> bool:
-    """Return whether the format can write the text of this interrupted reply."""
     if not partial.calls:
         return True
     calls = form.calls
     if len(partial.calls) > 1 and not calls.parallel:
         return False
     whole = all(is_whole(call.arguments) for call in partial.calls[:-1])
-    return whole and (_as_json(calls) or is_whole(partial.calls[-1].arguments))
+    return whole and (calls.writes_json or is_whole(partial.calls[-1].arguments))
 
 
 def answer_space(text: str) -> WhiteSpace:
@@ -169,15 +165,11 @@ def _call_sections(
     calls: CallSection, made: Sequence[PartialCall], earlier: int
 ) -> Iterator[Traced]:
     offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
-    before = [
-        _write_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])
-    ]
-    for whole in (False,) if _as_json(calls) else (False, True):
+    before = [_write_call(calls, one, offset + at, whole=True) for at, one in enumerate(made[:-1])]
+    for whole in (False,) if calls.writes_json else (False, True):
         last = _write_call(calls, made[-1], offset + len(before), whole=whole)
-        ended = authored(calls.end if whole and calls.addressed else "")  # the message is
-        yield joined(
-            (authored(calls.begin), authored(calls.separator).join([*before, last]), ended)
-        )
+        end = authored(calls.end if whole and calls.addressed else "")  # the message is
+        yield joined((authored(calls.begin), authored(calls.separator).join([*before, last]), end))
 
 
 def _write_call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
@@ -200,22 +192,14 @@ def _call_id(segment: CallId, call: PartialCall, index: int) -> str:
     if segment.kept and re.fullmatch(pattern, call.id):
         return call.id
     if "[" not in segment.pattern:
-        return (
-            segment.pattern.replace("\\", "")
-            .replace("{index}", str(index))
-            .replace("{name}", call.name)
-        )
+        written = segment.pattern.replace("\\", "").replace("{index}", str(index))
+        return written.replace("{name}", call.name)
     digest = hashlib.sha256(call.id.encode("utf-8", "surrogatepass")).digest()
     size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])
 
 
-def _as_json(calls: CallSection) -> bool:
-    return any(isinstance(segment, JsonArguments) for segment in calls.call)
-
-
 def is_whole(arguments: str) -> bool:
-    """Return whether the text is a JSON object."""
     try:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):

@@ -105,8 +105,7 @@ class Traced(str):
         return self._in_three(len(head), len(head) + len(middle))
 
     def strip(self, chars: str | None = None, /) -> str:
-        start = len(self) - len(str.lstrip(self, chars))
-        return self._cut(start, max(start, len(str.rstrip(self, chars))))
+        return self.lstrip(chars).rstrip(chars)
 
     def lstrip(self, chars: str | None = None, /) -> str:
         return self._cut(len(self) - len(str.lstrip(self, chars)), len(self))
@@ -220,8 +219,6 @@ class Verbatim:
 
 
 class JsonDict(dict[str, object], Verbatim):
-    """A JSON object with its text."""
-
     __slots__ = ("source",)
 
     def __init__(self, items: Mapping[str, object], source: str) -> None:
@@ -230,8 +227,6 @@ class JsonDict(dict[str, object], Verbatim):
 
 
 class JsonList(list[object], Verbatim):
-    """A JSON array with its text."""
-
     __slots__ = ("source",)
 
     def __init__(self, items: list[object], source: str) -> None:
@@ -312,11 +307,11 @@ def _read_value(text: str, depth: int) -> object:
         case "{":
             members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             return JsonDict(
-                {key: _read_value(_text(raw), depth + 1) for key, raw in members.items()}, text
+                {key: _read_value(_raw_text(raw), depth + 1) for key, raw in members.items()}, text
             )
         case "[":
             items = msgspec.json.decode(text, type=list[msgspec.Raw])
-            return JsonList([_read_value(_text(raw), depth + 1) for raw in items], text)
+            return JsonList([_read_value(_raw_text(raw), depth + 1) for raw in items], text)
     value: object = msgspec.json.decode(text)
     if isinstance(value, str):
         return Traced(value)
@@ -325,5 +320,5 @@ def _read_value(text: str, depth: int) -> object:
     return JsonNumber(text) if isinstance(value, float) else value
 
 
-def _text(raw: msgspec.Raw) -> str:
+def _raw_text(raw: msgspec.Raw) -> str:
     return bytes(raw).decode()

@@ -50,10 +50,10 @@ def strftime_now(pattern: str) -> str:
         raise TypeError(f"strftime_now() takes a text, not {type(pattern).__name__}")
     if len(pattern) > _LONGEST_PATTERN:
         raise ValueError(f"a date's pattern of more than {_LONGEST_PATTERN} characters")
-    return joined(_pieces(pattern))
+    return joined(_date_pieces(pattern))
 
 
-def _pieces(pattern: str) -> Iterator[str]:
+def _date_pieces(pattern: str) -> Iterator[str]:
     now, at = datetime.now(), 0
     for found in _DIRECTIVE.finditer(pattern):
         if int(found["width"] or 0) > _WIDEST:
@@ -196,16 +196,8 @@ _CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _LONGEST = 64 * 2**20  # characters of a prompt
-_FAILURES = (
-    TemplateError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+_FAILURES = (TemplateError, ArithmeticError, AssertionError, AttributeError, LookupError,
+             RuntimeError, TypeError, ValueError)  # fmt: skip
 
 
 class TooMuch(TemplateError):
@@ -259,18 +251,18 @@ class ChatTemplate:
         :class:`TooMuch` for a prompt that is too long or needs too much memory.
         """
         variables: dict[str, object] = {
-            **_chosen(kwargs or {}),
+            **_template_arguments(kwargs or {}),
             **self._fixed,
             "messages": _mutable_copy(messages),
             "tools": _mutable_copy(tools) if tools is not None else None,
             "documents": _mutable_copy(documents) if documents else None,
             "add_generation_prompt": add_generation_prompt,
         }
-        text = self._run(variables)
+        text = self._render_text(variables)
         text = amended(text) if amended else text
         return Rendered(str.__str__(text), user_spans(text), final_end(text))
 
-    def _run(self, variables: dict[str, object]) -> Traced:
+    def _render_text(self, variables: dict[str, object]) -> Traced:
         template = self._compiled
         try:
             return joined(_bounded(template.root_render_func(template.new_context(variables))))
@@ -312,7 +304,7 @@ def _compile(text: str) -> Template:
         raise ValueError("The model's chat template is nested too deeply.") from None
 
 
-def _chosen(kwargs: Mapping[str, object]) -> dict[str, object]:
+def _template_arguments(kwargs: Mapping[str, object]) -> dict[str, object]:
     for name in _RESERVED:
         if name in kwargs:
             raise InvalidRequest(

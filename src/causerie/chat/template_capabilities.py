@@ -5,13 +5,14 @@ Templates differ in what they refuse or silently drop, and reading one does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import product
 from typing import Literal
 
 from causerie.chat.taint import authored, read_arguments
-from causerie.chat.template import ChatTemplate, Rendered
+from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest
 
 Entry = dict[str, object]
@@ -23,8 +24,6 @@ _SHORT_ID, _LONG_ID = "abcdefgh", "call_0123456789abcdefghi"
 
 @dataclass(frozen=True, slots=True)
 class TemplateCapabilities:
-    """Capabilities of one template."""
-
     # The value that it expects without tools: ``None`` or an empty list.
     empty_tools: tuple[Mapping[str, object], ...] | None = None
     parts: bool = False  # it shows content only in parts
@@ -66,16 +65,24 @@ def capabilities_of(
 
     ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
     """
-    user, answer = _said("user", _ONE), _said("assistant", _TWO)
-    probe = _probe(partial(template.render, kwargs=dict(thinking)), user)
-    first, second = _said("system", _TWO), _said("system", _THREE)
+    probe, thought = _Probe(template, thinking), dict.fromkeys(reasoning_keys, _THREE)
+    return _probed_capabilities(probe, arguments, thought, marks)
+
+
+def _probed_capabilities(
+    probe: _Probe, arguments: Shape, thought: dict[str, str], marks: tuple[str, str]
+) -> TemplateCapabilities:
+    user, answer = _probe_message("user", _ONE), _probe_message("assistant", _TWO)
+    tools = [_tool("")]
+    first, second = _probe_message("system", _TWO), _probe_message("system", _THREE)
     shape = _call_shape(probe, arguments)
     kind, nothing, short = shape or (arguments, "", False)
-    thought = dict.fromkeys(reasoning_keys, _THREE)
-    call = _exchange(kind, nothing, short)
+    call = _probe_exchange(kind, nothing, short)
     call[1] |= thought
-    mixed, both = _exchange(kind, _FOUR, short), _exchange(kind, nothing, short, _TWO, _FOUR)
-    told = [user, _said("assistant", _FOUR), mixed[2], answer, user]
+    mixed = _probe_exchange(kind, _FOUR, short)
+    both = _probe_exchange(kind, nothing, short, _TWO, _FOUR)
+    told = [user, _probe_message("assistant", _FOUR), mixed[2], answer, user]
+    behind = (probe.text(mixed, tools) or "").partition(_FOUR)[2]
     return TemplateCapabilities(
         empty_tools=probe.empty,
         parts=probe.parts,
@@ -83,26 +90,28 @@ def capabilities_of(
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
         system_alone=probe.shows([first], _TWO),
-        system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
-        repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
-        interrupts=probe.text([*call, user], [_tool("")]) is not None,
+        system_kept=probe.shows([_probe_message("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
+        repeats=probe.shows([user, _probe_message("user", _TWO)], _ONE, _TWO),
+        interrupts=probe.text([*call, user], tools) is not None,
         opens=_answer_may_open(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
-        blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
+        blank="" if probe.text([user, _probe_message("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
-        several=probe.shows(both, _TWO, _FOUR, _THREE, tools=[_tool("")]),
+        several=probe.shows(both, _TWO, _FOUR, _THREE, tools=tools),
         arguments=kind,
         no_content=nothing,
         short_ids=short,
-        reasoning=_shows_reasoning(probe, [user, {**answer, **thought}, user], call),
-        calls_alongside_text=probe.shows(mixed, _ONE, _TWO, _THREE, tools=[_tool("")]),
-        text_before_calls=probe.shows(mixed, _ONE, _FOUR, _TWO, _THREE, tools=[_tool("")]),
-        gap=_gap_before_call(probe, mixed),
-        told=probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
-        together=probe.text([mixed[0], mixed[1] | thought, mixed[2]], [_tool("")]) is not None,
-        marked=probe.text([user, _said("assistant", _THREE.join(marks) + _TWO), user]) is not None,
+        reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
+        or probe.shows(call, _THREE, "probe_weather", tools=tools),
+        calls_alongside_text=probe.shows(mixed, _ONE, _TWO, _THREE, tools=tools),
+        text_before_calls=probe.shows(mixed, _ONE, _FOUR, _TWO, _THREE, tools=tools),
+        gap=behind[: len(behind) - len(behind.lstrip())],
+        told=probe.shows(told, _FOUR, _THREE, _TWO, tools=tools),
+        together=probe.text([mixed[0], mixed[1] | thought, mixed[2]], tools) is not None,
+        marked=probe.text([user, _probe_message("assistant", _THREE.join(marks) + _TWO), user])
+        is not None,
     )
 
 
@@ -115,11 +124,10 @@ def leading_of(
     """White space that a template, with these arguments, writes before an answer of the past (or
     its reasoning), or with the traits ``calling`` before a call, and not at the end of a prompt:
     there the model writes it. ``None`` where no telling."""
-    user = _said("user", _ONE)
-    probe = _probe(partial(template.render, kwargs=dict(kwargs)), user)
-    told, tools = [user, _said("assistant", _TWO), user], None
+    user, probe = _probe_message("user", _ONE), _Probe(template, kwargs)
+    told, tools = [user, _probe_message("assistant", _TWO), user], None
     if calling:
-        told = _exchange(calling.arguments, calling.no_content, calling.short_ids)
+        told = _probe_exchange(calling.arguments, calling.no_content, calling.short_ids)
         tools = [_tool("")]
     prompt, whole = probe.text([user], tools), probe.text(told, tools)
     if prompt is None or whole is None or not whole.startswith(prompt):
@@ -129,18 +137,24 @@ def leading_of(
 
 
 class _Probe:
-    def __init__(
-        self,
-        render: Callable[..., Rendered],
-        empty: tuple[Mapping[str, object], ...] | None,
-        parts: bool = False,
-    ) -> None:
-        self._render, self.empty, self.parts = render, empty, parts
+    """Renders with one template, in the shape that it takes for a single message of a user."""
+
+    def __init__(self, template: ChatTemplate, kwargs: Iterable[tuple[str, object]]) -> None:
+        self._template, self._kwargs, user = template, dict(kwargs), _probe_message("user", _ONE)
+        self.empty: tuple[Mapping[str, object], ...] | None = None
+        self.parts = False
+        if self.text([user]) is None:
+            self.empty = ()
+            self.empty = None if self.text([user]) is None else ()
+        if not self.shows([user], _ONE):
+            self.parts = True
+            self.parts = self.shows([user], _ONE)
 
     def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
         shown = [in_parts(entry) if self.parts else entry for entry in messages]
+        offered = self.empty if tools is None else tools
         try:
-            return self._render(shown, tools=self.empty if tools is None else tools).text
+            return self._template.render(shown, tools=offered, kwargs=self._kwargs).text
         except InvalidRequest:
             return None
 
@@ -148,73 +162,44 @@ class _Probe:
         self, messages: Sequence[Entry], *words: str, tools: Sequence[Entry] | None = None
     ) -> bool:
         text, at = self.text(messages, tools), 0
-        if text is None:
-            return False
         for word in words:
-            at = text.find(word, at) + 1
+            at = (text or "").find(word, at) + 1
             if not at:
                 return False
         return True
 
 
-def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
-    probe = _Probe(render, None)
-    if probe.text([user]) is None and _Probe(render, ()).text([user]) is not None:
-        probe = _Probe(render, ())
-    if not probe.shows([user], _ONE) and probe.shows([in_parts(user)], _ONE):
-        probe = _Probe(render, probe.empty, parts=True)
-    return probe
-
-
 def _answer_may_open(
     probe: _Probe, spoken: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
 ) -> bool:
-    if shape is None:
-        return probe.shows(spoken, _TWO, _ONE)
-    called = [*_exchange(*shape)[1:], _said("assistant", _FOUR), spoken[-1]]
-    return probe.shows(spoken, _TWO, _ONE) and probe.shows(
-        called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")]
-    )
-
-
-def _shows_reasoning(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
-    return probe.shows(spoken, _THREE, _TWO) or probe.shows(
-        called, _THREE, "probe_weather", tools=[_tool("")]
-    )
-
-
-def _gap_before_call(probe: _Probe, mixed: Sequence[Entry]) -> str:
-    behind = (probe.text(mixed, [_tool("")]) or "").partition(_FOUR)[2]
-    return behind[: len(behind) - len(behind.lstrip())]
+    opens = probe.shows(spoken, _TWO, _ONE)
+    if shape is None or not opens:
+        return opens
+    called = [*_probe_exchange(*shape)[1:], _probe_message("assistant", _FOUR), spoken[-1]]
+    return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])
 
 
 def _call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
-    other: Shape = "text" if hint == "object" else "object"
-    for short in (False, True):
-        for kind in (hint, other):
-            for nothing in ("", None):
-                text = probe.text(_exchange(kind, nothing, short), [_tool(_THREE)])
-                if text is not None and _shown_whole(text):
-                    return kind, nothing, short
+    shapes: tuple[Shape, Shape] = ("text", "object") if hint == "text" else ("object", "text")
+    for short, kind, nothing in product((False, True), shapes, ("", None)):
+        text = probe.text(_probe_exchange(kind, nothing, short), [_tool(_THREE)]) or ""
+        called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)
+        if called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0:
+            return kind, nothing, short
     return None
 
 
-def _shown_whole(text: str) -> bool:
-    called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)
-    return called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0
-
-
-def _exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
-    calls = [_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
+def _probe_exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
+    calls = [_probe_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
     results: list[Entry] = [
         {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
         for call in calls
     ]
     answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
-    return [_said("user", _ONE), answer, *results]
+    return [_probe_message("user", _ONE), answer, *results]
 
 
-def _call(kind: str, short: bool, at: int, place: str) -> Entry:
+def _probe_call(kind: str, short: bool, at: int, place: str) -> Entry:
     text = f'{{"place": "{place}"}}'
     arguments = read_arguments(text) if kind == "object" else text
     return {
@@ -233,7 +218,7 @@ def _tool(description: str | None) -> Entry:
     return {"type": "function", "function": function}
 
 
-def _said(role: str, text: str) -> Entry:
+def _probe_message(role: str, text: str) -> Entry:
     return {"role": role, "content": text}
 
 

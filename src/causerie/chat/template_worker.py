@@ -6,7 +6,7 @@ It has one template at a time, and may be killed at any moment. Messages are JSO
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct, structs
@@ -46,15 +46,9 @@ class Ask(Struct, frozen=True, tag=True, array_like=True):
 
     @classmethod
     def of(cls, request: ChatRequest) -> Ask:
-        return cls(
-            request.messages,
-            request.tools,
-            tuple(map(dict, request.documents)),
-            dict(request.template_kwargs),
-            request.continue_final_message,
-            request.add_generation_prompt,
-            request.thinking,
-        )
+        same = {name: getattr(request, name) for name in cls.__struct_fields__}
+        documents, given = tuple(map(dict, request.documents)), dict(request.template_kwargs)
+        return cls(**same | {"documents": documents, "template_kwargs": given})
 
     def request(self) -> ChatRequest:
         return ChatRequest("", **structs.asdict(self))
@@ -71,17 +65,13 @@ class Done(Struct, frozen=True, tag=True):
 
 
 class Refusal(Struct, frozen=True, tag=True):
-    """The request is wrong."""
-
     message: str
     code: str
     param: str | None
     metadata: Mapping[str, object]
 
     def error(self) -> InvalidRequest:
-        return InvalidRequest(
-            self.message, code=self.code, param=self.param, metadata=self.metadata
-        )
+        return InvalidRequest(**structs.asdict(self))
 
 
 class Costly(Struct, frozen=True, tag=True):
@@ -96,27 +86,21 @@ Answer = Done | Prompt | Refusal | Costly
 encode = msgspec.json.encode
 _ASK = msgspec.json.Decoder(Ask)
 _QUESTION: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
-_ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+read_answer: Callable[[bytes], Answer] = msgspec.json.Decoder(Answer).decode
+"""Reads an answer; raises ``msgspec.DecodeError`` if it is malformed."""
 
 
 def read_question(body: bytes) -> Question | Ask:
     return _ASK.decode(body) if body.startswith(b"[") else _QUESTION.decode(body)
 
 
-def read_answer(body: bytes) -> Answer:
-    """Read an answer; raise ``msgspec.DecodeError`` if it is malformed."""
-    return _ANSWER.decode(body)
-
-
 class TemplateWorker:
-    """Renders the template that it was given last."""
-
     def __init__(self) -> None:
         self._loaded: tuple[ChatTemplate, ModelFormat] | None = None
 
     def answer(self, body: bytes) -> bytes:
         try:
-            return encode(self._answer(read_question(body)))
+            return encode(self._answer_to(read_question(body)))
         except InvalidRequest as refused:
             refusal = Refusal(refused.message, refused.code, refused.param, refused.metadata)
             return encode(refusal)
@@ -127,12 +111,12 @@ class TemplateWorker:
         except UnicodeEncodeError:
             return encode(Costly("it writes half a character"))
 
-    def _answer(self, question: Question | Ask) -> Answer:
+    def _answer_to(self, question: Question | Ask) -> Answer:
         match question:
             case Hello():
                 return Done()
             case Load():
-                return self._load(question)
+                return self._load_template(question)
         if self._loaded is None:
             raise RuntimeError("no template has been loaded")
         template, form = self._loaded
@@ -140,7 +124,7 @@ class TemplateWorker:
             return Done(before_call(template, form))
         return prompt_of(template, form, question.request())
 
-    def _load(self, load: Load) -> Answer:
+    def _load_template(self, load: Load) -> Answer:
         try:
             template = ChatTemplate(load.source, bos_token=load.bos_token, eos_token=load.eos_token)
         except ValueError as error:
@@ -152,7 +136,6 @@ class TemplateWorker:
 
 
 def main(memory: str) -> None:
-    """Serve with at most ``memory`` bytes of address space."""
     limit_memory(int(memory))
     serve(sys.stdin.buffer, sys.stdout.buffer, TemplateWorker().answer)
 

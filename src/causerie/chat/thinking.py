@@ -65,13 +65,8 @@ def _filled(values: S, others: SamplingDefaults) -> S:
     return structs.replace(values, **missing)
 
 
-_ANSWER_TOKENS = 256
-
-
 @dataclass(frozen=True, slots=True)
 class ThinkingPlan:
-    """Plan of the thinking of one request."""
-
     on: bool | None  # the template's argument; ``None``: no argument
     effort: str | None
     written: bool  # the service opens the reasoning itself, because the model would not
@@ -101,7 +96,7 @@ def budget(thinking: Thinking, limit: int) -> int:
     At least a quarter of the limit is kept for the answer, and 256 tokens
     where that is no more than half of it.
     """
-    answer = max(ceil(limit / 4), min(_ANSWER_TOKENS, limit // 2))
+    answer = max(ceil(limit / 4), min(256, limit // 2))
     most = max(limit - answer, 0)
     if thinking.budget is not None:
         return min(thinking.budget, most)

@@ -17,15 +17,8 @@ from typing import TypeVar
 from causerie.chat.call_syntax.base import json_value
 from causerie.chat.lark import EMBEDDED, embed
 from causerie.chat.schema import regex
-from causerie.chat.schema.compiled import (
-    HEADER,
-    PATTERNS,
-    Work,
-    WorkExceeded,
-    follows,
-    matcher_of,
-)
-from causerie.chat.schema.keywords import as_list, as_mapping, one_or_several, step
+from causerie.chat.schema.compiled import HEADER, PATTERNS, Work, WorkExceeded, follows, matcher_of
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
@@ -117,7 +110,7 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
             return None if found else "The answer does not follow the grammar."
 
 
-def following(values: Iterable[object], schema: Mapping[str, object]) -> list[object]:
+def following(values: Iterable[object], schema: Schema) -> list[object]:
     """Return the values that follow a schema without references."""
     checked = CheckedSchema(Rewriter(schema, "schema").rewrite())
     return [value for value in values if checked.fault(value, Work(MOST_STEPS)) is None]
@@ -131,20 +124,18 @@ class _Checker:
     def check(self, value: object, schema: object, at: str) -> None:
         self.work.spend(1)
         try:
-            self._check(value, schema, at)
+            self._check_rules(value, schema, at)
         except _Wrong as wrong:
             wrong.pointer = wrong.pointer or at
             raise
 
-    def _check(self, value: object, schema: object, at: str) -> None:
+    def _check_rules(self, value: object, schema: object, at: str) -> None:
         if not isinstance(schema, Mapping):
             if schema is False:
                 raise _Wrong(f"Nothing may stand at {at}.")
             return
-        self._check_type(value, schema, at)
-        self._check_constants(value, schema, at)
-        self._check_ref_and_combinations(value, schema, at)
-        self._check_conditions(value, schema, at)
+        self._check_type_and_values(value, schema, at)
+        self._check_combinations(value, schema, at)
         if isinstance(value, str):
             self._check_string(value, schema, at)
         elif isinstance(value, dict):
@@ -154,26 +145,22 @@ class _Checker:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             _check_number(value, schema, at)
 
-    def _check_type(self, value: object, schema: Mapping[str, object], at: str) -> None:
-        declared = schema.get("type")
-        if declared is None:
-            return
-        names = one_or_several(declared)
-        if not any(_is_type(value, str(name)) for name in names):
-            raise _Wrong(f"The value at {at} is not of the type {' or '.join(map(str, names))}.")
-
-    def _check_constants(self, value: object, schema: Mapping[str, object], at: str) -> None:
+    def _check_type_and_values(self, value: object, schema: Schema, at: str) -> None:
+        names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
+        if names and not any(_is_type(value, name) for name in names):
+            raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")
         if "const" in schema and not self._same(value, schema["const"]):
             raise _Wrong(f"The value at {at} is not the constant.")
         options = schema.get("enum")
-        if isinstance(options, list) and not self._is_listed(value, options):
-            raise _Wrong(f"The value at {at} is none of those listed.")
-
-    def _is_listed(self, value: object, options: list[object]) -> bool:
+        if not isinstance(options, list):
+            return
         if isinstance(value, str):
             self.work.spend(len(options) // _CONSTANTS_A_STEP)
-            return value in options
-        return any(self._same(value, option) for option in options)
+            is_listed = value in options
+        else:
+            is_listed = any(self._same(value, option) for option in options)
+        if not is_listed:
+            raise _Wrong(f"The value at {at} is none of those listed.")
 
     def _same(self, a: object, b: object) -> bool:
         self.work.spend(1)
@@ -185,9 +172,7 @@ class _Checker:
             return len(a) == len(b) and all(map(self._same, a, b))
         return a == b
 
-    def _check_ref_and_combinations(
-        self, value: object, schema: Mapping[str, object], at: str
-    ) -> None:
+    def _check_combinations(self, value: object, schema: Schema, at: str) -> None:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self.check(value, self._definition(reference), at)
@@ -196,21 +181,18 @@ class _Checker:
         options = as_list(schema.get("anyOf"))
         if options and not any(self.holds(value, option, at) for option in options):
             raise _Wrong(f"The value at {at} follows none of the alternatives.")
-
         exclusive = as_list(schema.get("oneOf"))
         if exclusive and sum(self.holds(value, option, at) for option in exclusive) != 1:
             raise _Wrong(f"The value at {at} does not follow exactly one of the alternatives.")
-
-    def _definition(self, reference: str) -> object:
-        # One that no finite document satisfies has been removed.
-        return self.definitions.get(reference.removeprefix("#/$defs/"), False)
-
-    def _check_conditions(self, value: object, schema: Mapping[str, object], at: str) -> None:
         if "not" in schema and self.holds(value, schema["not"], at):
             raise _Wrong(f"The value at {at} is what `not` excludes.")
         if "if" in schema:
             branch = "then" if self.holds(value, schema["if"], at) else "else"
             self.check(value, schema.get(branch, True), at)
+
+    def _definition(self, reference: str) -> object:
+        # One that no finite document satisfies has been removed.
+        return self.definitions.get(reference.removeprefix("#/$defs/"), False)
 
     def holds(self, value: object, schema: object, at: str) -> bool:
         try:
@@ -219,7 +201,7 @@ class _Checker:
             return False
         return True
 
-    def _check_string(self, value: str, schema: Mapping[str, object], at: str) -> None:
+    def _check_string(self, value: str, schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Length", at, "characters")
         for keyword in ("pattern", "format"):
             rule = schema.get(keyword)
@@ -231,7 +213,7 @@ class _Checker:
     def _matches(self, value: str, keyword: str, rule: str) -> bool:
         return PATTERNS.matches(value, keyword, rule, self.work)
 
-    def _check_array(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
+    def _check_array(self, value: list[object], schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Items", at, "items")
         first = as_list(schema.get("prefixItems"))
         for index, item in enumerate(value):
@@ -245,7 +227,7 @@ class _Checker:
             for index in sorted({*range(len(value))} - self._evaluated(value, schema)):
                 self.check(value[index], schema["unevaluatedItems"], step(at, index))
 
-    def _check_contains(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
+    def _check_contains(self, value: list[object], schema: Schema, at: str) -> None:
         found = [at for at, item in enumerate(value) if self.holds(item, schema["contains"], "#")]
         try:
             rules = {"minContains": 1, **schema}
@@ -264,9 +246,7 @@ class _Checker:
             texts.add(text)
         return len(texts) < len(items)
 
-    def _evaluated(
-        self, value: dict[str, object] | list[object], schema: Mapping[str, object]
-    ) -> set[str | int]:
+    def _evaluated(self, value: dict[str, object] | list[object], schema: Schema) -> set[str | int]:
         # The names, or positions, that are spoken of alongside ``unevaluatedProperties`` or -Items.
         self.work.spend(1 + len(value) // _NAMES_A_STEP)
         known: set[str | int] = set()
@@ -289,9 +269,7 @@ class _Checker:
             known |= every if unevaluated in part else self._evaluated(value, part)
         return known
 
-    def _parts_that_hold(
-        self, value: object, schema: Mapping[str, object]
-    ) -> Iterator[Mapping[str, object]]:
+    def _parts_that_hold(self, value: object, schema: Schema) -> Iterator[Schema]:
         parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
             parts = [*parts, self._definition(str(schema["$ref"]))]
@@ -303,9 +281,7 @@ class _Checker:
             parts = [*parts, *([schema["if"]] if holds else []), branch]
         yield from (part for part in parts if isinstance(part, Mapping))
 
-    def _check_object(
-        self, value: dict[str, object], schema: Mapping[str, object], at: str
-    ) -> None:
+    def _check_object(self, value: dict[str, object], schema: Schema, at: str) -> None:
         _check_count(len(value), schema, "Properties", at, "properties")
         required = as_list(schema.get("required"))
         self.work.spend(len(required) // _CONSTANTS_A_STEP)
@@ -326,7 +302,7 @@ class _Checker:
                 self.check(item, schema.get("additionalProperties", True), step(at, name))
         self._check_names(value, schema, at)
 
-    def _check_names(self, value: dict[str, object], schema: Mapping[str, object], at: str) -> None:
+    def _check_names(self, value: dict[str, object], schema: Schema, at: str) -> None:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(at, name))
         if "unevaluatedProperties" in schema:
@@ -340,7 +316,7 @@ def _is_type(value: object, name: str) -> bool:
     return name == json_type(value)
 
 
-def _check_count(count: int, schema: Mapping[str, object], of: str, at: str, what: str) -> None:
+def _check_count(count: int, schema: Schema, of: str, at: str, what: str) -> None:
     low, high = schema.get(f"min{of}", 0), schema.get(f"max{of}", math.inf)
     if isinstance(low, int | float) and count < low:
         raise _Wrong(f"The value at {at} has fewer than {low} {what}.")
@@ -348,7 +324,7 @@ def _check_count(count: int, schema: Mapping[str, object], of: str, at: str, wha
         raise _Wrong(f"The value at {at} has more than {high} {what}.")
 
 
-def _check_number(value: int | float, schema: Mapping[str, object], at: str) -> None:
+def _check_number(value: int | float, schema: Schema, at: str) -> None:
     for keyword, holds in _NUMBERS.items():
         bound = schema.get(keyword)
         if isinstance(bound, int | float) and not holds(value, bound):

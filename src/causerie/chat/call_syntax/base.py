@@ -4,45 +4,67 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-# Copies of these share their content, so copying takes constant time. The first copy that is added
-# to keeps the content; any other copies it when it is added to.
+# Copies of these share their content, so copying takes constant time, and so does adding.
 
 _T = TypeVar("_T")
+_Link = tuple["_Link[_T]", _T] | None  # the last item, behind the link to those before it
 
 
 class GrowingList(Generic[_T]):
-    """A list to whose end items are added."""
+    """A list to whose end items are added; it is read from there."""
 
-    __slots__ = ("_items", "size")
+    __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._items: list[_T] = []
-        self.size = 0
-        """Items; those behind them belong to another copy."""
-
-    def __copy__(self) -> GrowingList[_T]:
-        other = GrowingList[_T]()
-        other._items, other.size = self._items, self.size
-        return other
+        self._last: _Link[_T] = None
 
     def append(self, item: _T) -> None:
-        if len(self._items) > self.size:
-            self._items = self._items[: self.size]
-        self._items.append(item)
-        self.size += 1
+        self._last = (self._last, item)
 
-    def behind(self, start: int) -> list[_T]:
-        return self._items[start : self.size]
+    def __iter__(self) -> Iterator[_T]:
+        link = self._last
+        while link is not None:
+            link, item = link
+            yield item
+
+
+class GrowingText(GrowingList[str]):
+    """Pieces of one text in their order: adding one copies nothing of what is there."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self.size = 0  # characters
+        self.add(text)
+
+    def add(self, text: str) -> None:
+        if text:
+            self.append(text)
+            self.size += len(text)
+
+    def between(self, start: int, end: int) -> str:
+        """Return the characters from ``start`` up to ``end``; takes what is behind ``start``."""
+        found: list[str] = []
+        first = self.size
+        for piece in self:
+            if first <= start:
+                break
+            found.append(piece)
+            first -= len(piece)
+        return "".join(reversed(found))[start - first : end - first]
+
+    def __str__(self) -> str:
+        return self.between(0, self.size)
 
 
 class GrowingSet(Generic[_T]):
-    """A set to which items are added."""
+    """A set to which items are added. The first copy that is added to keeps the content."""
 
     __slots__ = ("_items", "_size")
 
@@ -65,57 +87,18 @@ class GrowingSet(Generic[_T]):
         self._size += 1
 
 
-class GrowingText:
-    """Pieces of one text in their order: adding one copies nothing of what is there."""
-
-    __slots__ = ("_count", "_pieces", "_starts", "size")
-
-    def __init__(self, text: str = "") -> None:
-        self._pieces: list[str] = []
-        self._starts: list[int] = []
-        self._count = 0  # pieces; those behind them belong to another copy
-        self.size = 0
-        """Characters."""
-        self.add(text)
-
-    def __copy__(self) -> GrowingText:
-        other = GrowingText()
-        other._pieces, other._starts = self._pieces, self._starts
-        other._count, other.size = self._count, self.size
-        return other
-
-    def add(self, text: str) -> None:
-        if not text:
-            return
-        if len(self._pieces) > self._count:
-            self._pieces = self._pieces[: self._count]
-            self._starts = self._starts[: self._count]
-        self._pieces.append(text)
-        self._starts.append(self.size)
-        self._count += 1
-        self.size += len(text)
-
-    def between(self, start: int, end: int) -> str:
-        """Return the characters from ``start`` up to ``end``; copies no more than these pieces."""
-        first = max(bisect_right(self._starts, start, 0, self._count) - 1, 0)
-        last = bisect_left(self._starts, end, 0, self._count)
-        offset = self._starts[first] if self._count else 0
-        return "".join(self._pieces[first:last])[start - offset : end - offset]
-
-    def __str__(self) -> str:
-        return "".join(self._pieces[: self._count])
-
-
 Schema = Mapping[str, object]
+Tools = Mapping[str, Schema]
+"""Schemas of the arguments by the name of the function."""
 
 
 def json_value(text: str) -> object:
     """Return the value of a JSON text; raise ``ValueError`` for Python's extensions (``NaN``)."""
-    return json.loads(text, parse_constant=_no_constant)
 
+    def refuse(name: str) -> object:
+        raise ValueError(f"{name} is no JSON value")
 
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON value")
+    return json.loads(text, parse_constant=refuse)
 
 
 def offered_name(name: str, names: Container[str]) -> str:
@@ -134,8 +117,6 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Meaning of one piece of text."""
-
     arguments: str = ""  # next part of the JSON text of the arguments
     value: str = ""  # complete name or id; set once, with ``rest``
     rest: str | None = None  # text after the segment, or ``None`` while the segment is incomplete
@@ -145,7 +126,7 @@ LONGEST_WORD = 4096
 """Most characters of a key, name, number or constant; a longer one is not read."""
 
 
-class SteppedReader:
+class StepReader:
     """Reads by steps, each of which returns a part of the arguments; ``None`` where more text is
     needed."""
 

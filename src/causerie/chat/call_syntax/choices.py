@@ -8,17 +8,8 @@ from functools import partial
 from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
-from causerie.chat.schema.keywords import (
-    APPLIES,
-    SchemaRefused,
-    as_list,
-    as_mapping,
-    constants,
-    is_annotation,
-    one_or_several,
-    part_at,
-    step,
-)
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
 from causerie.chat.schema.rewriting import plain
@@ -26,7 +17,8 @@ from causerie.chat.schema.values import is_number, json_type
 from causerie.chat.validation import following
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
-_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
+_SPEAK_OF_PROPERTIES = words.APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
+_NAME_OTHERS = words.APPLIES - {"required"}
 _DEFINITIONS = ("$defs", "definitions")
 _ALTERNATIVES = ("anyOf", "oneOf")
 _NUMBERS = ("minimum", "maximum")
@@ -56,7 +48,7 @@ def part_of(schema: Schema, part: object) -> Schema | None:
 def resolved(root: Schema, reference: str) -> Schema | bool:
     """Return the schema that a local reference names; an unresolved one admits anything."""
     try:
-        found = part_at(root, reference)
+        found = words.part_at(root, reference)
     except LookupError:
         return {}
     return found if isinstance(found, Mapping | bool) else {}
@@ -91,7 +83,7 @@ def anchored(root: Schema) -> Schema:
         spelled = plain(said, at, partial(resolved, root))
         if isinstance(spelled, bool):
             return spelled
-        spelled = narrowing.of(spelled, at, alone=False).schema
+        spelled, _ = narrowing.of(spelled, at, alone=False)
         for key, of in spelled.items():
             below = step(at, key)
             if key in ("properties", "patternProperties") and isinstance(of, Mapping):
@@ -112,7 +104,7 @@ def anchored(root: Schema) -> Schema:
 def _without_single_reference(whole: Schema) -> Schema:
     reference = whole.get("$ref")
     others = whole.keys() - {"$ref", "type", AT}
-    if not isinstance(reference, str) or not all(map(is_annotation, others)):
+    if not isinstance(reference, str) or not all(map(words.is_annotation, others)):
         return whole
     target = resolved(whole, reference)
     rest = {key: of for key, of in whole.items() if key != "$ref"}
@@ -122,7 +114,7 @@ def _without_single_reference(whole: Schema) -> Schema:
 def _holds_subschemas(key: str, schema: Schema) -> bool:
     if key == "additionalItems":
         return isinstance(schema.get("items"), list)
-    return key not in ("const", "enum") and not is_annotation(key)
+    return key not in ("const", "enum") and not words.is_annotation(key)
 
 
 def closed_schema(parameters: Schema) -> Schema:
@@ -140,24 +132,20 @@ def closed_schema(parameters: Schema) -> Schema:
         isinstance(named, Mapping)
         and isinstance(required, list)
         and named.keys() >= set(map(str, required))
-        and not any(map(_names_others, alongside))
+        and all(
+            isinstance(each, Mapping) and each.keys().isdisjoint(_NAME_OTHERS) for each in alongside
+        )
         and schema.keys().isdisjoint({"$ref", "patternProperties"})
     ):
         schema.setdefault("additionalProperties", False)
     return schema
 
 
-def _names_others(option: object) -> bool:
-    return not isinstance(option, Mapping) or bool(option.keys() & (APPLIES - {"required"}))
-
-
-def _without_single_all_of(
-    schema: Mapping[str, object], at: str
-) -> tuple[Mapping[str, object], str]:
+def _without_single_all_of(schema: Schema, at: str) -> tuple[Schema, str]:
     parts = schema.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
-        if all(map(is_annotation, rest)):
+        if all(map(words.is_annotation, rest)):
             return {**rest, **parts[0]}, step(at, "allOf", 0)
     return schema, at
 
@@ -269,7 +257,6 @@ def is_meant(value: object, schema: Schema) -> bool:
 # The conjunction of two schemas. It is exact, or the schema is refused.
 
 AT = "x-at"  # where a part of a schema stood in what was sent
-NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "allOf")
 _OBJECTS = frozenset({"properties", "additionalProperties"})
 _REPEATED = frozenset({"pattern", "format", "multipleOf"})  # side by side in an ``allOf``
 _ALONE = frozenset({"prefixItems", "items", "additionalItems", "patternProperties"})
@@ -277,9 +264,8 @@ _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "
                     "exclusiveMinimum", "exclusiveMaximum"})  # fmt: skip
 
 
-def refused(schema: Schema, reason: str, *keys: str) -> SchemaRefused:
-    """Return the refusal of a part of a function's parameters."""
-    return SchemaRefused("tools", reason, step(str(schema.get(AT, "#")), *keys))
+def refused(schema: Schema, reason: str, *keys: str) -> words.SchemaRefused:
+    return words.SchemaRefused("tools", reason, step(str(schema.get(AT, "#")), *keys))
 
 
 def kind_of(value: object) -> str:
@@ -320,7 +306,7 @@ def settled(choice: Schema) -> Schema | None:
     values = constants(choice)
     if values is None:
         return choice
-    others = {key for key in choice if not is_annotation(key)} - {"const", "enum", "allOf"}
+    others = {key for key in choice if not words.is_annotation(key)} - {"const", "enum", "allOf"}
     rules = {key: choice[key] for key in others & _PLAIN}
     if "allOf" in choice or others - _PLAIN:
         raise refused(choice, "alongside constants only types, lengths and bounds are supported.")
@@ -332,7 +318,7 @@ def settled(choice: Schema) -> Schema | None:
     return {**{key: of for key, of in choice.items() if key != "const"}, "enum": kept}
 
 
-def _joined_properties(one: Schema, other: Schema) -> Mapping[str, object]:
+def _joined_properties(one: Schema, other: Schema) -> Schema:
     sides = [as_mapping(side.get("properties")) for side in (one, other)]
     names = dict.fromkeys(name for side in sides for name in side)
     found: dict[str, object] = {}
@@ -354,11 +340,11 @@ def _seen(schema: Schema, name: str) -> object:
 def _conjunction(first: object, second: object) -> object:
     if first is False or second is False:
         return False
-    parts = _union(_parts(first), _parts(second))
+    parts = _union(_conjoined_parts(first), _conjoined_parts(second))
     return {"allOf": parts} if len(parts) > 1 else parts[0] if parts else True
 
 
-def _parts(schema: object) -> list[object]:
+def _conjoined_parts(schema: object) -> list[object]:
     if not isinstance(schema, Mapping):
         return []
     parts = schema.get("allOf")

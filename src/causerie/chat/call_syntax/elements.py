@@ -15,7 +15,7 @@ from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
     Schema,
-    SteppedReader,
+    StepReader,
     Unreadable,
     json_value,
     text_overlap,
@@ -30,7 +30,7 @@ from causerie.chat.call_syntax.members import (
     names_in,
     number_of,
     property_in,
-    string_terminal,
+    text_terminal,
 )
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.keywords import constants
@@ -54,7 +54,7 @@ class _Element:
     count: int = 0
 
 
-class ElementReader(SteppedReader):
+class ElementReader(StepReader):
     """Reads elements up to a closing tag that closes none of them, which is left."""
 
     def __init__(self, mark: str, schema: Schema) -> None:
@@ -80,7 +80,7 @@ class ElementReader(SteppedReader):
         closes, name = found.groups()
         if not closes:
             self._text = text[found.end() :]
-            return self._enter(name)
+            return self._open_element(name)
         inner = self._open[-1]
         if len(self._open) == 1:
             self._text, self._done = text, True
@@ -91,17 +91,14 @@ class ElementReader(SteppedReader):
         self._open.pop()
         return inner.brackets[1:]
 
-    def _enter(self, name: str) -> str:
+    def _open_element(self, name: str) -> str:
         outer = self._open[-1]
-        lead = ""
         if not outer.brackets:
             expected = kinds(outer.schema)
             is_list = name == _ITEM and ("array" in expected or "object" not in expected)
             outer.brackets = "[]" if is_list else "{}"
-        if not outer.count:
-            lead = outer.brackets[0]
+        lead = ", " if outer.count else outer.brackets[0]
         outer.count += 1
-        lead += ", " if outer.count > 1 else ""
         if outer.brackets == "[]":
             schema = item_in(outer.schema, outer.count - 1)
         else:
@@ -122,7 +119,7 @@ class ElementReader(SteppedReader):
         if at >= 0:
             piece, self._text = str(self._held) + self._text[:at], self._text[at:]
             self._step = self._tag
-            return self._written(piece, self._open[-1].schema)
+            return self._closed_value(piece, self._open[-1].schema)
         if not self._value_is_streamed:
             self._set_aside(max(len(self._text) - len(self._mark) + 1, 0))
             return None
@@ -146,7 +143,7 @@ class ElementReader(SteppedReader):
         self._held.add(self._text[:size])
         self._text = self._text[size:]
 
-    def _written(self, piece: str, schema: Schema) -> str:
+    def _closed_value(self, piece: str, schema: Schema) -> str:
         if self._value_is_streamed:
             return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
         expected = kinds(schema)
@@ -185,8 +182,11 @@ class _Elements(ArgumentRules[str | None]):
                 yield from (self._constant(each, choice, place) for each in told)
                 continue
             expected = kinds_of(choice) - (frozenset() if is_null else _NULL)
-            for kind in _default_kinds(choice) if expected >= ALL - _NULL else sorted(expected):
-                yield self._kind(kind, choice, place, lists)
+            if expected >= ALL - _NULL:
+                parts = {"properties": "object", "items": "array"}
+                usual = next((kind for key, kind in parts.items() if key in choice), "string")
+                expected = frozenset({usual})
+            yield from (self._kind_rule(kind, choice, place, lists) for kind in sorted(expected))
 
     def _constant(self, value: object, choice: Schema, place: str | None) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -203,21 +203,22 @@ class _Elements(ArgumentRules[str | None]):
     def _any_name(self, place: str | None) -> str:
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
-    def _kind(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
+    def _kind_rule(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
         closed = self._with_closing_tag("", place)
         match kind:
             case "string":
-                return self._string(choice, place)
+                return self._string_grammar(choice, place)
             case "object":
                 inside = self.object(choice, lists)
             case "array":
-                inside = items_of(choice).grammar(self._item, "")
+                start = self.scope.literal(f"{self._mark}<{_ITEM}>")
+                inside = items_of(choice).grammar(lambda of: f"{start} {self.value(of, _ITEM)}", "")
             case _:
                 inside = number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"
 
-    def _string(self, choice: Schema, place: str | None) -> str:
-        bounded = string_terminal(choice)
+    def _string_grammar(self, choice: Schema, place: str | None) -> str:
+        bounded = text_terminal(choice)
         if bounded is not None:
             text = self.scope.closed(f"{bounded} & {without(self._mark)}", self._tag(place))
         else:
@@ -246,15 +247,6 @@ class _Elements(ArgumentRules[str | None]):
         if others:
             parts.append(f"({' | '.join(others)}){members.how_many()}")
         return " ".join(parts) or '""'
-
-    def _item(self, schema: Schema) -> str:
-        return f"{self.scope.literal(f'{self._mark}<{_ITEM}>')} {self.value(schema, _ITEM)}"
-
-
-def _default_kinds(choice: Schema) -> tuple[str]:
-    if "properties" in choice:
-        return ("object",)
-    return ("array",) if "items" in choice else ("string",)
 
 
 def element_grammar(mark: str, schema: Schema, scope: GrammarText) -> str:

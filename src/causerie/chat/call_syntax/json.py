@@ -94,6 +94,8 @@ class JsonReader:
 # that a model may go on for ever. Here white space is bounded; strings with patterns or formats,
 # and numbers, are left to the engines' grammar.
 
+MOST_RULES = 100_000
+"""Characters of rules: a longer grammar takes long to compile."""
 SPACE = r"( |\n{1,2}[ \t]{0,32})?"
 _PLAIN = r'[^"\\\x00-\x1F\x7F]|\\["\\\/bfnrt]'
 # Halves of a character come as a pair; where characters are counted, no escape stands for two.
@@ -130,7 +132,7 @@ class _Pretty(JsonLikeRules):
     def _constant(self, value: object) -> str:
         if isinstance(value, Mapping):
             members = [
-                f"{self._text(name)} {self._colon} {self._constant(each)}"
+                f"{self._json_literal(name)} {self._colon} {self._constant(each)}"
                 for name, each in value.items()
             ]
             return self._enclosed(self._open_object, members, self._close_object)
@@ -138,13 +140,13 @@ class _Pretty(JsonLikeRules):
             begin, end = self.brackets
             return self._enclosed(begin, map(self._constant, value), end)
         if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
-            return f"({self._text(value)} | {self._text(int(value))})"
-        return self._text(value)
+            return f"({self._json_literal(value)} | {self._json_literal(int(value))})"
+        return self._json_literal(value)
 
     def _enclosed(self, begin: str, parts: Iterable[str], end: str) -> str:
         return f"{begin} {f' {self.comma} '.join(parts)} {end}"
 
-    def _text(self, value: object) -> str:
+    def _json_literal(self, value: object) -> str:
         written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         return self.scope.literal(written)
 
@@ -166,7 +168,7 @@ class _Pretty(JsonLikeRules):
         if members.free and (members.named or len(members.free) > 1):
             raise refused(choice, "keys of the model's own stand alongside others.")
         parts = [
-            (one.required, f"{self._text(one.name)} {self._colon} {self.item(one.schema)}")
+            (one.required, f"{self._json_literal(one.name)} {self._colon} {self.item(one.schema)}")
             for one in members.named
         ]
         others = [

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from causerie.chat.call_syntax.base import Schema, Unreadable, json_value, offered_name
+from causerie.chat.call_syntax.base import Schema, Tools, Unreadable, json_value, offered_name
 from causerie.chat.call_syntax.json import ValueScan
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
@@ -38,8 +38,7 @@ _CALLED = re.compile(r"(?:functions\.)?(?P<name>[\w.\-]+?)(?::\d+)?\s*(?=[({<]|$
 _PLAIN = ParameterList(before="\x00k", between="\x00v", after="\x00e", constants="python")
 
 
-LenientCall = tuple[str, str]
-"""Name and arguments (JSON) of a call that was read."""
+LenientCall = tuple[str, str]  # name and arguments (JSON) of a call that was read
 
 
 class LenientReader:
@@ -51,11 +50,7 @@ class LenientReader:
     """
 
     def __init__(
-        self,
-        marks: Iterable[str],
-        ends: Iterable[str],
-        tools: Mapping[str, Schema],
-        name: str = "",
+        self, marks: Iterable[str], ends: Iterable[str], tools: Tools, name: str = ""
     ) -> None:
         self._marks = sorted({mark for mark in marks if mark}, key=len, reverse=True)
         self._first_words = ("", *self._marks)
@@ -75,23 +70,20 @@ class LenientReader:
         if not self._started and not self._strip_markers():
             return None
         if self._text[0] in "{[":
-            return self._value()
+            return self._json_calls()
         if not self._may_start():
             raise Unreadable
-        return self._ended()
+        return self._marked_calls()
 
     def _strip_markers(self) -> bool:
-        while True:
-            self._text = self._text.lstrip()
-            found = next((mark for mark in self._marks if self._text.startswith(mark)), None)
-            if found is None:
-                break
-            self._text = self._text[len(found) :]
+        self._text = self._text.lstrip()
+        while found := next((mark for mark in self._marks if self._text.startswith(mark)), None):
+            self._text = self._text[len(found) :].lstrip()
             self._marks.remove(found)
         self._started = not any(mark.startswith(self._text) for mark in self._first_words)
         return self._started
 
-    def _value(self) -> tuple[list[LenientCall], str] | None:
+    def _json_calls(self) -> tuple[list[LenientCall], str] | None:
         start, self._scanned = self._scanned, len(self._text)
         end = self._scan.end(self._text[start:])
         if end is None:
@@ -102,13 +94,12 @@ class LenientReader:
         if self._text[0] in ('<]"' if self._name else "<]"):
             return True
         text = self._text.removeprefix("functions.")
-        names = () if self._name else (*self._tools, "functions.")
-        return any(
+        return not self._name and any(
             name.startswith(text) or (text.startswith(name) and not text[len(name)].isalnum())
-            for name in names
+            for name in (*self._tools, "functions.")
         )
 
-    def _ended(self) -> tuple[list[LenientCall], str] | None:
+    def _marked_calls(self) -> tuple[list[LenientCall], str] | None:
         head = _HEAD.match(self._text)
         if head is not None and head["ended"]:
             return self._calls_in(head.group()), self._text[head.end() :]
@@ -125,7 +116,7 @@ class LenientReader:
         text = text.strip()
         if text[:1] not in ("{", "["):
             return [_from_tags(text, self._tools, self._name)]
-        value = _json(text)
+        value = _lenient_json(text)
         values = value if isinstance(value, list) else [value]
         if not values:
             raise Unreadable
@@ -133,11 +124,11 @@ class LenientReader:
             any(key in value for key in keys) for keys in (_NAMES, _ARGUMENTS)
         )
         if self._name and not named:
-            return [_call(self._name, value, self._tools)]
+            return [_offered_call(self._name, value, self._tools)]
         return [_from_json(one, self._tools) for one in values]
 
 
-def _json(text: str) -> object:
+def _lenient_json(text: str) -> object:
     try:
         return json_value(text)
     except (ValueError, RecursionError):
@@ -147,7 +138,7 @@ def _json(text: str) -> object:
         return json_value(written)
 
 
-def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
+def _from_json(value: object, tools: Tools) -> LenientCall:
     if not isinstance(value, Mapping):
         raise Unreadable
     inner = value.get("function")
@@ -156,17 +147,17 @@ def _from_json(value: object, tools: Mapping[str, Schema]) -> LenientCall:
     name = next((of for key in _NAMES if isinstance(of := value.get(key), str)), None)
     if name is None and len(value) == 1:  # {NAME: ARGUMENTS}
         [(name, arguments)] = value.items()
-        return _call(str(name), arguments, tools)
+        return _offered_call(str(name), arguments, tools)
     found = [value[key] for key in _ARGUMENTS if key in value]
-    return _call(name or "", found[0] if found else None, tools)
+    return _offered_call(name or "", found[0] if found else None, tools)
 
 
-def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientCall:
+def _offered_call(name: str, arguments: object, tools: Tools) -> LenientCall:
     name = offered_name(name, tools)
     if name not in tools:
         raise Unreadable
     if isinstance(arguments, str) and arguments.strip():
-        arguments = _json(arguments.strip())
+        arguments = _lenient_json(arguments.strip())
     if not arguments:
         arguments = {}
     if not isinstance(arguments, Mapping) or (not arguments and tools[name].get("required")):
@@ -174,7 +165,7 @@ def _call(name: str, arguments: object, tools: Mapping[str, Schema]) -> LenientC
     return name, json.dumps(arguments, ensure_ascii=False)
 
 
-def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall:
+def _from_tags(text: str, tools: Tools, name: str) -> LenientCall:
     if not name:
         head = _HEAD.match(text) or _CALLED.match(text)
         name = offered_name(head["name"], tools) if head else ""
@@ -192,7 +183,7 @@ def _from_tags(text: str, tools: Mapping[str, Schema], name: str) -> LenientCall
     end = (ValueScan().end(text) or 0) if text[:1] == "{" else string.end() if string else 0
     if not _CLOSING.fullmatch(text, end):
         raise Unreadable
-    return _call(name, _json(text[:end]) if end else None, tools)
+    return _offered_call(name, _lenient_json(text[:end]) if end else None, tools)
 
 
 def _arguments_in_tags(text: str, schema: Schema) -> str:

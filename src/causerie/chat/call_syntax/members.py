@@ -10,21 +10,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from causerie.chat.call_syntax.base import Schema, spelled
-from causerie.chat.call_syntax.choices import (
-    NUMERIC,
-    choices,
-    definitions,
-    kinds_of,
-    part_of,
-    refused,
-)
+from causerie.chat.call_syntax.choices import choices, definitions, kinds_of, part_of, refused
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.disjoint import MOST_MATCHED, matches
 from causerie.chat.schema.keywords import FORMATS, SPELLED, as_list, as_mapping, constants
 from causerie.chat.schema.pattern import Refused, anywhere, searches
 
 
-def string_terminal(schema: Schema) -> str | None:
+def text_terminal(schema: Schema) -> str | None:
     """Return the regular expression of a bounded string; ``None`` when any text will do.
 
     Raises ``SchemaRefused`` for a pattern that cannot be followed.
@@ -51,6 +44,7 @@ def _escape_slashes(pattern: str) -> str:
 
 Place = TypeVar("Place", bound=Hashable)
 
+_NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "allOf")
 _MOST_CHARACTERS = 150_000  # of all schemas; those that hold at once grow with each reference
 
 
@@ -99,7 +93,7 @@ class JsonLikeRules(ArgumentRules[None]):
         for choice in choices(schema):
             values = constants(choice)
             if values is None:
-                yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
+                yield from (self._kind_rule(kind, choice) for kind in sorted(kinds_of(choice)))
             else:
                 yield from self.constants(choice, values)
 
@@ -118,7 +112,7 @@ class JsonLikeRules(ArgumentRules[None]):
     def item(self, schema: Schema) -> str:
         return self.value(schema, None)
 
-    def _kind(self, kind: str, choice: Schema) -> str | None:
+    def _kind_rule(self, kind: str, choice: Schema) -> str | None:
         match kind:
             case "string":
                 return self.string(choice)
@@ -137,7 +131,7 @@ class JsonLikeRules(ArgumentRules[None]):
 
 def number_of(kind: str, choice: Schema, scope: GrammarText) -> str:
     """Return the expression for a number, or another value that is written as JSON."""
-    return scope.json({"type": kind, **{key: choice[key] for key in NUMERIC if key in choice}})
+    return scope.json({"type": kind, **{key: choice[key] for key in _NUMERIC if key in choice}})
 
 
 def either(schema: Schema, ways: Iterable[str | None]) -> str:
@@ -162,7 +156,7 @@ class Items:
         first = self.first if self.most is None else self.first[: self.most]
         rest = self.rest if self.most is None or self.most > len(first) else None
         if not first and rest is not None:
-            return self._alike(write(rest), separator)
+            first, rest = (rest,), None if self.most == 1 else rest
         if self.least > len(first) and rest is None:
             return None
         out = ""
@@ -174,12 +168,6 @@ class Items:
             one = f"{separator if at else ''} {write(schema)} {out}"
             out = one if at < self.least else f"({one})?"
         return out.strip() or '""'
-
-    def _alike(self, item: str, separator: str) -> str:
-        most = "" if self.most is None else self.most - 1
-        more = f"({separator} {item}){{{max(self.least - 1, 0)},{most}}}" if most != 0 else ""
-        filled = f"{item} {more}"
-        return filled if self.least else f"({filled})?"
 
 
 def items_of(choice: Schema) -> Items:
@@ -206,10 +194,13 @@ def items_of(choice: Schema) -> Items:
 
 def item_in(schema: Schema, at: int) -> Schema:
     """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
-    found = []
-    for choice in choices(schema):
-        items = items_of(choice)
-        of = items.first[at] if at < len(items.first) else items.rest
+    every = map(items_of, choices(schema))
+    return _united(each.first[at] if at < len(each.first) else each.rest for each in every)
+
+
+def _united(options: Iterable[Schema | None]) -> Schema:
+    found: list[Schema] = []
+    for of in options:
         if of is not None and of not in found:
             found.append(of)
     return any_of(found) if found else {}
@@ -224,8 +215,6 @@ def any_of(options: Sequence[Schema]) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class NamedProperty:
-    """A property that is named."""
-
     name: str
     schema: Schema
     required: bool
@@ -249,13 +238,11 @@ class ObjectMembers:
         return f"{{{max(self.least - but, 0)},{most}}}"
 
 
-def members_of(
-    choice: Schema, key: str, is_writable: Callable[[str], bool]
-) -> ObjectMembers | None:
+def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> ObjectMembers | None:
     """Return the members that the object may hold; ``None`` if no object is possible.
 
     ``key`` is a regular expression (between slashes) for the free keys of a notation;
-    ``is_writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
+    ``writable`` returns whether the notation can write a name. Raises ``SchemaRefused``
     for constraints that cannot be enforced.
     """
     required = as_list(choice.get("required"))
@@ -270,7 +257,7 @@ def members_of(
         if name in required and not possible:
             return None
         if of is not None and possible:
-            if not is_writable(name):
+            if not writable(name):
                 raise refused(of, f"the model's notation cannot write the name {name[:60]!r}.")
             named.append(NamedProperty(name, of, name in required))
     free = _free_keys(choice, key, declared)
@@ -291,9 +278,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 def property_in(schema: Schema, name: str) -> Schema:
     """Return the same of any schema, which may be an object in several ways."""
-    found = [of for choice in choices(schema) if (of := property_of(choice, name))]
-    distinct = [of for at, of in enumerate(found) if of not in found[:at]]
-    return any_of(distinct) if distinct else {}
+    return _united(property_of(choice, name) or None for choice in choices(schema))
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:
@@ -316,7 +301,7 @@ def _free_keys(choice: Schema, key: str, names: Mapping[str, object]) -> list[tu
     silent = all(of is False for of in known) or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))
     taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []
-    keys = {pattern: string_terminal({"pattern": pattern}) or "" for pattern in patterns}
+    keys = {pattern: text_terminal({"pattern": pattern}) or "" for pattern in patterns}
     found = []
     for pattern, of in patterns.items():
         rivals = [f"~({keys[other]})" for other in patterns if other != pattern]
@@ -336,11 +321,9 @@ def _bounds_of_free_keys(
     least = max(low - required, 0) if isinstance(low, int) else 0
     most = high - named if isinstance(high, int) else None
     if least and (named > required or least > 1 or not free):
-        raise refused(
-            choice, "that there are enough of the optional properties is not held.", "minProperties"
-        )
+        reason = "that there are enough of the optional properties is not held."
+        raise refused(choice, reason, "minProperties")
     if most is not None and most < 0:
-        raise refused(
-            choice, "that there are not all of the named properties is not held.", "maxProperties"
-        )
+        reason = "that there are not all of the named properties is not held."
+        raise refused(choice, reason, "maxProperties")
     return least, most

@@ -10,7 +10,7 @@ from causerie.chat.call_syntax.base import (
     LONGEST_WORD,
     GrowingText,
     Schema,
-    SteppedReader,
+    StepReader,
     Unreadable,
     json_value,
     text_overlap,
@@ -25,13 +25,7 @@ from causerie.chat.call_syntax.choices import (
     refused,
     without_text,
 )
-from causerie.chat.call_syntax.members import (
-    any_of,
-    either,
-    members_of,
-    property_in,
-    string_terminal,
-)
+from causerie.chat.call_syntax.members import any_of, either, members_of, property_in, text_terminal
 from causerie.chat.call_syntax.python import words
 from causerie.chat.call_syntax.relaxed import RelaxedReader, relaxed_json
 from causerie.chat.formats.format import ParameterList
@@ -97,7 +91,7 @@ def _search_end(marker: str, opening: str = "") -> re.Pattern[str]:
     return re.compile(re.escape(marker) + either)
 
 
-class ParameterReader(SteppedReader):
+class ParameterReader(StepReader):
     """Reads the list; the arguments come out as JSON, strings as they stream.
 
     ``end`` is the text that follows it. A key without a value is left out.
@@ -116,18 +110,10 @@ class ParameterReader(SteppedReader):
             head, typed, tail = form.between_json.partition("{type}")
             self._between.append(_search_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
-        self._held = GrowingText()  # of a value that does not stream, before the text
-        self._searched = 0  # characters of the text in which the end of a value is not
-        self._strings = OpenString()  # of a value
-        self._judged = 0  # characters of the text that it has
         self._count = 0
         self._name = ""  # of the value being read, which goes out with it
+        self._open_value({}, None)
         self._step = self._read_key
-        self._ends_at(self._after)
-        self._streams = False
-        self._raw: bool | None = None
-        self._value: Schema = {}
-        self._expected: frozenset[str] = frozenset()
 
     @property
     def is_between(self) -> bool:
@@ -148,10 +134,10 @@ class ParameterReader(SteppedReader):
             if len(text) > LONGEST_WORD:
                 raise Unreadable
             return None
-        at, end, self._raw = found
+        at, end, raw = found
         key = text[text.rfind(self._before, 0, at) + len(self._before) : at].strip()
         self._text = text[end:]
-        self._open_value(key)
+        self._open_value(property_in(self._schema, key), raw)
         lead = "{" if self._count == 0 else ", "
         self._count += 1
         name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
@@ -188,16 +174,17 @@ class ParameterReader(SteppedReader):
             return None
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
 
-    def _open_value(self, key: str) -> None:
-        self._value = property_in(self._schema, key)
-        expected = kinds(self._value)
-        self._expected = expected
-        self._streams = self._raw is True or (self._raw is None and expected == {"string"})
+    def _open_value(self, schema: Schema, raw: bool | None) -> None:
+        self._value, self._raw = schema, raw
+        self._expected = kinds(schema)
+        self._streams = raw is True or (raw is None and self._expected == {"string"})
         self._ends_at(self._after)
         self._step = self._read_value
         self._fresh = True
-        self._held, self._strings = GrowingText(), OpenString()
-        self._searched = self._judged = 0
+        self._held = GrowingText()  # of a value that does not stream, before the text
+        self._searched = 0  # characters of the text in which the end of a value is not
+        self._strings = OpenString()  # of a value
+        self._judged = 0  # characters of the text that it has
 
     def _read_value(self) -> str | None:
         if self._fresh and self._form.between.endswith("\n"):
@@ -381,7 +368,7 @@ def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str |
         if any(mark in text for text in texts for mark in marks):
             raise refused(choice, "a constant holds the text that ends a value of this model.")
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
-    terminal = string_terminal(choice)
+    terminal = text_terminal(choice)
     if terminal is None:
         return None
     return scope.closed(_not_opening(form, terminal), form.after)

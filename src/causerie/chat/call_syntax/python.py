@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from causerie.chat.call_syntax.base import Read, Schema
 from causerie.chat.call_syntax.choices import choices, kinds, kinds_of, refused
@@ -15,9 +15,9 @@ from causerie.chat.call_syntax.members import (
     members_of,
     names_in,
     property_in,
-    string_terminal,
+    text_terminal,
 )
-from causerie.chat.call_syntax.relaxed import RelaxedReader
+from causerie.chat.call_syntax.relaxed import RelaxedReader, loose_text
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.keywords import constants
 
@@ -60,11 +60,15 @@ def _list(schema: Schema, scope: GrammarText) -> str | None:
     if members is None:
         return None
     written = [
-        (one.required, scope.rule(f"{scope.literal(one.name + '=')} {_value(one.schema, scope)}"))
+        (
+            one.required,
+            scope.rule(f"{scope.literal(one.name + '=')} {_python_value(one.schema, scope)}"),
+        )
         for one in members.named
     ]
     others = [
-        scope.rule(f'{scope.terminal(key)} "=" {_value(of, scope)}') for key, of in members.free
+        scope.rule(f'{scope.terminal(key)} "=" {_python_value(of, scope)}')
+        for key, of in members.free
     ]
     return separated(written, others, members, scope.literal(", "), scope)
 
@@ -97,7 +101,7 @@ def separated(
     return scope.rule(" | ".join(options))
 
 
-def _value(schema: Schema, scope: GrammarText) -> str:
+def _python_value(schema: Schema, scope: GrammarText) -> str:
     written, others = words(choices(schema))
     options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
     return f"({' | '.join(options)})"
@@ -124,7 +128,6 @@ _BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
 
 
 def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
-    """Return the object by a function's parameters."""
     writer = _Loose(quote, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))
 
@@ -139,7 +142,7 @@ class _Loose(JsonLikeRules):
     def constants(self, choice: Schema, values: Sequence[object]) -> Iterable[str]:
         if self._quote in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
             raise refused(choice, "a constant holds the text that ends a string of this model.")
-        return [self.scope.literal(loose(each, self._quote)) for each in values]
+        return [self.scope.literal(loose_text(each, self._quote, ordered=True)) for each in values]
 
     def object(self, choice: Schema) -> str | None:
         members = members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
@@ -158,21 +161,7 @@ class _Loose(JsonLikeRules):
 
     def string(self, choice: Schema) -> str:
         quote = self.scope.literal(self._quote)
-        bounded = string_terminal(choice)
+        bounded = text_terminal(choice)
         if bounded is not None:
             return f"{quote} {self.scope.closed(bounded, self._quote)}"
         return f"{quote} {self.scope.until(self._quote)}"
-
-
-def loose(value: object, quote: str) -> str:
-    """Return a value in the loose notation."""
-    if isinstance(value, str):
-        return f"{quote}{value}{quote}"
-    if value is None:
-        return "None"
-    if isinstance(value, Mapping):
-        pairs = sorted(value.items(), key=lambda item: (item[0].lower(), item[0]))
-        return "{" + ",".join(f"{key}:{loose(of, quote)}" for key, of in pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(loose(item, quote) for item in value) + "]"
-    return json.dumps(value)

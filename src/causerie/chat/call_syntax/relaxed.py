@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import LONGEST_WORD, Read, Unreadable, text_overlap
+from causerie.chat.call_syntax.base import LONGEST_WORD, Read, StepReader, Unreadable, text_overlap
+from causerie.chat.taint import write_json
 
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _WORD = re.compile(r"[^\s,:=()\[\]{}\"']+")
@@ -20,6 +21,7 @@ _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _MAYBE_KEYWORD = re.compile(r"[^\W\d]\w*\s*=?")
 _ESCAPED = {mark: re.compile(rf"[^{mark}\\]*(?:\\.[^{mark}\\]*)*", re.DOTALL) for mark in "\"'"}
+_STRING_STOP = {mark: re.compile(rf"[{mark}\\]") for mark in "\"'"}
 _HEX = {"x": 2, "u": 4, "U": 8}
 _SAME = {'"': '\\"', "\\": "\\\\", "/": "/", "'": "'", "\n": ""}
 _SHORT = {letter: f"\\{letter}" for letter in "ntrbf"} | {"a": "\\u0007", "v": "\\u000b"}
@@ -34,7 +36,7 @@ class _Open:
     count: int = 0
 
 
-class RelaxedReader:
+class RelaxedReader(StepReader):
     """Reads one list of values and writes it as JSON.
 
     ``parameters`` makes it a Python call's: keyword arguments up to ``)``, which is left,
@@ -43,39 +45,27 @@ class RelaxedReader:
     """
 
     def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:
+        super().__init__()
         self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
         self._parameters = parameters
         # Names that Python has not, which functions may have all the same.
         self._others = [name for name in parameters or () if not name.isidentifier()]
-        self._text = ""
         self._open: list[_Open] = []
         self._mark = ""  # what ends the string being read
         self._escapes = False
-        self._done = False
-        self._step: Callable[[], str | None] = self._begin
+        self._step = self._begin_list
 
     def feed(self, text: str) -> Read:
         """Read the next piece, in slices: each step copies what is left of one."""
         out: list[str] = []
         for at in range(0, len(text), _SLICE) or (0,):
-            read = self._feed(text[at : at + _SLICE])
+            read = super().feed(text[at : at + _SLICE])
             out.append(read.arguments)
             if read.rest is not None:
                 return Read(arguments="".join(out), rest=read.rest + text[at + _SLICE :])
+            if len(self._text) > LONGEST_WORD:  # of a string nothing is held
+                raise Unreadable
         return Read(arguments="".join(out))
-
-    def _feed(self, text: str) -> Read:
-        self._text += text
-        out = ""
-        while True:
-            piece = self._step()
-            if piece is None:
-                if len(self._text) > LONGEST_WORD:  # of a string nothing is held
-                    raise Unreadable
-                return Read(arguments=out)
-            out += piece
-            if self._done:
-                return Read(arguments=out, rest=self._text)
 
     @property
     def whole(self) -> bool:
@@ -91,7 +81,7 @@ class RelaxedReader:
         taken, self._text = self._text[:size], self._text[size:]
         return taken
 
-    def _begin(self) -> str | None:
+    def _begin_list(self) -> str | None:
         if self._parameters is not None:
             self._open.append(_Open(")", keyed=True))
             self._step = self._keyword
@@ -100,9 +90,9 @@ class RelaxedReader:
             return None
         if self._text[0] != "{":
             raise Unreadable
-        return self._enter(self._consume())
+        return self._enter_brackets(self._consume())
 
-    def _enter(self, opener: str) -> str:
+    def _enter_brackets(self, opener: str) -> str:
         if len(self._open) == _MAX_DEPTH:
             raise Unreadable
         keyed = opener == "{"
@@ -110,7 +100,7 @@ class RelaxedReader:
         self._step = self._key if keyed else self._value
         return "{" if keyed else "["
 
-    def _leave(self) -> str:
+    def _leave_brackets(self) -> str:
         closed = self._open.pop()
         self._step = self._read_separator
         self._done = not self._open
@@ -129,7 +119,7 @@ class RelaxedReader:
         if not self._skip_space():
             return None
         if self._text[0] == ")":
-            return self._leave()
+            return self._leave_brackets()
         for name in self._others:
             if self._text.startswith(f"{name}="):
                 self._consume(len(name) + 1)
@@ -157,7 +147,7 @@ class RelaxedReader:
         if not self._skip_space():
             return None
         if self._text[0] == "}":
-            return self._leave()
+            return self._leave_brackets()
         mark = self._quote_here()
         if mark is None:
             return None
@@ -175,17 +165,17 @@ class RelaxedReader:
             return None
         inner = self._open[-1]
         if not inner.keyed and first == inner.closer:
-            return self._leave()
+            return self._leave_brackets()
         mark = self._quote_here()
         if mark is None:
             return None
         if mark:
             self._consume(len(mark))
             self._mark, self._escapes = mark, mark in "\"'"
-            self._step = self._string
+            self._step = self._read_string
             return self._lead() + '"'
         if first in _CLOSERS:
-            return self._lead() + self._enter(self._consume())
+            return self._lead() + self._enter_brackets(self._consume())
         return self._word()
 
     def _word(self) -> str | None:
@@ -208,7 +198,7 @@ class RelaxedReader:
                 return None
         return ""
 
-    def _string(self) -> str | None:
+    def _read_string(self) -> str | None:
         if self._escapes:
             return self._escaped_string()
         end = self._text.find(self._mark)
@@ -233,13 +223,9 @@ class RelaxedReader:
                     break
                 out += escape
                 continue
-            stop = min(at for at in (self._find(self._mark), self._find("\\")) if at >= 0)
-            out += _inner(self._consume(stop))
+            stop = _STRING_STOP[self._mark].search(self._text)
+            out += _inner(self._consume(stop.start() if stop else len(self._text)))
         return out or None
-
-    def _find(self, mark: str) -> int:
-        at = self._text.find(mark)
-        return at if at >= 0 else len(self._text)
 
     def _escape(self) -> str | None:
         kind = self._text[1:2]
@@ -249,10 +235,12 @@ class RelaxedReader:
             digits = self._text[2 : 2 + _HEX[kind]]
             if len(digits) < _HEX[kind] and re.fullmatch(r"[0-9a-fA-F]*", digits):
                 return None
-            written = _code_point(kind, digits)
-            if written is not None:
+            number = int(digits, 16) if re.fullmatch(r"[0-9a-fA-F]+", digits) else -1
+            if kind == "u" and number >= 0:
+                return self._consume(2 + _HEX[kind])  # as JSON has it, halves of a pair too
+            if 0 <= number < 0x110000 and not 0xD800 <= number < 0xE000:
                 self._consume(2 + _HEX[kind])
-                return written
+                return _inner(chr(number))
         self._consume(2)
         known = _SAME.get(kind, _SHORT.get(kind))
         return known if known is not None else "\\\\" + _inner(kind)
@@ -263,7 +251,7 @@ class RelaxedReader:
             return None
         inner = self._open[-1]
         if first == inner.closer:
-            return self._leave()
+            return self._leave_brackets()
         if first != ",":
             raise Unreadable
         self._consume()
@@ -285,6 +273,21 @@ def relaxed_json(text: str) -> str | None:
     if read.rest != ")" or not read.arguments.startswith(prefix):
         return None
     return read.arguments[len(prefix) : -1]
+
+
+def loose_text(value: object, quote: str, *, ordered: bool = False) -> str:
+    """Return a value with bare keys, ``ordered`` by their names, and strings between ``quote``."""
+    if isinstance(value, str):
+        return f"{quote}{value}{quote}"
+    if isinstance(value, list):
+        return "[" + ",".join(loose_text(of, quote, ordered=ordered) for of in value) + "]"
+    if not isinstance(value, Mapping):
+        return "None" if value is None else write_json(value)
+    pairs: Iterable[tuple[str, object]] = value.items()
+    if ordered:
+        pairs = sorted(pairs, key=lambda item: (item[0].lower(), item[0]))
+    members = (f"{key}:{loose_text(of, quote, ordered=ordered)}" for key, of in pairs)
+    return "{" + ",".join(members) + "}"
 
 
 def _bare_key(text: str) -> tuple[str, int] | None:
@@ -332,15 +335,6 @@ def _constant_json(word: str) -> str | None:
     except ValueError:
         return None
     return repr(number) if number - number == 0 else None  # neither infinite nor no number
-
-
-def _code_point(kind: str, digits: str) -> str | None:
-    if not re.fullmatch(r"[0-9a-fA-F]+", digits):
-        return None
-    if kind == "u":
-        return "\\u" + digits  # as JSON has it, halves of a pair too
-    number = int(digits, 16)
-    return _inner(chr(number)) if number < 0x110000 and not 0xD800 <= number < 0xE000 else None
 
 
 def _quoted(text: str) -> str:

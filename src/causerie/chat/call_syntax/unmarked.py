@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from types import MappingProxyType
 
-from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Unreadable, spelled
-from causerie.chat.call_syntax.json import JsonReader, pretty_grammar
+from causerie.chat.call_syntax.base import NameReader, Reader, Schema, Tools, Unreadable, spelled
+from causerie.chat.call_syntax.json import MOST_RULES, JsonReader, pretty_grammar
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import CallSection, Literal
 from causerie.chat.grammar_text import SOME, GrammarText
@@ -22,7 +22,6 @@ _LANGUAGES = ("", "json", "tool_call", "tool_calls", "function_call")
 _LONGEST_LANGUAGE = max(map(len, _LANGUAGES))
 _WORD = re.compile("[a-z_]*")
 _FENCE = "```"
-_MOST_RULES = 100_000  # characters: a longer grammar takes long to compile
 _WS = r"[ \t\r\n]*"
 _END = r"/( |\n{1,2}[ \t]{0,32})?\}/"
 
@@ -35,13 +34,10 @@ Admits = Callable[[str, str], bool]
 def section_marks(calls: CallSection) -> tuple[str, ...]:
     """Return the markers of a section that may stand between or behind unmarked calls."""
     first, last = calls.call[0], calls.call[-1]
-    found = [calls.begin, calls.end]
-    if isinstance(first, Literal):
-        found.append(first.text.partition("{")[0])
-    if isinstance(last, Literal):
-        found.append(last.text.rpartition("}")[2])
-    marks = dict.fromkeys(mark for each in found if len(mark := each.strip()) > 1)
-    return tuple(marks)
+    before = first.text.partition("{")[0] if isinstance(first, Literal) else ""
+    behind = last.text.rpartition("}")[2] if isinstance(last, Literal) else ""
+    found = (each.strip() for each in (calls.begin, calls.end, before, behind))
+    return tuple(dict.fromkeys(mark for mark in found if len(mark) > 1))
 
 
 class UnmarkedReader:
@@ -51,9 +47,7 @@ class UnmarkedReader:
     with a brace.
     """
 
-    def __init__(
-        self, tools: Mapping[str, Schema], admits: Admits, marks: Iterable[str], *, fenced: bool
-    ) -> None:
+    def __init__(self, tools: Tools, admits: Admits, marks: Iterable[str], *, fenced: bool) -> None:
         self._tools = tools
         self._admits = admits
         self._marks = tuple(marks)
@@ -105,8 +99,8 @@ class UnmarkedReader:
         fenced = yield from self._fence()
         listed = yield from self._consume("[")
         while not self.repeated:
-            yield from self._call(listed)
-            fenced, listed = yield from self._between_calls(fenced, listed)
+            yield from self._read_call(listed)
+            fenced, listed = yield from self._after_call(fenced, listed)
 
     def _fence(self) -> Generator[None, None, bool]:
         if not (yield from self._consume(_FENCE)):
@@ -121,11 +115,11 @@ class UnmarkedReader:
         self._unread = self._unread[found.end() :]
         return True
 
-    def _call(self, listed: bool) -> _Steps:
+    def _read_call(self, listed: bool) -> _Steps:
         braced = yield from self._consume("{")
         if not (braced or listed):
             raise Unreadable
-        name, arguments = yield from (self._object() if braced else self._python_call())
+        name, arguments = yield from (self._call_object() if braced else self._python_call())
         if not self._admits(name, arguments):
             raise Unreadable
         self.repeated = (name, arguments) in self._calls
@@ -134,15 +128,15 @@ class UnmarkedReader:
             self._calls.append((name, arguments))
 
     def _python_call(self) -> _Call:
-        name = yield from self._read(NameReader())
+        name = yield from self._read_by(NameReader())
         if name not in self._tools:
             raise Unreadable
         yield from self._expect("(")
-        arguments = yield from self._read(PythonReader(self._tools[name]))
+        arguments = yield from self._read_by(PythonReader(self._tools[name]))
         yield from self._expect(")")
         return name, arguments
 
-    def _object(self) -> _Call:
+    def _call_object(self) -> _Call:
         name = arguments = None
         while True:
             key = yield from self._word()
@@ -152,7 +146,7 @@ class UnmarkedReader:
                 if name not in self._tools:
                     raise Unreadable
             elif key in ("arguments", "parameters") and arguments is None:
-                arguments = yield from self._read(JsonReader())
+                arguments = yield from self._read_by(JsonReader())
             elif key == "type":
                 yield from self._expect('"function"')
             else:
@@ -164,9 +158,7 @@ class UnmarkedReader:
             raise Unreadable
         return name, arguments
 
-    def _between_calls(
-        self, fenced: bool, listed: bool
-    ) -> Generator[None, None, tuple[bool, bool]]:
+    def _after_call(self, fenced: bool, listed: bool) -> Generator[None, None, tuple[bool, bool]]:
         while not self.repeated:
             if (yield from self._consume(",")) or self._unread[:1] == "{":
                 self._ended = False
@@ -202,11 +194,11 @@ class UnmarkedReader:
 
     def _word(self) -> Generator[None, None, str]:
         yield from self._expect('"')
-        word = yield from self._read(NameReader())
+        word = yield from self._read_by(NameReader())
         yield from self._expect('"')
         return word
 
-    def _read(self, reader: Reader) -> Generator[None, None, str]:
+    def _read_by(self, reader: Reader) -> Generator[None, None, str]:
         out: list[str] = []
         while True:
             read = reader.feed(self._unread)
@@ -218,7 +210,7 @@ class UnmarkedReader:
 
 
 def unmarked_grammar(
-    tools: Mapping[str, Schema],
+    tools: Tools,
     marks: Iterable[str],
     control_tokens: Mapping[str, int],
     *,
@@ -235,12 +227,13 @@ def unmarked_grammar(
     scope = GrammarText(control_tokens, prefix="unmarked_")
     try:
         arguments = {
-            name: known.get(name) or _arguments(name, tools[name], scope) for name in sorted(tools)
+            name: known.get(name) or _arguments_grammar(name, tools[name], scope)
+            for name in sorted(tools)
         }
         expression = _expression(arguments, marks, scope, several)
     except SchemaRefused:
         return None
-    if len(scope.rules) > _MOST_RULES:
+    if len(scope.rules) > MOST_RULES:
         return None
     return expression, scope.rules, _call_opening(_FIRST, _any_of(tools))
 
@@ -281,7 +274,7 @@ def _any_of(names: Iterable[str]) -> str:
     return f"({'|'.join(map(spelled, sorted(names)))})"
 
 
-def _arguments(name: str, schema: Schema, scope: GrammarText) -> str:
+def _arguments_grammar(name: str, schema: Schema, scope: GrammarText) -> str:
     scope.function = name
     try:
         return pretty_grammar(schema, scope)

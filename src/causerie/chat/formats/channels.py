@@ -26,19 +26,15 @@ from causerie.chat.formats.format import (
 # one is asked for, and which spellings the constraint admits. The end of a message ends the text,
 # so it is no part of a call.
 
+_NEXT = "<|start|>assistant"
+_EFFORTS = ("low", "medium", "high")
+
 # Models write the type of the content, or leave it out, with and without marker and spaces.
-_TYPES = (
-    " <|constrain|>json",
-    "<|constrain|>json",
-    " <|constrain|> json",
-    " json",
-    " code",
-    "",
-    " ",
-)
+_TYPES = (" <|constrain|>json", "<|constrain|>json", " <|constrain|> json", " json", " code", "",
+          " ")  # fmt: skip
 
 
-def _call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) -> CallSection:
+def _one_call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) -> CallSection:
     every = tuple(dict.fromkeys((*types, *_TYPES)))
     first, *more = (f"{channel}{kind}<|message|>" for channel in channels for kind in every)
     call = (Literal(begin), Name(), Literal(first, tuple(more)), JsonArguments())
@@ -47,8 +43,8 @@ def _call(begin: str, channels: tuple[str, ...], types: tuple[str, ...] = ()) ->
 
 def _calls(*types: str) -> CallSection:
     channels = ("<|channel|>commentary", "<|channel|>analysis")
-    behind = tuple(_call(f"{channel} to=functions.", ("",)) for channel in channels)
-    return replace(_call("to=functions.", channels, types), lead=" ", also=behind)
+    behind = tuple(_one_call(f"{channel} to=functions.", ("",)) for channel in channels)
+    return replace(_one_call("to=functions.", channels, types), lead=" ", also=behind)
 
 
 _HEADER = MessageHeader(
@@ -61,21 +57,15 @@ _HEADER = MessageHeader(
 )
 
 GPT_OSS = ModelFormat(
-    "gpt-oss",
-    detect=(("<|channel|>analysis", "<|start|>assistant"),),
-    reasoning=unspaced(
-        "<|channel|>analysis<|message|>", "<|end|>", after_close="<|start|>assistant"
-    ),
-    thinking=ThinkingSwitch(
-        effort="reasoning_effort", efforts=("low", "medium", "high"), mandatory=True
-    ),
+    reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
+    thinking=ThinkingSwitch(effort="reasoning_effort", efforts=_EFFORTS, mandatory=True),
     calls=_calls(" json"),
     answer_open="<|channel|>final<|message|>",
     said_open="<|channel|>commentary<|message|>",
-    said_close="<|end|><|start|>assistant",
+    said_close=f"<|end|>{_NEXT}",
     header=replace(_HEADER, functions="functions."),
     skip=(
-        "<|start|>assistant",
+        _NEXT,
         "<|channel|>commentary<|message|>",
         "<|channel|>final <|constrain|>json<|message|>",  # an answer that was asked for as JSON
         "<|end|>",
@@ -87,11 +77,7 @@ GPT_OSS = ModelFormat(
 
 LLM_JP = replace(
     GPT_OSS,
-    name="llm-jp",
-    detect=(("chat_format=llm-jp-harmony",),),
-    calls=replace(
-        _calls(" <|constrain|> json"), separator="<|end|><|start|>assistant ", parallel=True
-    ),
+    calls=replace(_calls(" <|constrain|> json"), separator=f"<|end|>{_NEXT} ", parallel=True),
 )
 
 
@@ -99,14 +85,11 @@ LLM_JP = replace(
 #
 # Only the header of a message names the function, and only the end of the message ends the call.
 
-_NEXT = "<|start|>assistant"
 _PARAMETERS = ParameterList(
     '<rfl:parameter name="', '">\n', "\n</rfl:parameter>", apart="\n", open_ended=True
 )
 
 BEAM = ModelFormat(
-    "beam",
-    detect=(("<|channel|>", "<rfl:parameter"),),
     reasoning=unspaced("<|channel|>analysis<|message|>", "<|end|>", after_close=_NEXT),
     thinking=ON_BY_DEFAULT,
     calls=section(
@@ -143,12 +126,8 @@ _MUSE_CALL = segments(
 )
 
 MUSE = ModelFormat(
-    "muse",
-    detect=(("<atem:function_calls>",),),
     reasoning=unspaced("to=self<|message|>", "<|eom|>", after_close=_NEXT),
-    thinking=ThinkingSwitch(
-        effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
-    ),
+    thinking=ThinkingSwitch(effort="reasoning_strength", efforts=_EFFORTS, mandatory=True),
     calls=section(
         "to=$NAME",
         "<|message|>" + _MUSE_BEGIN,
@@ -184,8 +163,6 @@ _NAMED = '{"name":"'
 _JSON = segments('$NAME","args":$JSON')
 
 INKLING = ModelFormat(
-    "inkling",
-    detect=((_CALL,),),
     reasoning=unspaced(_THOUGHT, _END, after_close=_BEGIN),
     thinking=ThinkingSwitch(
         off={"reasoning_effort": "none"},

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Literal as OneOf
 
@@ -100,16 +100,8 @@ class ElementArguments:
     mark: str
 
 
-Segment = (
-    Literal
-    | Name
-    | CallId
-    | JsonArguments
-    | ParameterList
-    | PythonArguments
-    | LooseArguments
-    | ElementArguments
-)
+Segment = (Literal | Name | CallId | JsonArguments | ParameterList | PythonArguments
+           | LooseArguments | ElementArguments)  # fmt: skip
 
 
 _PLACEHOLDERS: Mapping[str, Segment] = {
@@ -178,6 +170,10 @@ class CallSection:
         return tuple(re.sub(r"(?<=[>\]])[\[{].*", "", word) for word in words)
 
     @property
+    def writes_json(self) -> bool:
+        return JsonArguments() in self.call
+
+    @property
     def is_named(self) -> bool:
         """Return whether nothing stands before the name of the first function.
 
@@ -189,7 +185,6 @@ class CallSection:
 
 
 def section(*call: str | Segment, **fields: Any) -> CallSection:
-    """Return the section of a call that :func:`segments` makes of ``call``."""
     return CallSection(segments(*call), **fields)
 
 
@@ -260,8 +255,6 @@ class MessageHeader:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingSwitch:
-    """Control of thinking in the family's template."""
-
     on: Mapping[str, object] = field(default_factory=dict)  # template keyword arguments
     off: Mapping[str, object] = field(default_factory=dict)
     """Template keyword arguments; a ``mandatory`` thinker has none."""
@@ -282,13 +275,9 @@ HERMES_CALLS = section(
 
 @dataclass(frozen=True, slots=True)
 class ModelFormat:
-    """One model family."""
+    """One model family; the registry names it."""
 
-    name: str
-    detect: tuple[tuple[str, ...], ...] = ()
-    """Sets of substrings; a template that contains all of one set is of this family (the registry
-    tries formats in order, the most specific first).
-    """
+    name: str = ""
     reasoning: Reasoning = Reasoning()
     thinking: ThinkingSwitch | None = None
     calls: CallSection = HERMES_CALLS
@@ -321,9 +310,7 @@ class ModelFormat:
 # The ways to tell a template to think that many families share.
 
 ON_BY_DEFAULT = ThinkingSwitch(on={"enable_thinking": True}, off={"enable_thinking": False})
-OFF_BY_DEFAULT = ThinkingSwitch(
-    on={"enable_thinking": True}, off={"enable_thinking": False}, default="off"
-)
+OFF_BY_DEFAULT = replace(ON_BY_DEFAULT, default="off")
 ALWAYS = ThinkingSwitch(mandatory=True)
 
 

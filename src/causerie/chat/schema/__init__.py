@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from causerie.chat.schema.keywords import SchemaRefused
+from causerie.chat.schema.keywords import Schema, SchemaRefused
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.pattern import Refused, whole
 
@@ -91,10 +91,7 @@ class PreparedSchema:
 
 
 def prepare(
-    schema: Mapping[str, object] | bool,
-    *,
-    param: str,
-    white_space: WhiteSpace = WhiteSpace.FIXED,
+    schema: Schema | bool, *, param: str, white_space: WhiteSpace = WhiteSpace.FIXED
 ) -> PreparedSchema:
     """Return the constraint by which a JSON document follows ``schema``.
 
@@ -105,7 +102,7 @@ def prepare(
     rules = Rewriter(schema, param).rewrite()
     rewriter = Rewriter(schema, param, for_grammar=True)
     written = rewriter.rewrite()
-    text = _write(written, param, white_space)
+    text = _constraint_text(written, param, white_space)
     if rewriter.checked:
         rules = Rewriter(schema, param, checked=rewriter.checked).rewrite()
     return PreparedSchema(text, rewriter.ignored(), rules, rewriter.left())
@@ -120,13 +117,13 @@ def check_size(text: str, *, param: str) -> None:
         )
 
 
-def constraint(schema: Mapping[str, object], *, param: str, white_space: WhiteSpace) -> str:
+def constraint(schema: Schema, *, param: str, white_space: WhiteSpace) -> str:
     """Return the text of the same for a part of a schema, all of which has been prepared."""
     written = Rewriter(schema, param, for_grammar=True).rewrite()
-    return _write(written, param, white_space)
+    return _constraint_text(written, param, white_space)
 
 
-def _write(schema: Mapping[str, object], param: str, white_space: WhiteSpace) -> str:
+def _constraint_text(schema: Schema, param: str, white_space: WhiteSpace) -> str:
     options = {"whitespace_flexible": True} if white_space is WhiteSpace.ANY else _FIXED
     text = json.dumps({"x-guidance": options, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:

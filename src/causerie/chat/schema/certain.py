@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from causerie.chat.schema.keywords import as_list, as_mapping
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping
 
 CHECKED = "x-checked"
 """Mark of a rewritten schema with a keyword of which the grammar admits more than it does."""
-
-Schema = Mapping[str, object]
 
 _CERTAIN = frozenset({"items", "prefixItems", "properties", "$ref", "allOf"})
 
@@ -32,14 +30,14 @@ class _Document:
         return AppliedSchemas(tuple(known.values()), self)
 
     def _in_place(self, schema: Schema) -> list[object]:
-        found = [*as_list(schema.get("allOf")), *self._target(schema)]
+        found = [*as_list(schema.get("allOf")), *self._referred(schema)]
         if not self.certain:
             found += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
             found += as_mapping(schema.get("dependentSchemas")).values()
             found += [schema.get("then"), schema.get("else")]
         return found
 
-    def _target(self, schema: Schema) -> list[object]:
+    def _referred(self, schema: Schema) -> list[object]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return []
@@ -65,7 +63,7 @@ class _Document:
             elif isinstance(part, Mapping):
                 if CHECKED in part:
                     return True
-                waiting += [*part.values(), *self._target(part)]
+                waiting += [*part.values(), *self._referred(part)]
         return False
 
 

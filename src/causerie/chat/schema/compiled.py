@@ -51,28 +51,27 @@ class CompiledPatterns:
     def __init__(self) -> None:
         self._lock = Lock()
         self._matchers: OrderedDict[tuple[str, str], tuple[LLMatcher, int]] = OrderedDict()
-        self.bytes = 0
-        """Memory that they take, by estimate."""
+        self.bytes = 0  # memory that they take, by estimate
 
     def matches(self, text: str, keyword: str, rule: str, work: Work) -> bool:
         """Return whether a string has a ``pattern`` or ``format``; raise :class:`WorkExceeded`."""
         began = thread_time()
-        matcher, size = self._taken(keyword, rule)
+        matcher, size = self._taken_matcher(keyword, rule)
         if matcher is None:
             schema = json.dumps({"type": "string", keyword: rule}, ensure_ascii=False)
             matcher, size = matcher_of(f"{HEADER}%json {schema}"), _COMPILED_BYTES
             work.spend(1 + int((thread_time() - began) / STEP_SECONDS))
         quoted = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-        self._keep(keyword, rule, matcher, size + len(quoted) * _STATE_BYTES)
+        self._keep_matcher(keyword, rule, matcher, size + len(quoted) * _STATE_BYTES)
         return follows(quoted, matcher, work)
 
-    def _taken(self, keyword: str, rule: str) -> tuple[LLMatcher | None, int]:
+    def _taken_matcher(self, keyword: str, rule: str) -> tuple[LLMatcher | None, int]:
         with self._lock:
             matcher, size = self._matchers.pop((keyword, rule), (None, 0))
             self.bytes -= size
             return matcher, size
 
-    def _keep(self, keyword: str, rule: str, matcher: LLMatcher, size: int) -> None:
+    def _keep_matcher(self, keyword: str, rule: str, matcher: LLMatcher, size: int) -> None:
         with self._lock:
             if size <= _MOST_BYTES and (keyword, rule) not in self._matchers:
                 self._matchers[keyword, rule] = matcher, size
@@ -82,8 +81,7 @@ class CompiledPatterns:
                 self.bytes -= size
 
 
-PATTERNS = CompiledPatterns()
-"""Those of all schemas."""
+PATTERNS = CompiledPatterns()  # those of all schemas
 
 
 def follows(text: str, matcher: LLMatcher, work: Work) -> bool:

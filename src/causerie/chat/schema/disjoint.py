@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from llguidance import LLMatcher, LLParserLimits
 
 from causerie.chat.schema.compiled import HEADER, Work, matcher_of
-from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.rewriting import declared_types, is_never
 from causerie.chat.schema.values import canonical, is_number, json_type
 
@@ -22,43 +21,26 @@ from causerie.chat.schema.values import canonical, is_number, json_type
 _LIMITS = LLParserLimits(initial_lexer_fuel=100_000, max_lexer_states=10_000, verbose_errors=False)
 MOST_MATCHED = 4_000
 """Pairs of a name and a pattern that are compared in one schema."""
-_MOST_COMPARED = 6  # pairs of patterns in one schema
+MOST_COMPARED = 6
+"""Pairs of patterns that are compared in one schema."""
 _MOST_HEAD = 24  # characters of a fixed beginning that are looked at
 _HEAD = re.compile(r"\^([\w :/-]*)(\$\Z)?")
 _REPEATED = frozenset("?*+{")
 _LITERAL = re.compile(r"(\^?)([\w :/-]*)(\$?)")
 
 
-@dataclass(slots=True)
-class PatternOverlap:
-    """Compares the patterns of one schema."""
-
-    _left: int = _MOST_COMPARED
-
-    def possible(self, one: str, other: str) -> bool:
-        if one == other or not self._left:
-            return True
-        self._left -= 1
-        return _may_overlap(one, other)
-
-
 def matches(pattern: str, name: str) -> bool:
     """Return whether a rewritten pattern matches ``name``; true if that takes too long to tell."""
     literal = _LITERAL.fullmatch(pattern)
     if literal is not None:
-        return _holds(*literal.groups(), name=name)
+        start, text, end = literal.groups()
+        if start:
+            return name == text if end else name.startswith(text)
+        return name.endswith(text) if end else text in name
     matcher = _matcher_of_strings(pattern).deep_copy()
     raw = list(json.dumps(name, ensure_ascii=False).encode(errors="replace"))
     taken = matcher.try_consume_tokens(raw)
     return (taken == len(raw) and matcher.is_accepting()) or matcher.is_error()
-
-
-def _holds(start: str, text: str, end: str, *, name: str) -> bool:
-    if start and end:
-        return name == text
-    if start:
-        return name.startswith(text)
-    return name.endswith(text) if end else text in name
 
 
 def beginnings_meet(one: str, other: str) -> bool:
@@ -79,7 +61,7 @@ def _fixed_beginning(pattern: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _may_overlap(one: str, other: str) -> bool:
+def may_overlap(one: str, other: str) -> bool:
     matcher = _matcher_of_strings(one, other)
     return not (matcher.is_error() and "empty" in matcher.get_error().lower())
 
@@ -123,7 +105,7 @@ class SchemaDisjointness:
 
         ``within`` is the ``type`` that holds alongside the ``oneOf``.
         """
-        frame = _kinds(within)
+        frame = _kinds_of_type(within)
         for second in range(len(options)):
             for first in range(second):
                 if not self._excludes(options[first], options[second], frame, 0):
@@ -145,14 +127,12 @@ class SchemaDisjointness:
             return True
         if not isinstance(a, Mapping) or not isinstance(b, Mapping):
             return False
-        frame = frame & _kinds(declared_types(a)) & _kinds(declared_types(b))
+        frame = frame & _kinds_of_type(declared_types(a)) & _kinds_of_type(declared_types(b))
         if not frame or self._differ(a, b, frame, depth):
             return True
         return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)
 
-    def _differ(
-        self, a: Mapping[str, object], b: Mapping[str, object], frame: frozenset[str], depth: int
-    ) -> bool:
+    def _differ(self, a: Schema, b: Schema, frame: frozenset[str], depth: int) -> bool:
         mine, theirs = self._constants_of(a), self._constants_of(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
@@ -167,21 +147,21 @@ class SchemaDisjointness:
             return False
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
-        for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
-            first, second = (as_mapping(each.get("properties")).get(name) for each in (a, b))
-            if first is None or second is None:
-                continue
-            if self._excludes(first, second, _ALL, depth + 1):
-                return True
-        return False
+        mine_named, theirs_named = (as_mapping(each.get("properties")) for each in (a, b))
+        required = {*_strings(a.get("required")), *_strings(b.get("required"))}
+        return any(
+            self._excludes(mine_named[name], theirs_named[name], _ALL, depth + 1)
+            for name in required
+            if None not in (mine_named.get(name), theirs_named.get(name))
+        )
 
-    def _constants_of(self, schema: Mapping[str, object]) -> Mapping[str, str] | None:
+    def _constants_of(self, schema: Schema) -> Mapping[str, str] | None:
         values = constants(schema)
         if values is None:
             return None
         known = self._constants.get(id(schema))
         if known is None:
-            known = {canonical(value): _kind(value) for value in values}
+            known = {canonical(value): _whole_or_type(value) for value in values}
             self._constants[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
             self._spend(len(known) // _CONSTANTS_A_STEP + characters)
@@ -191,9 +171,7 @@ class SchemaDisjointness:
         self._work.left -= steps
         return self._work.left > 0
 
-    def _part_excludes(
-        self, a: Mapping[str, object], b: object, frame: frozenset[str], depth: int
-    ) -> bool:
+    def _part_excludes(self, a: Schema, b: object, frame: frozenset[str], depth: int) -> bool:
         reference = a.get("$ref")
         target = self._resolve(reference) if isinstance(reference, str) else True
         if self._excludes(target, b, frame, depth + 1):
@@ -207,19 +185,19 @@ class SchemaDisjointness:
         return False
 
 
-def _kinds(declared: object) -> frozenset[str]:
+def _kinds_of_type(declared: object) -> frozenset[str]:
     names = one_or_several(declared)
     known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
     return frozenset[str]().union(*known) if known else _ALL
 
 
-def _kind(value: object) -> str:
+def _whole_or_type(value: object) -> str:
     if is_number(value):
         return "whole" if value == int(value) else "fraction"
     return json_type(value)
 
 
-def _forbids_required(schema: Mapping[str, object], required: object) -> bool:
+def _forbids_required(schema: Schema, required: object) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return False
     named = schema.get("properties", {})

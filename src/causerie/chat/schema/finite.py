@@ -9,10 +9,9 @@ from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 
-from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, constants, one_or_several
 from causerie.chat.schema.values import canonical, is_number
-
-Schema = Mapping[str, object]
 
 _DEEPEST_COUNT = 8
 _MOST_STEPS = 10_000
@@ -39,19 +38,19 @@ class Contradictions:
 
     def possible(self, schema: Schema) -> Schema | bool:
         """Return the schema without the types that contradict themselves, ``False`` if all do."""
-        kinds = _kinds(schema)
+        kinds = _kinds_or_all(schema)
         left = [kind for kind in kinds if not self.of(kind, schema)]
         if len(left) == len(kinds):
             return schema
         return {**schema, "type": left} if left else False
 
     def _of_arrays(self, schema: Schema) -> str:
-        least, most = _size(schema, "minItems", 0), _size(schema, "maxItems", _MANY)
+        least, most = _size_or(schema, "minItems", 0), _size_or(schema, "maxItems", _MANY)
         if least > most:
             return f"minItems is {least}, and maxItems is {most}"
         if "contains" in schema:
-            least_found = _size(schema, "minContains", 1)
-            most_found = _size(schema, "maxContains", _MANY)
+            least_found = _size_or(schema, "minContains", 1)
+            most_found = _size_or(schema, "maxContains", _MANY)
             if least_found > most_found:
                 return f"minContains is {least_found}, and maxContains is {most_found}"
             if least_found > most:
@@ -70,7 +69,7 @@ class Contradictions:
         self._left -= 1
         if depth > _DEEPEST_COUNT or self._left < 0:
             return _MANY
-        bounds = [sum(_of_type(kind, schema) for kind in _kinds(schema))]
+        bounds = [sum(_values_of_type(kind, schema) for kind in _kinds_or_all(schema))]
         listed = constants(schema)
         if listed is not None:
             few = islice(listed, _MOST_COUNTED + 1)
@@ -87,7 +86,7 @@ class Contradictions:
 
 
 def _of_objects(schema: Schema) -> str:
-    least, most = _size(schema, "minProperties", 0), _size(schema, "maxProperties", _MANY)
+    least, most = _size_or(schema, "minProperties", 0), _size_or(schema, "maxProperties", _MANY)
     if least > most:
         return f"minProperties is {least}, and maxProperties is {most}"
     needed = [name for name in as_list(schema.get("required")) if isinstance(name, str)]
@@ -114,7 +113,7 @@ def _only_names(schema: Schema) -> frozenset[str] | None:
     return frozenset(name for name, of in named.items() if of is not False)
 
 
-def _of_type(kind: str, schema: Schema) -> float:
+def _values_of_type(kind: str, schema: Schema) -> float:
     if kind == "integer":
         return _integers(schema)
     size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(kind)
@@ -124,10 +123,10 @@ def _of_type(kind: str, schema: Schema) -> float:
 
 
 def _integers(schema: Schema) -> float:
-    lows = [math.ceil(of) for of in _bounds(schema, "minimum")]
-    lows += [math.floor(of) + 1 for of in _bounds(schema, "exclusiveMinimum")]
-    highs = [math.floor(of) for of in _bounds(schema, "maximum")]
-    highs += [math.ceil(of) - 1 for of in _bounds(schema, "exclusiveMaximum")]
+    lows = [math.ceil(of) for of in _finite_bounds(schema, "minimum")]
+    lows += [math.floor(of) + 1 for of in _finite_bounds(schema, "exclusiveMinimum")]
+    highs = [math.floor(of) for of in _finite_bounds(schema, "maximum")]
+    highs += [math.ceil(of) - 1 for of in _finite_bounds(schema, "exclusiveMaximum")]
     if not lows or not highs:
         return _MANY
     low, high = max(lows), min(highs)
@@ -138,12 +137,12 @@ def _integers(schema: Schema) -> float:
     return max(high // each - -(-low // each) + 1, 0)
 
 
-def _bounds(schema: Schema, key: str) -> list[int | float]:
+def _finite_bounds(schema: Schema, key: str) -> list[int | float]:
     of = schema.get(key)
     return [of] if is_number(of) and math.isfinite(of) else []
 
 
-def _size(schema: Schema, key: str, otherwise: float) -> float:
+def _size_or(schema: Schema, key: str, otherwise: float) -> float:
     of = schema.get(key, otherwise)
     return of if isinstance(of, int | float) else otherwise
 
@@ -177,13 +176,14 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
     counting = Contradictions(lambda name: definitions.get(name.removeprefix(_PREFIX), True))
     finite = _finite_names(definitions, counting)
     top = {key: value for key, value in schema.items() if key != "$defs"}
-    judge = _Judge(finite, definitions, counting, {})
+    verdicts: dict[int, bool] = {}
+    judge = _Judge(finite, definitions, counting, verdicts)
     kept = {name: judge.pruned(definitions[name]) for name in definitions if name in finite}
     found = judge.pruned(top)
     if isinstance(found, bool):
         pointer, why = judge.culprit(top)
         raise Endless(f"no finite document can satisfy it{why and f': {why}'}.", pointer)
-    if not judge.refused:
+    if all(verdicts.values()):
         return schema
     return {**found, "$defs": kept} if kept else found
 
@@ -191,15 +191,13 @@ def without_endless(schema: dict[str, object]) -> dict[str, object]:
 def _finite_names(definitions: Mapping[str, object], counting: Contradictions) -> frozenset[str]:
     known: set[str] = set()
     judge = _Judge(known, definitions, counting)
-    order = list(definitions)
+    left = list(definitions)
     for _ in range(_MAX_ROUNDS):
         before = len(known)
-        known.update(
-            name for name in order if name not in known and judge.admits(definitions[name])
-        )
-        if len(known) in (before, len(order)):
+        known.update(name for name in left if name not in known and judge.admits(definitions[name]))
+        if len(known) in (before, len(left)):
             return frozenset(known)
-        order.reverse()
+        left.reverse()
     raise Endless("its references lead to one another in too many steps to be followed.")
 
 
@@ -213,10 +211,6 @@ class _Judge:
     known: dict[int, bool] | None = None
     """Verdicts by the schemas' identity, once no more definitions become known to be finite."""
 
-    @property
-    def refused(self) -> bool:
-        return self.known is not None and not all(self.known.values())
-
     def admits(self, schema: object) -> bool:
         if not isinstance(schema, Mapping):
             return schema is not False
@@ -226,7 +220,7 @@ class _Judge:
             self.known[id(schema)] = self._admits(schema)
         return self.known[id(schema)]
 
-    def _admits(self, schema: Mapping[str, object]) -> bool:
+    def _admits(self, schema: Schema) -> bool:
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in self.finite:
             return False
@@ -236,35 +230,19 @@ class _Judge:
             options = as_list(schema.get(key))
             if options and not any(map(self.admits, options)):
                 return False
-        return any(self._admits_kind(kind, schema) for kind in _kinds(schema))
+        return any(self._admits_kind(kind, schema) for kind in _kinds_or_all(schema))
 
-    def _admits_kind(self, kind: str, schema: Mapping[str, object]) -> bool:
+    def _admits_kind(self, kind: str, schema: Schema) -> bool:
         if self.contradictions.of(kind, schema):
             return False
-        match kind:
-            case "object":
-                named = as_mapping(schema.get("properties"))
-                required = (named.get(name) for name in as_list(schema.get("required")))
-                return all(map(self.admits, required))
-            case "array":
-                return self._admits_array(schema)
-        return True
-
-    def _admits_array(self, schema: Mapping[str, object]) -> bool:
-        fewest = schema.get("minItems", 0)
-        if not isinstance(fewest, int):
-            return True
-        first, rest = _items(schema)
-        if fewest > len(first) and not self.admits(rest):
-            return False
-        return all(map(self.admits, first[:fewest]))
+        return all(self.admits(part) for part, _ in self._required_inside(kind, schema, "#"))
 
     def culprit(self, schema: object, pointer: str = "#", depth: int = 0) -> tuple[str, str]:
         if depth > _DEEPEST:
             return "#", ""
         if not isinstance(schema, Mapping):
             return pointer, ""
-        reasons = [self.contradictions.of(kind, schema) for kind in _kinds(schema)]
+        reasons = [self.contradictions.of(kind, schema) for kind in _kinds_or_all(schema)]
         if all(reasons):
             return pointer, reasons[0]
         for part, place in self._required_parts(schema, pointer):
@@ -272,25 +250,28 @@ class _Judge:
                 return self.culprit(part, place, depth + 1)
         return pointer, ""
 
-    def _required_parts(
-        self, schema: Mapping[str, object], pointer: str
-    ) -> Iterator[tuple[object, str]]:
-        reference, kinds = schema.get("$ref"), _kinds(schema)
+    def _required_parts(self, schema: Schema, pointer: str) -> Iterator[tuple[object, str]]:
+        reference, kinds = schema.get("$ref"), _kinds_or_all(schema)
         if isinstance(reference, str):
             target = self.definitions.get(reference.removeprefix(_PREFIX))
             place = target.get("$comment", pointer) if isinstance(target, Mapping) else pointer
             yield target, str(place)
-        named = schema.get("properties")
-        if kinds == ["object"] and isinstance(named, Mapping):
+        if len(kinds) == 1:
+            yield from self._required_inside(kinds[0], schema, pointer)
+
+    def _required_inside(
+        self, kind: str, schema: Schema, pointer: str
+    ) -> Iterator[tuple[object, str]]:
+        named, fewest = as_mapping(schema.get("properties")), schema.get("minItems", 0)
+        if kind == "object":
             for name in as_list(schema.get("required")):
-                yield named.get(name), step(pointer, "properties", str(name))
-        fewest = schema.get("minItems", 0)
-        if kinds == ["array"] and isinstance(fewest, int):
+                yield named.get(name), words.step(pointer, "properties", str(name))
+        if kind == "array" and isinstance(fewest, int):
             first, rest = _items(schema)
             for at, part in enumerate(first[:fewest]):
-                yield part, step(pointer, "prefixItems", at)
+                yield part, words.step(pointer, "prefixItems", at)
             if fewest > len(first):
-                yield rest, step(pointer, "items")
+                yield rest, words.step(pointer, "items")
 
     def pruned(self, schema: object) -> dict[str, object] | bool:
         if not isinstance(schema, Mapping):
@@ -298,28 +279,26 @@ class _Judge:
         if not self.admits(schema):
             return False
         out = dict(schema)
-        kinds = [kind for kind in _kinds(schema) if self._admits_kind(kind, schema)]
-        if len(kinds) < len(_kinds(schema)):
+        kinds = [kind for kind in _kinds_or_all(schema) if self._admits_kind(kind, schema)]
+        if len(kinds) < len(_kinds_or_all(schema)):
             out["type"] = kinds[0] if len(kinds) == 1 else kinds
         for key, value in schema.items():
             if key in ("properties", "patternProperties") and isinstance(value, Mapping):
                 out[key] = {name: self.pruned(part) for name, part in value.items()}
             elif key in ("allOf", "prefixItems") or (key == "items" and isinstance(value, list)):
-                out[key] = [self.pruned(part) for part in as_list(schema.get(key))]
+                out[key] = [self.pruned(part) for part in as_list(value)]
             elif key in _ALTERNATIVES:
-                out[key] = [
-                    self.pruned(part) for part in as_list(schema.get(key)) if self.admits(part)
-                ]
+                out[key] = [self.pruned(part) for part in as_list(value) if self.admits(part)]
             elif key in ("items", "additionalProperties", "additionalItems"):
                 out[key] = self.pruned(value)
         return out
 
 
-def _kinds(schema: Mapping[str, object]) -> list[str]:
+def _kinds_or_all(schema: Schema) -> list[str]:
     return [str(kind) for kind in one_or_several(schema.get("type", _TYPES))]
 
 
-def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
+def _items(schema: Schema) -> tuple[list[object], object]:
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)

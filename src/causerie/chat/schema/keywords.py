@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote, unquote
 
+Schema = Mapping[str, object]
+
 
 class SchemaRefused(ValueError):
     """A schema, a pattern or a grammar cannot be enforced as written.
@@ -48,7 +50,7 @@ def one_or_several(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def constants(schema: Mapping[str, object]) -> list[Any] | None:
+def constants(schema: Schema) -> list[Any] | None:
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     return values if isinstance(values, list) else None
 
@@ -71,10 +73,11 @@ def part_at(root: object, pointer: str) -> object:
 class Place:
     """A schema and where it stands; ``alone`` if no other schema speaks of the same value."""
 
-    schema: Mapping[str, object]
+    schema: Schema
     pointer: str
     depth: int
     alone: bool
+    out: dict[str, object]  # what is written of it
 
     @property
     def by_itself(self) -> bool:

@@ -10,18 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import MOST_MATCHED, SchemaDisjointness, matches
-from causerie.chat.schema.keywords import (
-    CONDITIONS,
-    IN_PLACE,
-    TYPES,
-    as_list,
-    as_mapping,
-    one_or_several,
-    step,
-)
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_several, step
 from causerie.chat.schema.pattern import Refused, counts_groups, searches
-from causerie.chat.schema.rewriting import Schema, SchemaNegation, declared_types
+from causerie.chat.schema.rewriting import SchemaNegation, declared_types
 
 _MOST_WAYS = 24  # of the alternatives that one keyword becomes
 _MOST_PAIRS = 32  # of options that may overlap
@@ -29,23 +22,16 @@ _MOST_CONDITIONS = 6  # on properties in one schema, each of which doubles the a
 _MOST_COUNTED = 12  # properties of which some number is to be there
 _LONGEST_COUNTED = 200  # characters of a string whose pattern counts words
 _MOST_STEPS = 200  # into a schema, to find the properties that it names
+_OTHERS_IN_PLACE = words.IN_PLACE - {"oneOf"}
 _OTHERS = ("additionalProperties", "patternProperties")
 _DECIDED_LATE = (*_OTHERS, "unevaluatedProperties", "anyOf", "oneOf", "if", "dependentSchemas",
                  "dependencies")  # fmt: skip
 _SILENT = ("additionalProperties", "patternProperties", "unevaluatedProperties")
-_RULES = CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItems",
+_RULES = words.CONDITIONS | {"then", "else", "minContains", "maxContains", "uniqueItems",
                        "propertyNames"}  # fmt: skip
 _NEVER: Mapping[str, object] = {"allOf": [False]}
 _NO_OTHERS: Mapping[str, object] = {"additionalProperties": False}
 _READ = _RULES | {"oneOf", "minProperties", "maxProperties", "patternProperties", "maxLength"}
-
-
-@dataclass(frozen=True, slots=True)
-class NarrowedSchema:
-    """A schema as a grammar can say it."""
-
-    schema: dict[str, object]
-    left: tuple[str, ...] = ()  # keywords of which the grammar admits more than they do
 
 
 @dataclass(slots=True)
@@ -71,10 +57,13 @@ class SchemaNarrowing:
         self._negation = SchemaNegation(resolve)
         self._disjointness = SchemaDisjointness(resolve)
 
-    def of(self, schema: Schema, pointer: str, *, alone: bool) -> NarrowedSchema:
-        """Return the same of one schema; ``alone`` if no other schema speaks of its value."""
+    def of(
+        self, schema: Schema, pointer: str, *, alone: bool
+    ) -> tuple[dict[str, object], Sequence[str]]:
+        """Return a schema as a grammar can say it, and keywords of which that admits more than they
+        do; ``alone`` if no other schema speaks of its value."""
         if schema.keys().isdisjoint(_READ):
-            return NarrowedSchema(dict(schema))
+            return dict(schema), ()
         kept = {key: value for key, value in schema.items() if key not in _RULES}
         parts = _Parts(kept, pointer, [], [], alone)
         for key, read in _READERS.items():
@@ -84,15 +73,15 @@ class SchemaNarrowing:
         self._counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
             named = as_mapping(parts.schema["properties"])
-            others = {name: True for way in parts.added for name in self._names(way)}
+            others = {name: True for way in parts.added for name in self._named_properties(way)}
             parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
         if len(parts.added) == 1 and parts.added[0].keys().isdisjoint(parts.schema):
             parts.schema |= parts.added[0]
         elif parts.added:
             parts.schema["allOf"] = [*as_list(parts.schema.get("allOf")), *parts.added]
-        return NarrowedSchema(parts.schema, tuple(parts.left))
+        return parts.schema, parts.left
 
-    def _names(self, schema: object) -> Iterator[str]:
+    def _named_properties(self, schema: object) -> Iterator[str]:
         waiting, seen = [schema], set[str]()
         for _ in range(_MOST_STEPS):
             if not waiting:
@@ -155,9 +144,8 @@ class SchemaNarrowing:
     def _length(self, parts: _Parts, schema: Schema) -> None:
         # Engines cannot bound the length of a long text beside a pattern that counts its words.
         pattern, most = schema.get("pattern"), schema["maxLength"]
-        if not isinstance(pattern, str) or not isinstance(most, int) or most <= _LONGEST_COUNTED:
-            return
-        if counts_groups(pattern):
+        long = isinstance(most, int) and most > _LONGEST_COUNTED
+        if long and isinstance(pattern, str) and counts_groups(pattern):
             del parts.schema["maxLength"]
             parts.left.append("maxLength")
 
@@ -192,7 +180,7 @@ class SchemaNarrowing:
             excluded = as_list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
             ways = _without_contradictions(
-                _without_contradictions(opposite.ways, schema), self._target(option)
+                _without_contradictions(opposite.ways, schema), self._referred(option)
             )
             apart = self._disjointness.of_passing_schemas()
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
@@ -211,21 +199,21 @@ class SchemaNarrowing:
         return {"allOf": [parts.place("oneOf", at), *held], **closing}
 
     def _ways_by_other_names(self, rival: object, option: object) -> list[Schema]:
-        closed = self._target(rival)
+        closed = self._referred(rival)
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
         known = as_mapping(closed.get("properties"))
-        names = dict.fromkeys(name for name in self._names(option) if name not in known)
+        names = dict.fromkeys(name for name in self._named_properties(option) if name not in known)
         return [{"type": "object", "required": [name]} for name in names]
 
     def _closing(self, schema: Schema, option: object) -> Schema:
-        target = self._target(option)
-        if not _is_closed(target) or schema.keys() & (IN_PLACE - {"oneOf"} | {"properties"}):
+        target = self._referred(option)
+        if not _is_closed(target) or schema.keys() & (_OTHERS_IN_PLACE | {"properties"}):
             return {}
         named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
 
-    def _target(self, schema: object) -> Schema:
+    def _referred(self, schema: object) -> Schema:
         for _ in range(_MOST_CONDITIONS):
             if not isinstance(schema, Mapping) or schema.keys() != {"$ref"}:
                 break
@@ -241,17 +229,15 @@ class SchemaNarrowing:
             return
         if most is not None:
             parts.left.append("maxContains")
-        if not least or declared_types(schema) != "array":
-            if least:
-                parts.left.append("contains")
+        if not least:
             return
-        if "prefixItems" in schema or isinstance(schema.get("items"), list):
+        listed = "prefixItems" in schema or isinstance(schema.get("items"), list)
+        if listed or declared_types(schema) != "array":
             parts.left.append("contains")
             return
-        items = [parts.place("items")] if "items" in schema else []
-        first: Schema = (
-            {"allOf": [*items, parts.place("contains")]} if items else parts.place("contains")
-        )
+        first = parts.place("contains")
+        if "items" in schema:
+            first = {"allOf": [parts.place("items"), first]}
         fewest = schema.get("minItems", 0)
         parts.schema["prefixItems"] = [first] * least
         parts.schema["minItems"] = max(least, fewest) if isinstance(fewest, int) else fewest
@@ -261,7 +247,7 @@ class SchemaNarrowing:
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
         parts.left.append("uniqueItems")
-        values = as_list(self._target(schema.get("items")).get("enum"))
+        values = as_list(self._referred(schema.get("items")).get("enum"))
         if values and not (isinstance(most, int) and most <= len(values)):
             parts.schema["maxItems"] = len(values)
 
@@ -275,29 +261,18 @@ class SchemaNarrowing:
             parts.left.append("patternProperties")
             return
         known = {pattern: _rewritten(pattern) for pattern in patterns}
-        matched = {
-            name: [
-                pattern
+        found = dict(named)
+        for name in named:
+            held = [
+                parts.place("patternProperties", pattern)
                 for pattern, parts_of in known.items()
                 if parts_of and all(matches(each, name) for each in parts_of)
             ]
-            for name in named
-        }
-        if not any(matched.values()):
-            return
-        parts.schema["properties"] = {
-            name: {
-                "allOf": [
-                    parts.place("properties", name),
-                    *(parts.place("patternProperties", pattern) for pattern in matched[name]),
-                ]
-            }
-            if matched[name]
-            else of
-            for name, of in named.items()
-        }
+            if held:
+                found[name] = {"allOf": [parts.place("properties", name), *held]}
+        parts.schema["properties"] = found
 
-    def _names_of(self, parts: _Parts, schema: Schema) -> None:
+    def _property_names(self, parts: _Parts, schema: Schema) -> None:
         if schema["propertyNames"] not in (True, {}, {"type": "string"}):
             parts.left.append("propertyNames")
 
@@ -311,8 +286,7 @@ class SchemaNarrowing:
         closed = closed and "patternProperties" not in schema and {*required} <= {*names}
         if least > len(required) and (free or least > len(required) + 1):
             del parts.schema["minProperties"]
-            few = closed and least == len(required) + 1 and len(free) <= _MOST_COUNTED
-            if few:
+            if closed and least == len(required) + 1 and len(free) <= _MOST_COUNTED:
                 parts.either([{"required": [name]} for name in free] or [_NEVER])
             else:
                 parts.left.append("minProperties")
@@ -335,7 +309,7 @@ class SchemaNarrowing:
             return
         closed = schema["unevaluatedProperties"] is False and schema.keys().isdisjoint(_OTHERS)
         if closed:
-            others = dict.fromkeys(self._names(schema), True)
+            others = dict.fromkeys(self._named_properties(schema), True)
             own = as_mapping(schema.get("properties"))
             parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
         if not closed or self._depends_on_document(schema):
@@ -350,10 +324,8 @@ class SchemaNarrowing:
             if not isinstance(part, Mapping):
                 continue
             own = {"unevaluatedProperties"} if part is schema else set[str]()
-            known = part.get("properties") or {}
-            if not isinstance(known, Mapping) or any(
-                name not in known for name in as_list(part.get("required"))
-            ):
+            known, required = part.get("properties") or {}, as_list(part.get("required"))
+            if not isinstance(known, Mapping) or any(name not in known for name in required):
                 return True
             if not (part.keys() - own).isdisjoint(_DECIDED_LATE):
                 return True
@@ -365,7 +337,9 @@ class SchemaNarrowing:
     def _unevaluated_items(self, parts: _Parts, schema: Schema) -> None:
         if schema["unevaluatedItems"] not in (True, {}):
             parts.left.append("unevaluatedItems")
-            alone = schema.keys().isdisjoint((*IN_PLACE, *CONDITIONS - {"unevaluatedItems"}))
+            alone = schema.keys().isdisjoint(
+                (*words.IN_PLACE, *words.CONDITIONS - {"unevaluatedItems"})
+            )
             if alone and "items" not in schema:
                 parts.schema["items"] = parts.place("unevaluatedItems")
 
@@ -401,7 +375,7 @@ def _is_closed(schema: Schema) -> bool:
     named, required = as_mapping(schema.get("properties")), as_list(schema.get("required"))
     if not named or not schema.keys().isdisjoint(_SILENT):
         return False
-    return not schema.keys() & (IN_PLACE - {"oneOf"}) and all(name in named for name in required)
+    return not schema.keys() & _OTHERS_IN_PLACE and all(name in named for name in required)
 
 
 def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Schema]:
@@ -417,7 +391,7 @@ def _without_contradictions(ways: Sequence[Schema], schema: Schema) -> list[Sche
 
 def _types(schema: Schema) -> frozenset[str]:
     declared = declared_types(schema)
-    names = TYPES if declared is None else one_or_several(declared)
+    names = words.TYPES if declared is None else one_or_several(declared)
     return frozenset("number" if name == "integer" else str(name) for name in names)
 
 
@@ -429,7 +403,7 @@ _READERS: Mapping[str, Callable[[SchemaNarrowing, _Parts, Schema], None]] = {
     "contains": SchemaNarrowing._contains,
     "uniqueItems": SchemaNarrowing._unique,
     "patternProperties": SchemaNarrowing._patterns,
-    "propertyNames": SchemaNarrowing._names_of,
+    "propertyNames": SchemaNarrowing._property_names,
     "unevaluatedProperties": SchemaNarrowing._unevaluated_properties,
     "unevaluatedItems": SchemaNarrowing._unevaluated_items,
 }

@@ -11,33 +11,24 @@ from dataclasses import dataclass, field
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.certain import CHECKED
-from causerie.chat.schema.disjoint import PatternOverlap, beginnings_meet
+from causerie.chat.schema.disjoint import MOST_COMPARED, beginnings_meet, may_overlap
 from causerie.chat.schema.finite import Contradictions, Endless, circle, without_endless
-from causerie.chat.schema.keywords import (
-    Place,
-    SchemaRefused,
-    as_list,
-    one_or_several,
-    part_at,
-    step,
-)
+from causerie.chat.schema.keywords import Place, Schema, as_list, one_or_several, part_at, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.pattern import LOOKS, Refused, searches
 from causerie.chat.schema.references import placed, without_siblings
 from causerie.chat.schema.rewriting import SIZES, plain, satisfiable
-from causerie.chat.schema.values import (
-    LEAKY_RANGE,
-    MAX_DEPTH,
-    Values,
-    is_leaky_range,
-    is_number,
-)
+from causerie.chat.schema.values import LEAKY_RANGE, MAX_DEPTH, Values, is_leaky_range, is_number
 
 Node = dict[str, object]
-JsonSchema = Mapping[str, object] | bool
+JsonSchema = Schema | bool
 
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_DEPENDENCIES = ("dependentRequired", "dependentSchemas", "dependencies")
+_SUBSCHEMAS = ("contains", "propertyNames", "not", "if", "then", "else", "unevaluatedItems",
+               "unevaluatedProperties", "additionalProperties")  # fmt: skip
 _MOST_PATTERNS = 200  # of names in a grammar, each of which is compared with all others
 _MOST_IGNORED = 32  # unknown keywords and formats that are named
 
@@ -69,10 +60,10 @@ class Rewriter:
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
     _contradictions: Contradictions = field(init=False)
-    _overlap: PatternOverlap = field(default_factory=PatternOverlap)
+    _comparisons_left: int = MOST_COMPARED
 
     def __post_init__(self) -> None:
-        self._values = Values(self._refuse)
+        self._values = Values(self._refusal_at)
         self._narrowing = SchemaNarrowing(self._resolve)
         self._contradictions = Contradictions(self._resolve)
         if not isinstance(self.root, bool):
@@ -83,14 +74,14 @@ class Rewriter:
 
     def rewrite(self) -> Node:
         """Return the whole schema; raise :class:`SchemaRefused`."""
-        top = self._schema(self.root, "#", 0, True)
+        top = self._rewrite_schema(self.root, "#", 0, True)
         if top is False:
-            raise self._refuse("#", "`false` admits no document at all.")
+            raise self._refusal_at("#", "`false` admits no document at all.")
         top = {} if isinstance(top, bool) else top
         definitions: Node = {}
         while self._waiting:
             pointer, alone = self._waiting.pop()
-            target = self._schema(self._resolve(pointer), pointer, 0, alone)
+            target = self._rewrite_schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, alone]] = named
         if not self.for_grammar and self.checked - self._marked:
@@ -98,11 +89,11 @@ class Rewriter:
         turning = circle(definitions)
         if turning is not None:
             pointer = next(at for (at, _), name in self._names.items() if name == turning)
-            raise self._refuse(pointer, "it refers to itself in the same place.")
+            raise self._refusal_at(pointer, "it refers to itself in the same place.")
         try:
             return without_endless({**top, "$defs": definitions} if definitions else top)
         except Endless as endless:
-            raise self._refuse(endless.pointer, str(endless)) from None
+            raise self._refusal_at(endless.pointer, str(endless)) from None
 
     def ignored(self) -> tuple[str, ...]:
         """Return the unknown keywords and formats that were ignored, as a header names them.
@@ -136,268 +127,241 @@ class Rewriter:
         if len(self._unknown) < _MOST_IGNORED and name not in self._unknown.values():
             self._unknown[pointer] = name
 
-    def _refuse(self, pointer: str, reason: str) -> SchemaRefused:
-        return SchemaRefused(self.param, reason, pointer)
+    def _refusal_at(self, pointer: str, reason: str) -> words.SchemaRefused:
+        return words.SchemaRefused(self.param, reason, pointer)
 
-    def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
+    def _rewrite_schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
         self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
-            raise self._refuse(pointer, "a schema is an object or a boolean.")
+            raise self._refusal_at(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
-            raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        said = self._simplified(schema, pointer, alone)
-        if isinstance(said, bool):
-            return said
-        schema = said
-        place = Place(schema, pointer, depth, alone)
+            raise self._refusal_at(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+        schema = self._simplified(schema, pointer, alone)
+        if isinstance(schema, bool):
+            return schema
         out: Node = {}
+        place = Place(schema, pointer, depth, alone, out)
         for key, value in schema.items():
             handler = _HANDLERS.get(key)
             if handler is not None:
-                handler(self, place, out, key, value)
+                handler(self, place, key, value, step(pointer, key))
             elif key in words.REFUSED:
-                raise self._refuse(pointer, f"`{key}` is not supported; use $ref.")
+                raise self._refusal_at(pointer, f"`{key}` is not supported; use $ref.")
             elif words.is_unknown(key):
                 self._ignore_keyword(pointer, key)
         self._finish(place, out)
         if is_leaky_range(out):
-            raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
+            raise self._refusal_at(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
-    def _simplified(
-        self, schema: Mapping[str, object], pointer: str, alone: bool
-    ) -> Mapping[str, object] | bool:
+    def _simplified(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
         if not self.for_grammar:
             return satisfiable(schema)
         said = plain(schema, pointer, self._resolve)
         said = said if isinstance(said, bool) else self._contradictions.possible(said)
         if isinstance(said, bool):
             return said
-        narrowed = self._narrowing.of(said, pointer, alone=alone)
-        for keyword in narrowed.left:
+        narrowed, left = self._narrowing.of(said, pointer, alone=alone)
+        for keyword in left:
             self._leave_to_check(pointer, step(pointer, keyword), keyword)
-        return narrowed.schema
+        return narrowed
 
-    def _below(
-        self, place: Place, schema: object, *keys: str | int, alone: bool = True
-    ) -> Node | bool:
-        return self._schema(schema, step(place.pointer, *keys), place.depth + 1, alone)
+    def _below(self, place: Place, of: object, *keys: str | int, alone: bool = True) -> Node | bool:
+        return self._rewrite_schema(of, step(place.pointer, *keys), place.depth + 1, alone)
 
-    def _identity(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _identity(self, place: Place, key: str, value: object, at: str) -> None:
         if place.pointer != "#":
-            raise self._refuse(
-                step(place.pointer, key),
+            raise self._refusal_at(
+                at,
                 "a schema inside another may have no address of its own, but a plain name that "
                 "nothing else has, and then no references that begin with `#`; leave `$id` out.",
             )
 
     # Keywords that hold for any value
 
-    def _type(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _type(self, place: Place, key: str, value: object, at: str) -> None:
         named = one_or_several(value)
         if not named or any(name not in words.TYPES for name in named):
-            raise self._refuse(
-                step(place.pointer, key), f"it must be one or several of {', '.join(words.TYPES)}."
-            )
-        out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
+            raise self._refusal_at(at, f"it must be one or several of {', '.join(words.TYPES)}.")
+        place.out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
-    def _const(self, place: Place, out: Node, key: str, value: object) -> None:
-        out[key] = self._values.constant(value, step(place.pointer, key))
+    def _const(self, place: Place, key: str, value: object, at: str) -> None:
+        place.out[key] = self._values.constant(value, at)
 
-    def _enum(self, place: Place, out: Node, key: str, value: object) -> None:
-        pointer = step(place.pointer, key)
+    def _enum(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list):
-            raise self._refuse(pointer, "it must be an array.")
+            raise self._refusal_at(at, "it must be an array.")
         if not value:
-            raise self._refuse(pointer, "it lists nothing, so no document can satisfy it.")
-        out[key] = [
-            self._values.constant(option, step(pointer, index))
-            for index, option in enumerate(value)
-        ]
+            raise self._refusal_at(at, "it lists nothing, so no document can satisfy it.")
+        places = (step(at, index) for index in range(len(value)))
+        place.out[key] = [*map(self._values.constant, value, places)]
 
-    def _reference(self, place: Place, out: Node, key: str, value: object) -> None:
-        pointer = step(place.pointer, key)
+    def _reference(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
-            raise self._refuse(
-                pointer,
+            raise self._refusal_at(
+                at,
                 f"{str(value)[:200]!r} names a document that is not in the schema; "
                 "put it below `$defs`, with its `$id`.",
             )
-        self._resolve(value, at=pointer)
+        self._resolve(value, at=at)
         target = (value, self._applies_alone(place, key))
         if target not in self._names:
             self._names[target] = f"d{len(self._names)}"
             self._waiting.append(target)
-        out["$ref"] = f"#/$defs/{self._names[target]}"
+        place.out["$ref"] = f"#/$defs/{self._names[target]}"
 
     def _resolve(self, reference: str, at: str = "#") -> object:
         try:
             return part_at(self.root, reference)
         except LookupError:
             reason = f"{reference[:200]!r} points to nothing in the schema."
-            raise self._refuse(at, reason) from None
+            raise self._refusal_at(at, reason) from None
 
-    def _all_of(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _all_of(self, place: Place, key: str, value: object, at: str) -> None:
         options = self._options(place, key, value, alone=False)
-        out["allOf"] = [*as_list(out.get("allOf")), *options]
+        place.out["allOf"] = [*as_list(place.out.get("allOf")), *options]
 
-    def _one_of(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _one_of(self, place: Place, key: str, value: object, at: str) -> None:
         options = self._options(place, key, value, alone=self._applies_alone(place, key))
-        _conjoin(out, "anyOf" if self.for_grammar else key, options)
+        _conjoin(place.out, "anyOf" if self.for_grammar else key, options)
 
-    def _subschema(self, place: Place, out: Node, key: str, value: object) -> None:
-        out[key] = self._below(place, value, key, alone=False)
+    def _subschema(self, place: Place, key: str, value: object, at: str) -> None:
+        place.out[key] = self._below(place, value, key, alone=key == "additionalProperties")
 
-    def _dependencies(self, place: Place, out: Node, key: str, value: object) -> None:
-        for name, needs in self._named(value, step(place.pointer, key)):
+    def _dependencies(self, place: Place, key: str, value: object, at: str) -> None:
+        for name, needs in self._named(value, at):
             if isinstance(needs, str | list):
-                of: object = {"required": [needs] if isinstance(needs, str) else needs}
-            else:
-                of = needs
+                needs = {"required": [needs] if isinstance(needs, str) else needs}
             held: Node = {"type": "object", "required": [name]}
-            part = self._below(place, of, key, name, alone=False)
-            out["allOf"] = [*as_list(out.get("allOf")), {"if": held, "then": part}]
+            part = self._below(place, needs, key, name, alone=False)
+            place.out["allOf"] = [*as_list(place.out.get("allOf")), {"if": held, "then": part}]
 
     def _applies_alone(self, place: Place, key: str) -> bool:
-        return place.alone and not any(
-            name in words.APPLIES for name in place.schema if name != key
-        )
+        return place.alone and words.APPLIES.isdisjoint(place.schema.keys() - {key})
 
     def _options(
         self, place: Place, key: str, value: object, *, alone: bool = True
     ) -> list[Node | bool]:
         if not isinstance(value, list) or not value:
             at = step(place.pointer, key)
-            raise self._refuse(at, "it must be an array of at least one schema.")
-        return [
-            self._below(place, option, key, index, alone=alone)
-            for index, option in enumerate(value)
-        ]
+            raise self._refusal_at(at, "it must be an array of at least one schema.")
+        return [self._below(place, of, key, at, alone=alone) for at, of in enumerate(value)]
 
     # Keywords of strings and numbers
 
-    def _size(self, place: Place, out: Node, key: str, value: object) -> None:
-        pointer = step(place.pointer, key)
-        number = self._values.finite(value, pointer)
+    def _size_keyword(self, place: Place, key: str, value: object, at: str) -> None:
+        number = self._values.finite(value, at)
         if not isinstance(number, int) or number < 0:
-            raise self._refuse(pointer, "it must be a whole number from 0 up.")
+            raise self._refusal_at(at, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
         if number > limit and key.startswith("min"):
-            raise self._refuse(pointer, f"it is beyond {limit}, the most that is enforced.")
-        out[key] = min(number, limit) if self.for_grammar else number
+            raise self._refusal_at(at, f"it is beyond {limit}, the most that is enforced.")
+        place.out[key] = min(number, limit) if self.for_grammar else number
 
-    def _pattern(self, place: Place, out: Node, key: str, value: object) -> None:
-        for pattern in self._rewritten(value, step(place.pointer, key)):
-            _conjoin(out, "pattern", pattern)
+    def _pattern(self, place: Place, key: str, value: object, at: str) -> None:
+        for pattern in self._rewritten(value, at):
+            _conjoin(place.out, "pattern", pattern)
 
     def _rewritten(self, pattern: object, pointer: str) -> list[str]:
         if not isinstance(pattern, str):
-            raise self._refuse(pointer, "it must be a string.")
+            raise self._refusal_at(pointer, "it must be a string.")
         self._values.count(pointer, text=len(pattern))
         try:
             return searches(pattern)
         except Refused as refused:
-            raise self._refuse(pointer, str(refused)) from None
+            raise self._refusal_at(pointer, str(refused)) from None
 
-    def _format(self, place: Place, out: Node, key: str, value: object) -> None:
-        kinds = place.schema.get("type", "string")
-        if not (kinds == "string" or (isinstance(kinds, list) and "string" in kinds)):
+    def _format(self, place: Place, key: str, value: object, at: str) -> None:
+        if "string" not in one_or_several(place.schema.get("type", "string")):
             return  # says nothing about other values (`int32`, `double`)
-        at = step(place.pointer, key)
         if not isinstance(value, str):
-            raise self._refuse(at, "it must be a string.")
+            raise self._refusal_at(at, "it must be a string.")
         if value in words.FORMATS:
-            out[key] = value
+            place.out[key] = value
         elif value in words.SPELLED:
-            _conjoin(out, "pattern", f"^(?:{words.SPELLED[value]})$")
+            _conjoin(place.out, "pattern", f"^(?:{words.SPELLED[value]})$")
         elif value not in words.NOTES and not (
             value in words.SAID_BY_PATTERN and place.schema.keys() & {"pattern", "allOf"}
         ):
             self._ignore(at, words.ignored_format(value))
 
-    def _bound(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _bound(self, place: Place, key: str, value: object, at: str) -> None:
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if plain is not None and isinstance(value, bool):
             if not value:
                 return
             value = place.schema.get(plain)
-        pointer = step(place.pointer, key)
-        number = self._values.finite(value, pointer)
+        number = self._values.finite(value, at)
         if not self.for_grammar:
-            out[key] = number
+            place.out[key] = number
             return
-        _conjoin(out, *self._values.bound(key, number, pointer))
+        _conjoin(place.out, *self._values.bound(key, number, at))
 
-    def _multiple(self, place: Place, out: Node, key: str, value: object) -> None:
-        pointer = step(place.pointer, key)
-        number = self._values.finite(value, pointer)
+    def _multiple(self, place: Place, key: str, value: object, at: str) -> None:
+        number = self._values.finite(value, at)
         if number <= 0:
-            raise self._refuse(pointer, "it must be above 0.")
-        most, below = (place.schema.get(name) for name in ("maximum", "exclusiveMaximum"))
+            raise self._refusal_at(at, "it must be above 0.")
+        most, below = place.schema.get("maximum"), place.schema.get("exclusiveMaximum")
         if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
-            raise self._refuse(pointer, "multiples of negative numbers alone are not supported.")
+            raise self._refusal_at(at, "multiples of negative numbers alone are not supported.")
         if not self.for_grammar:
-            out[key] = number
+            place.out[key] = number
             return
         kind = place.schema.get("type")
-        number = self._values.multiple(number, pointer, whole=kind == "integer")
+        number = self._values.multiple(number, at, whole=kind == "integer")
         if not (kind == "integer" and number == 1):
-            out[key] = number
+            place.out[key] = number
 
     # Keywords of arrays
 
-    def _items(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _items(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list):
-            out["items"] = self._below(place, value, key)
+            place.out["items"] = self._below(place, value, key)
             return
         if "prefixItems" in place.schema:
-            raise self._refuse(place.pointer, "it has both prefixItems and an array of items.")
-        self._prefix(place, out, key, value)
+            raise self._refusal_at(place.pointer, "it has both prefixItems and an array of items.")
+        self._prefix(place, key, value, at)
         if "additionalItems" in place.schema:
             rest = place.schema["additionalItems"]
-            out["items"] = self._below(place, rest, "additionalItems")
+            place.out["items"] = self._below(place, rest, "additionalItems")
 
-    def _prefix(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _prefix(self, place: Place, key: str, value: object, at: str) -> None:
         options = self._options(place, key, value)
         if len(options) > MAX_ITEMS:
-            raise self._refuse(step(place.pointer, key), f"it lists more than {MAX_ITEMS} items.")
-        out["prefixItems"] = options
+            raise self._refusal_at(at, f"it lists more than {MAX_ITEMS} items.")
+        place.out["prefixItems"] = options
 
-    def _unique(self, place: Place, out: Node, key: str, value: object) -> None:
+    def _unique(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, bool):
-            raise self._refuse(step(place.pointer, key), "it must be true or false.")
-        out[key] = value
+            raise self._refusal_at(at, "it must be true or false.")
+        place.out[key] = value
 
     # Keywords of objects
 
-    def _properties(self, place: Place, out: Node, key: str, value: object) -> None:
-        pointer = step(place.pointer, key)
-        out[key] = {
-            name: self._below(place, schema, key, name)
-            for name, schema in self._named(value, pointer)
+    def _properties(self, place: Place, key: str, value: object, at: str) -> None:
+        place.out[key] = {
+            name: self._below(place, schema, key, name) for name, schema in self._named(value, at)
         }
 
     def _named(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
         if not isinstance(value, Mapping):
-            raise self._refuse(pointer, "it must be an object of schemas.")
+            raise self._refusal_at(pointer, "it must be an object of schemas.")
         self._values.count(pointer, text=sum(map(len, value)))
         return list(value.items())
 
-    def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
-        pointer = step(place.pointer, key)
+    def _pattern_properties(self, place: Place, key: str, value: object, at: str) -> None:
         if self.for_grammar and not place.by_itself:
-            self._leave_to_check(
-                place.pointer, pointer, key
-            )  # alongside other schemas of the object, grammars have none
+            # Alongside other schemas of the object, grammars have none.
+            self._leave_to_check(place.pointer, at, key)
             return
         parts: dict[str, object] = {}
-        for pattern, schema in self._named(value, pointer):
-            at = step(pointer, pattern)
-            rewritten, *ahead = self._rewritten(pattern, at)
+        for pattern, schema in self._named(value, at):
+            inside = step(at, pattern)
+            rewritten, *ahead = self._rewritten(pattern, inside)
             if ahead:
-                raise self._refuse(at, LOOKS)
+                raise self._refusal_at(inside, LOOKS)
             part = self._below(place, schema, key, pattern)
             if not self.for_grammar:
                 held = [parts[rewritten]] if rewritten in parts else []
@@ -405,27 +369,27 @@ class Rewriter:
                 continue
             rival = next((one for one in parts if self._is_rival(one, rewritten, parts, part)), "")
             if len(parts) == _MOST_PATTERNS or (rival and parts[rival] != part):
-                self._leave_to_check(place.pointer, at, key)
+                self._leave_to_check(place.pointer, inside, key)
             elif rival:
                 del parts[rival]
                 parts[f"(?:{rival})|(?:{rewritten})"] = part
             else:
                 parts[rewritten] = part
-        out[key] = parts
+        place.out[key] = parts
 
     def _is_rival(self, one: str, other: str, parts: Mapping[str, object], part: object) -> bool:
-        alike = parts[one] == part
-        return beginnings_meet(one, other) and (alike or self._overlap.possible(one, other))
+        if not beginnings_meet(one, other):
+            return False
+        if parts[one] == part or one == other or not self._comparisons_left:
+            return True
+        self._comparisons_left -= 1
+        return may_overlap(one, other)
 
-    def _additional(self, place: Place, out: Node, key: str, value: object) -> None:
-        out[key] = self._below(place, value, key)
-
-    def _required(self, place: Place, out: Node, key: str, value: object) -> None:
-        pointer = step(place.pointer, key)
+    def _required(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise self._refuse(pointer, "it must be an array of property names.")
-        self._values.count(pointer, values=len(value), text=sum(map(len, value)))
-        out[key] = list(dict.fromkeys(value))
+            raise self._refusal_at(at, "it must be an array of property names.")
+        self._values.count(at, values=len(value), text=sum(map(len, value)))
+        place.out[key] = list(dict.fromkeys(value))
 
     def _finish(self, place: Place, out: Node) -> None:
         if not self.for_grammar and place.pointer in self.checked:
@@ -451,7 +415,7 @@ def _conjoin(out: Node, key: str, value: object) -> None:
         out[key] = value
 
 
-_Handler = Callable[[Rewriter, Place, Node, str, object], None]
+_Handler = Callable[[Rewriter, Place, str, object, str], None]
 _HANDLERS: Mapping[str, _Handler] = {
     "$id": Rewriter._identity,
     "type": Rewriter._type,
@@ -460,23 +424,17 @@ _HANDLERS: Mapping[str, _Handler] = {
     "$ref": Rewriter._reference,
     "allOf": Rewriter._all_of,
     **dict.fromkeys(("anyOf", "oneOf"), Rewriter._one_of),
-    **dict.fromkeys(SIZES, Rewriter._size),
+    **dict.fromkeys(SIZES, Rewriter._size_keyword),
     "pattern": Rewriter._pattern,
     "format": Rewriter._format,
-    **dict.fromkeys(("minimum", "maximum"), Rewriter._bound),
-    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), Rewriter._bound),
+    **dict.fromkeys(_BOUNDS, Rewriter._bound),
     "multipleOf": Rewriter._multiple,
     "items": Rewriter._items,
     "prefixItems": Rewriter._prefix,
     "uniqueItems": Rewriter._unique,
-    **dict.fromkeys(
-        ("contains", "propertyNames", "not", "if", "then", "else"), Rewriter._subschema
-    ),
-    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), Rewriter._subschema),
-    **dict.fromkeys(("dependentRequired", "dependentSchemas"), Rewriter._dependencies),
-    "dependencies": Rewriter._dependencies,
+    **dict.fromkeys(_SUBSCHEMAS, Rewriter._subschema),
+    **dict.fromkeys(_DEPENDENCIES, Rewriter._dependencies),
     "properties": Rewriter._properties,
     "patternProperties": Rewriter._pattern_properties,
-    "additionalProperties": Rewriter._additional,
     "required": Rewriter._required,
 }

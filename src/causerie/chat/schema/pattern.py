@@ -20,6 +20,7 @@ _SETS_INVERTED = {**_SETS, "s": _SPACE + "\ufeff\\x1c-\\x1f\\x85"}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 DOT = "[^\\n\\r\u2028\u2029]"
 _ANY = "(?s:.)"
+_KINDS = {"|": "or", "^": "start", "$": "end"}
 _META = frozenset("\\.+*?()|[]{}^$")
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
@@ -58,17 +59,11 @@ def whole(pattern: str) -> str:
     """
     parts = pieces(pattern)
     out = []
-    for index, piece in enumerate(parts):
-        before = parts[index - 1] if index else None
-        after = parts[index + 1] if index + 1 < len(parts) else None
-        edge = before if piece.kind == "start" else after
-        if piece.kind in ("start", "end"):
-            if piece.depth or not (edge is None or edge.kind == "or"):
-                raise Refused(
-                    "`^` and `$` may only stand at the very start and end of the pattern."
-                )
-            continue
-        out.append(piece.text)
+    for before, piece, after in zip([_OR, *parts], parts, [*parts[1:], _OR], strict=False):
+        if piece.kind not in ("start", "end"):
+            out.append(piece.text)
+        elif piece.depth or (before if piece.kind == "start" else after).kind != "or":
+            raise Refused("`^` and `$` may only stand at the very start and end of the pattern.")
     return "".join(out)
 
 
@@ -78,7 +73,7 @@ def anywhere(pattern: str) -> list[str]:
 
 
 def _with_lookaheads(pattern: str) -> list[list[Piece]]:
-    reader = _reader(pattern)
+    reader = _Reader(pattern)
     aheads = [
         _negated_lookahead(ahead) if forbids else _lookahead(ahead)
         for forbids, ahead in reader.ahead()
@@ -151,17 +146,13 @@ def counts_groups(pattern: str) -> bool:
 
 def pieces(pattern: str) -> list[Piece]:
     """Return the parts of a pattern in order; raise :class:`Refused`."""
-    return _reader(pattern).read()
-
-
-def _reader(pattern: str) -> _Reader:
-    if len(pattern) > MAX_LENGTH:
-        raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
-    return _Reader(pattern)
+    return _Reader(pattern).read()
 
 
 class _Reader:
     def __init__(self, pattern: str) -> None:
+        if len(pattern) > MAX_LENGTH:
+            raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
         self._pattern = pattern
         self._at = 0
         self._depth = 0
@@ -169,7 +160,7 @@ class _Reader:
 
     def read(self) -> list[Piece]:
         while self._at < len(self._pattern):
-            self._next()
+            self._read_piece()
         if self._depth:
             raise Refused("A group is opened with `(` and never closed.")
         return self._out
@@ -177,38 +168,36 @@ class _Reader:
     def ahead(self) -> Iterator[tuple[bool, list[Piece]]]:
         if not self._pattern.startswith("^"):
             return
-        self._next()
+        self._read_piece()
         while found := _AHEAD.match(self._pattern, self._at):
             before, self._out, self._at = self._out, [], found.end()
             while self._depth or not self._pattern.startswith(")", self._at):
                 if self._at >= len(self._pattern):
                     raise Refused("A group is opened with `(` and never closed.")
-                self._next()
+                self._read_piece()
             yield found[1] == "!", self._out
             self._out = before
             self._at += 1
 
-    def _next(self) -> None:
+    def _read_piece(self) -> None:
         character = self._pattern[self._at]
         quantifier = _QUANTIFIER.match(self._pattern, self._at)
         if quantifier is not None:
             self._quantifier(quantifier)
         elif character == "(":
-            self._open()
+            self._open_group()
         elif character == ")":
-            self._close()
+            self._close_group()
         elif character == "[":
             self._emit("atom", self._class())
         elif character == "\\":
             self._emit("atom", self._escape())
+        elif character in _KINDS:
+            self._at += 1
+            self._emit(_KINDS[character], character)
         else:
             self._at += 1
-            kinds = {"|": "or", "^": "start", "$": "end"}
-            text = DOT if character == "." else character
-            if character in kinds:
-                self._emit(kinds[character], text)
-            else:
-                self._emit("atom", text if character == "." else _literal(character))
+            self._emit("atom", DOT if character == "." else _literal(character))
 
     def _emit(self, kind: str, text: str) -> None:
         self._out.append(Piece(kind, text, self._depth))
@@ -216,20 +205,18 @@ class _Reader:
     def _quantifier(self, found: re.Match[str]) -> None:
         before = self._out[-1].kind if self._out else "open"
         if before == "quantifier":
-            raise Refused(
-                f"`{found.group()}` repeats a repetition; put the inner one into a group."
-            )
+            raise Refused(f"`{found[0]}` repeats a repetition; put the inner one into a group.")
         if before not in ("atom", "close"):
-            raise Refused(f"`{found.group()}` has nothing before it to repeat.")
+            raise Refused(f"`{found[0]}` has nothing before it to repeat.")
         low, comma, high = found.group(1), found.group(2), found.group(3)
         if low is not None and high and (not comma or int(high) < int(low)):
-            raise Refused(f"`{found.group()}` counts backwards.")
-        self._emit("quantifier", found.group())
+            raise Refused(f"`{found[0]}` counts backwards.")
+        self._emit("quantifier", found[0])
         self._at = found.end()
         if self._pattern[self._at : self._at + 1] == "?":
             self._at += 1  # lazy: the same texts match, only found in another order
 
-    def _open(self) -> None:
+    def _open_group(self) -> None:
         rest = self._pattern[self._at : self._at + 4]
         if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
             raise Refused(LOOKS)
@@ -245,7 +232,7 @@ class _Reader:
         self._emit("open", "(?:")
         self._depth += 1
 
-    def _close(self) -> None:
+    def _close_group(self) -> None:
         if not self._depth:
             raise Refused("A `)` closes no group; write `\\)` for the character.")
         self._depth -= 1
@@ -262,11 +249,12 @@ class _Reader:
             return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
+        return self._property() or _literal(self._character())
+
+    def _property(self) -> str:
         found = _PROPERTY.match(self._pattern, self._at)
-        if found is not None:
-            self._at = found.end()
-            return "\\" + found.group()
-        return _literal(self._character())
+        self._at = found.end() if found else self._at
+        return "\\" + found.group() if found else ""
 
     def _letter(self) -> str:
         if self._at >= len(self._pattern):
@@ -277,7 +265,11 @@ class _Reader:
         letter = self._letter()
         found = _HEX.match(self._pattern, self._at)
         if found is not None:
-            return self._hexadecimal(found)
+            self._at = found.end()
+            code = int(next(digits for digits in found.groups() if digits), 16)
+            if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+                raise Refused(f"`\\{found[0]}` is not a character; write the character itself.")
+            return chr(code)
         self._at += 1
         if letter in _CONTROLS:
             return _CONTROLS[letter]
@@ -293,13 +285,6 @@ class _Reader:
         if letter.isascii() and letter.isalpha():
             raise Refused(f"The escape `\\{letter}` is not supported.")
         return letter
-
-    def _hexadecimal(self, found: re.Match[str]) -> str:
-        self._at = found.end()
-        code = int(next(digits for digits in found.groups() if digits), 16)
-        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
-            raise Refused(f"`\\{found.group()}` is not a character; write the character itself.")
-        return chr(code)
 
     def _class(self) -> str:
         self._at += 1
@@ -332,24 +317,21 @@ class _Reader:
             if self._pattern[self._at] == "]":
                 self._at += 1
                 return members, inverse
-            low = self._member(inverse)
+            low = self._class_member(inverse)
             if low is None or len(low) > 1:
                 members += [low] if low else []
                 continue
-            if not self._is_range():
+            rest = self._pattern[self._at : self._at + 2]
+            if len(rest) < 2 or rest[0] != "-" or rest[1] == "]":
                 members.append(_in_class(low))
                 continue
             self._at += 1
-            high = self._member(inverse)
+            high = self._class_member(inverse)
             if high is None or len(high) != 1 or high < low:
                 raise Refused(f"The range from {low!r} in a class has no proper end.")
             members.append(f"{_in_class(low)}-{_in_class(high)}")
 
-    def _is_range(self) -> bool:
-        rest = self._pattern[self._at : self._at + 2]
-        return len(rest) == 2 and rest[0] == "-" and rest[1] != "]"
-
-    def _member(self, inverse: set[str]) -> str | None:
+    def _class_member(self, inverse: set[str]) -> str | None:
         character = self._pattern[self._at]
         self._at += 1
         if character != "\\":
@@ -364,11 +346,7 @@ class _Reader:
         if letter == "b":
             self._at += 1
             return "\b"
-        found = _PROPERTY.match(self._pattern, self._at)
-        if found is not None:
-            self._at = found.end()
-            return "\\" + found.group()
-        return self._character()
+        return self._property() or self._character()
 
 
 def _literal(character: str) -> str:

@@ -8,17 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import urljoin
 
-from causerie.chat.schema.keywords import (
-    as_list,
-    as_mapping,
-    is_annotation,
-    is_applied,
-    part_at,
-    step,
-)
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import Schema, as_list, as_mapping, part_at, step
 from causerie.chat.schema.values import MAX_DEPTH
-
-Schema = Mapping[str, object]
 
 DATA = frozenset({"const", "enum", "default", "example", "examples"})
 BY_NAME = frozenset({
@@ -43,10 +35,10 @@ class _Position:
 class Addresses:
     """Place of each address in a schema; ``torn`` are those that several different schemas have."""
 
-    whole: Mapping[str, object]
+    whole: Schema
     torn: set[str] = field(default_factory=set)
     documents: set[str] = field(default_factory=set)  # the documents that references name
-    _places: dict[str, _Path] = field(default_factory=dict)
+    places: dict[str, _Path] = field(default_factory=dict)
     _parts: dict[str, object] = field(default_factory=dict)
     _noted: list[tuple[str, object, _Position]] = field(default_factory=list)
 
@@ -56,27 +48,20 @@ class Addresses:
         certain = {address for address, _, at in self._noted if at.known}
         for address, schema, at in self._noted:
             if at.known or address not in certain:
-                self._places.setdefault(address, at.path)
+                self.places.setdefault(address, at.path)
                 if self._parts.setdefault(address, schema) != schema:
                     self.torn.add(address)
-
-    def __contains__(self, address: str) -> bool:
-        return address in self._places
-
-    @property
-    def plain(self) -> bool:
-        return not self._places
 
     def place(self, reference: str) -> str | None:
         """Return the place that an absolute reference names, if it is in the schema."""
         if reference in self.torn:
             return None
-        if reference in self._places:
-            return step("#", *self._places[reference])
+        if reference in self.places:
+            return step("#", *self.places[reference])
         address, _, fragment = reference.partition("#")
-        if address and (address not in self._places or address in self.torn):
+        if address and (address not in self.places or address in self.torn):
             return None
-        start = step("#", *self._places.get(address, ()))
+        start = step("#", *self.places.get(address, ()))
         if not fragment:
             return start
         place = f"{start}{fragment}" if fragment.startswith("/") else None
@@ -99,16 +84,16 @@ class Addresses:
         items = value.items() if isinstance(value, Mapping) else enumerate(as_list(value))
         for key, of in items:
             if by_name or key not in DATA:
-                known = at.known and (by_name or isinstance(key, int) or is_applied(key))
+                known = at.known and (by_name or isinstance(key, int) or words.is_applied(key))
                 below = _Position((*at.path, key), base, known)
                 self._collect(of, below, by_name=not by_name and key in BY_NAME)
 
-    def _collect_schema(self, schema: Mapping[str, object], at: _Position) -> str:
-        base = at.base
-        name = schema.get("$id")
+    def _collect_schema(self, schema: Schema, at: _Position) -> str:
+        base, name = at.base, schema.get("$id")
         if isinstance(name, str) and name.strip("#"):
-            self._noted.append((joined(base, name), schema, at))
-            base = base if name.startswith("#") else joined(base, name)
+            address = joined(base, name)
+            self._noted.append((address, schema, at))
+            base = base if name.startswith("#") else address
         for key in ANCHORS:
             anchor = schema.get(key)
             if isinstance(anchor, str):
@@ -128,20 +113,13 @@ def joined(base: str, reference: str) -> str:
     return address.removesuffix("#")
 
 
-Documents = Mapping[str, Mapping[str, object]]
-
-
-def with_meta_schemas(found: Addresses) -> Addresses:
-    """Return the addresses of the same schema with the meta-schemas that it refers to."""
-    if not any("json-schema.org/" in name for name in found.documents):
-        return found
-    return with_documents(found, _meta_schemas())
+Documents = Mapping[str, Schema]
 
 
 def with_documents(found: Addresses, given: Documents) -> Addresses:
     """Return the same with those of some documents that it refers to, also by way of others."""
     while True:
-        named = {name for name in found.documents if name in given and name not in found}
+        named = {name for name in found.documents if name in given and name not in found.places}
         definitions = found.whole.get("$defs", {})
         if not named or not isinstance(definitions, Mapping):
             return found
@@ -153,15 +131,13 @@ def with_documents(found: Addresses, given: Documents) -> Addresses:
 def _meta_schemas() -> Documents:
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - few schemas refer to one
 
-    return {
-        address: REGISTRY.contents(address) for address in REGISTRY if "draft-03" not in address
-    }
+    return {name: REGISTRY.contents(name) for name in REGISTRY if "draft-03" not in name}
 
 
 _IGNORES = re.compile(r"https?://json-schema\.org/draft-0[3467]/(?:hyper-)?schema#?")
 
 
-def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object], list[str]]:
+def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
     """Return what a schema says by the draft that its ``$schema`` names, without that name, and the
     keywords that say nothing there. A schema of a later draft is returned as it is.
     """
@@ -173,9 +149,8 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
     def cut(schema: Schema, base: str) -> tuple[Schema, str]:
         if not isinstance(schema.get("$ref"), str):
             return schema, base
-        kept = {
-            key: of for key, of in schema.items() if key in ("$ref", "$id") or is_annotation(key)
-        }
+        named = ("$ref", "$id")
+        kept = {key: of for key, of in schema.items() if key in named or words.is_annotation(key)}
         ignored.update((key, None) for key in schema if key not in kept)
         return kept, base
 
@@ -183,7 +158,7 @@ def without_siblings(schema: Mapping[str, object]) -> tuple[Mapping[str, object]
     return as_mapping(_changed(unnamed, cut)), [*ignored]
 
 
-def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
+def placed(schema: Schema) -> Schema:
     """Return the same schema, in which references name places (``#/$defs/name``), without rules
     next to a reference that its draft ignores.
 
@@ -191,8 +166,10 @@ def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
     standard.
     """
     schema, _ = without_siblings(schema)
-    found = with_meta_schemas(Addresses(schema))
-    if found.plain:
+    found = Addresses(schema)
+    if any("json-schema.org/" in name for name in found.documents):
+        found = with_documents(found, _meta_schemas())
+    if not found.places:
         return schema
 
     def moved(schema: Schema, base: str) -> tuple[Schema, str]:

@@ -6,17 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from math import prod
 from typing import Any
 
-from causerie.chat.schema.keywords import (
-    SAID_BY_PATTERN,
-    TYPES,
-    as_list,
-    constants,
-    is_annotation,
-    one_or_several,
-    step,
-)
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.keywords import Schema, as_list, constants, one_or_several, step
 from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.values import is_number, json_type
 
@@ -27,25 +21,23 @@ SIZES = frozenset({
 _MOST_STEPS = 16  # from reference to reference
 
 
-def satisfiable(schema: Mapping[str, object]) -> Mapping[str, object] | bool:
+def satisfiable(schema: Schema) -> Schema | bool:
     """Return a schema that says the same to a check: ``False`` if it admits nothing."""
     if is_never(schema):
         return False
-    if any(isinstance(schema.get(key), float) for key in SIZES):
-        schema = {key: _whole_size(of) if key in SIZES else of for key, of in schema.items()}
+    whole = {
+        key: int(of)
+        for key, of in schema.items()
+        if key in SIZES and isinstance(of, float) and of.is_integer()
+    }
+    schema = {**schema, **whole} if whole else schema
     if "nullable" not in schema:
         return schema
     rest = {key: value for key, value in schema.items() if key != "nullable"}
     return {**rest, "type": declared_types(schema)} if "type" in rest else rest
 
 
-def _whole_size(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def plain(
-    schema: Mapping[str, object], pointer: str, resolve: Callable[[str], object]
-) -> Mapping[str, object] | bool:
+def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Schema | bool:
     """Return a schema that says the same, plainly.
 
     ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
@@ -70,7 +62,7 @@ def plain(
     return schema
 
 
-def declared_types(schema: Mapping[str, object]) -> object:
+def declared_types(schema: Schema) -> object:
     """Return the ``type`` of a schema, with ``null`` if it is ``nullable`` (OpenAPI 3.0.3).
 
     Without a type alongside, ``nullable`` says nothing.
@@ -86,30 +78,30 @@ def is_never(schema: object) -> bool:
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
-    return never is True or (isinstance(never, Mapping) and not _said(never))
+    return never is True or (isinstance(never, Mapping) and not _rules_of(never))
 
 
-def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
-    said = _said(schema)
+def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Schema:
+    said = _rules_of(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")
         if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
             break
-        said = _said(resolve(reference))
+        said = _rules_of(resolve(reference))
     return said
 
 
-def _listed_names(said: Mapping[str, object]) -> Sequence[str] | None:
+def _listed_names(said: Schema) -> Sequence[str] | None:
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
         return _constants(said)
-    each = [_constants(_said(option)) for option in options]
+    each = [_constants(_rules_of(option)) for option in options]
     return [name for names in each for name in names or ()] if None not in each else None
 
 
-def _pattern(said: Mapping[str, object]) -> str | None:
+def _pattern(said: Schema) -> str | None:
     rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
-    if rules.get("format") in SAID_BY_PATTERN and "pattern" in rules:
+    if rules.get("format") in words.SAID_BY_PATTERN and "pattern" in rules:
         del rules["format"]
     pattern = rules.get("pattern")
     lengths = rules.keys() <= {"minLength", "maxLength"}
@@ -124,13 +116,13 @@ def _pattern(said: Mapping[str, object]) -> str | None:
         return None
 
 
-def _said(schema: object) -> Mapping[str, object]:
+def _rules_of(schema: object) -> Schema:
     if not isinstance(schema, Mapping):
         return {}
-    return {key: value for key, value in schema.items() if not is_annotation(key)}
+    return {key: value for key, value in schema.items() if not words.is_annotation(key)}
 
 
-def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
+def _constants(said: Schema) -> Sequence[str] | None:
     if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
         return None
     options = constants(said)
@@ -140,13 +132,11 @@ def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
 # Every document that an opposite admits is invalid by the schema. The reverse does not hold: no
 # grammar excludes a pattern, for example.
 
-Schema = Mapping[str, object]
-
 _MOST = 24  # alternatives
 _DEEPEST = 8
 _MOST_CHARACTERS_IN_ALL = 20_000
 _A_WAY = 20  # characters as which one alternative counts
-_KINDS = tuple(kind for kind in TYPES if kind != "integer")
+_KINDS = tuple(kind for kind in words.TYPES if kind != "integer")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')  # in JSON; engines read classes without them loosely
 _MOST_CHARACTERS = 400  # of the strings that a pattern excludes
 
@@ -194,7 +184,7 @@ class SchemaNegation:
         each = [
             self._keyword(key, value, schema, depth)
             for key, value in schema.items()
-            if not is_annotation(key)
+            if not words.is_annotation(key)
         ]
         found = _union(each)
         self._left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
@@ -230,18 +220,13 @@ class SchemaNegation:
         for name, schema in named.items():
             opposite = self.of(schema, depth + 1)
             complete = complete and opposite.complete
-            ways += [
-                {"type": "object", "required": [name], "properties": {name: way}}
-                for way in opposite.ways
-            ]
+            held = {"type": "object", "required": [name]}
+            ways += [{**held, "properties": {name: way}} for way in opposite.ways]
         return Opposite(tuple(ways[:_MOST]), complete and len(ways) <= _MOST)
 
     def _opposite_of_all(self, options: Sequence[object], depth: int) -> Opposite:
         each = [self.of(option, depth + 1) for option in options]
-        count = 1
-        for one in each:
-            count *= len(one.ways)
-        if count > _MOST:
+        if prod(len(one.ways) for one in each) > _MOST:
             return _NOTHING_SAID
         ways = tuple(
             {"allOf": list(ways)} if len(ways) > 1 else ways[0]
@@ -275,33 +260,24 @@ def _of_other_type(declared: object) -> Opposite:
 def _other_than(values: Sequence[object]) -> Opposite:
     kinds = set(map(json_type, values))
     ways: list[Schema] = []
-    others = [kind for kind in _KINDS if kind not in kinds]
-    if others:
+    if others := [kind for kind in _KINDS if kind not in kinds]:
         ways.append({"type": others})
     texts = [value for value in values if isinstance(value, str)]
     said = sum(map(len, texts)) <= _MOST_CHARACTERS and not _ESCAPED.search("".join(texts))
     if texts and said:
         ways.append({"type": "string", "pattern": pattern_without(texts)})
     if "boolean" in kinds:
-        ways += [
-            {"const": flag} for flag in (True, False) if not any(each is flag for each in values)
-        ]
+        ways += [{"const": flag} for flag in (True, False) if not any(of is flag for of in values)]
     numbers = sorted({value for value in values if is_number(value)})
-    ways += _other_numbers(numbers)
-    apart = all(high - low > 1 for low, high in pairwise(numbers))
-    return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
-
-
-def _other_numbers(numbers: Sequence[int | float]) -> list[Schema]:
-    if not numbers:
-        return []
-    gaps: list[Schema] = [
-        {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high}
-        for low, high in pairwise(numbers)
-        if high - low > 1
+    if numbers:
+        ways.append({"type": "number", "exclusiveMaximum": numbers[0]})
+        ways.append({"type": "number", "exclusiveMinimum": numbers[-1]})
+    gaps = [(low, high) for low, high in pairwise(numbers) if high - low > 1]
+    ways += [
+        {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high} for low, high in gaps
     ]
-    below, above = {"exclusiveMaximum": numbers[0]}, {"exclusiveMinimum": numbers[-1]}
-    return [{"type": "number", **below}, {"type": "number", **above}, *gaps]
+    apart = len(gaps) == max(len(numbers) - 1, 0)
+    return Opposite(tuple(ways), said and apart and not kinds & {"array", "object"})
 
 
 def pattern_without(texts: Iterable[str]) -> str:

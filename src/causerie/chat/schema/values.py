@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeGuard
 
-from causerie.chat.schema.keywords import SchemaRefused, step
+from causerie.chat.schema.keywords import Schema, SchemaRefused, step
 
 MAX_DEPTH = 64
 MAX_SUBSCHEMAS = 10_000
@@ -56,17 +56,12 @@ class Values:
         if isinstance(value, str):
             self.count(pointer, text=len(value))
             return value
+        inner = depth + 1
         if isinstance(value, Mapping):
             self.count(pointer, text=sum(map(len, value)))
-            return {
-                key: self.constant(item, step(pointer, key), depth + 1)
-                for key, item in value.items()
-            }
+            return {key: self.constant(of, step(pointer, key), inner) for key, of in value.items()}
         if isinstance(value, list):
-            return [
-                self.constant(item, step(pointer, index), depth + 1)
-                for index, item in enumerate(value)
-            ]
+            return [self.constant(of, step(pointer, at), inner) for at, of in enumerate(value)]
         if value is None or isinstance(value, bool):
             return value
         return self.number(value, pointer)
@@ -114,7 +109,7 @@ def is_far(value: int | float) -> bool:
     return not -_EXACT <= value <= _EXACT
 
 
-def is_leaky_range(schema: Mapping[str, object]) -> bool:
+def is_leaky_range(schema: Schema) -> bool:
     """Return whether the grammar of a range would admit its excluded integer lower bound.
 
     All versions of llguidance show this if the range lies between two consecutive
