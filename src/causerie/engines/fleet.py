@@ -348,7 +348,7 @@ class Fleet:
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
         deadline = time.monotonic() + entry.wait_seconds
-        while (budget := self._budget) is not None and self._reserved_bytes() + need > budget:
+        while (budget := self._budget) is not None and self._taken_bytes() + need > budget:
             if need > budget:
                 raise EngineFailed(
                     f"the model {entry.model} needs about {_size(need)}, more than the memory "
@@ -375,9 +375,9 @@ class Fleet:
                     retry_after=5,
                 ) from None
 
-    def _reserved_bytes(self) -> int:
-        engines = [each.engine for each in self._all_slots() if each.engine is not None]
-        return sum(engine.memory_bytes for engine in engines) + sum(self._ends.values())
+    def _taken_bytes(self) -> int:
+        loaded = (each.engine.memory_bytes for each in self._all_slots() if each.engine is not None)
+        return sum(loaded) + sum(self._ends.values())
 
     def _all_slots(self) -> list[ModelSlot]:
         return [*self._model_slots.values(), *self._leaving]
@@ -400,12 +400,8 @@ class Fleet:
             return
         after = max(after, model_slot.awaited_until - time.monotonic())
         model_slot.idle = asyncio.get_running_loop().call_later(
-            after, self._begin_unload, model_slot
+            after, lambda: self._track(self._unload_if_unused(model_slot))
         )
-
-    def _begin_unload(self, model_slot: ModelSlot) -> None:
-        model_slot.idle = None
-        _ = self._track(self._unload_if_unused(model_slot))
 
     async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
         async with self._room:

@@ -101,14 +101,14 @@ class GrammarMatcher:
     def accept(self, token: int) -> bool:
         if token in self.end and self._matcher.is_accepting():
             return True
-        if not _has_bit(self._matcher.compute_bitmask(), token):
+        if not has_bit(self._matcher.compute_bitmask(), token):
             return False
         return self._matcher.consume_token(token)
 
     def admitted(self) -> Admitted:
         mask = self._matcher.compute_bitmask()
         spans = tuple(_admitted_spans(mask, self.end))
-        return Admitted(spans, not spans or any(_has_bit(mask, id) for id in self.end))
+        return Admitted(spans, not spans or any(has_bit(mask, id) for id in self.end))
 
 
 def _matcher_after(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
@@ -266,7 +266,8 @@ class Guided:
         return structs.replace(token, text=self._spelling(token.id), raw=raw)
 
 
-def _has_bit(mask: bytes, id: int) -> bool:
+def has_bit(mask: bytes, id: int) -> bool:
+    """Return whether a mask of llguidance admits a token."""
     return id // 8 < len(mask) and bool(mask[id // 8] >> (id % 8) & 1)
 
 

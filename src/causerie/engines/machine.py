@@ -130,16 +130,9 @@ def _core(folder: Path, cpu: int) -> tuple[str, str]:
 
 # Bytes an element; quantised kinds keep 32 elements in a block with its scale.
 KV_TYPES: Mapping[str, float] = {
-    "f32": 4.0,
-    "f16": 2.0,
-    "bf16": 2.0,
-    "q8_0": 34 / 32,
-    "q5_1": 24 / 32,
-    "q5_0": 22 / 32,
-    "q4_1": 20 / 32,
-    "q4_0": 18 / 32,
-    "iq4_nl": 18 / 32,
-}
+    "f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
+    "q4_1": 20 / 32, "q4_0": 18 / 32, "iq4_nl": 18 / 32,
+}  # fmt: skip
 _LOGITS_ROWS = 512  # tokens computed at once, each with a row of logits
 
 

@@ -9,6 +9,7 @@ whether it still answers. Programs of others run under a process of ours, :mod:`
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import shutil
 import signal
@@ -70,20 +71,11 @@ def _sweep_sockets(where: Path) -> None:
     latest = now - _LOADING_SECONDS
     for path in where.glob(f"{_SOCKET_FOLDER_PREFIX}*/{_SOCKET_NAME}"):
         with suppress(OSError):
-            if path.stat().st_mtime < latest and _is_dead_socket(path):
-                shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def _is_dead_socket(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.setblocking(False)  # a full queue of one that lives is no reason to wait
-        try:
-            asking.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-    return False
+            if path.stat().st_mtime < latest:
+                with socket.socket(socket.AF_UNIX) as asking:
+                    asking.setblocking(False)  # a full queue of one that lives is no reason to wait
+                    if asking.connect_ex(str(path)) == errno.ECONNREFUSED:
+                        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 _MISSES = 3  # in a row: on a machine that was paused, or is worn out, one or two are late

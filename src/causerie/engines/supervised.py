@@ -244,14 +244,10 @@ class Readings:
         await places.acquire()
         # Ends when the text is read, or with the child's connections.
         task = asyncio.get_running_loop().create_task(read())
-        task.add_done_callback(lambda done: _free_place(places, done))
+        task.add_done_callback(lambda _: places.release())
+        # What it raises is also raised to whoever still waits.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
-
-
-def _free_place(places: asyncio.Semaphore, done: asyncio.Task[T]) -> None:
-    places.release()
-    if not done.cancelled():
-        done.exception()  # also raised to whoever still waits
 
 
 def characters(pieces: Sequence[str | int]) -> int:
@@ -364,13 +360,15 @@ class SupervisedEngine(ABC, Generic[C]):
         self._guidance: LLTokenizer | None = None
 
     @abstractmethod
-    async def facts(self) -> ModelFacts: ...
-    @abstractmethod
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
 
     # Raises EngineFailed.
     @abstractmethod
     async def _load(self) -> Served[C]: ...
+
+    # Name and version of what runs.
+    @abstractmethod
+    async def _build(self, client: C) -> str: ...
 
     # Blocks; raises WeightsError or OSError.
     @abstractmethod
@@ -476,14 +474,8 @@ class SupervisedEngine(ABC, Generic[C]):
 
     def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
         # The event loop answers the thread meanwhile, so no second thread is needed.
-        loop = asyncio.get_running_loop()
-
-        def tokenize(text: str) -> list[int]:
-            return asyncio.run_coroutine_threadsafe(
-                self.tokenize([text], special=False), loop
-            ).result()
-
-        return tokenize
+        run = functools.partial(asyncio.run_coroutine_threadsafe, loop=asyncio.get_running_loop())
+        return lambda text: run(self.tokenize([text], special=False)).result()
 
     async def _spelling(self, visible: Sequence[str], behind: Sequence[int] = ()) -> Spelling:
         vocabulary = await self._vocabulary()
@@ -497,24 +489,33 @@ class SupervisedEngine(ABC, Generic[C]):
             await asyncio.to_thread(lambda: vocabulary.digest)  # which takes a while
         return self._vocabulary_read
 
-    def _model_facts(
-        self, vocabulary: TokenTable, control: Mapping[str, int], build: str
-    ) -> ModelFacts:
+    async def facts(self) -> ModelFacts:
         local = self._local
-        return ModelFacts(
-            template=local.chat_template,
-            context_length=self.context,
-            parallel=self.slots,
-            control_tokens=control,
-            bos_token=vocabulary.text(vocabulary.bos),
-            eos_token=vocabulary.text(vocabulary.eos),
-            end_tokens=vocabulary.end,
-            fingerprint=f"{build}-{local.architecture}-{local.files.mark(local.size)}",
-            vocabulary=str(local.vocabulary),
-            words=vocabulary.digest,
-            size=len(vocabulary.tokens),
-            sampling=local.sampling,
-        )
+        self._client()  # raises where there is none
+        if self._facts is None:
+            vocabulary = await self._vocabulary()
+            control, build = (
+                await self._control_tokens(vocabulary),
+                await self._build(self._client()),
+            )
+            self._facts = ModelFacts(
+                template=local.chat_template,
+                context_length=self.context,
+                parallel=self.slots,
+                control_tokens=control,
+                bos_token=vocabulary.text(vocabulary.bos),
+                eos_token=vocabulary.text(vocabulary.eos),
+                end_tokens=vocabulary.end,
+                fingerprint=f"{build}-{local.architecture}-{local.files.mark(local.size)}",
+                vocabulary=str(local.vocabulary),
+                words=vocabulary.digest,
+                size=len(vocabulary.tokens),
+                sampling=local.sampling,
+            )
+        return self._facts
+
+    async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
+        return vocabulary.control
 
     async def _start_server(self) -> Served[C]:
         ensure_unchanged = self._local.files.ensure_unchanged

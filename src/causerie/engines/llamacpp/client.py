@@ -53,9 +53,12 @@ class PartialTokens:
 
     def __init__(self, vocabulary: TokenTable) -> None:
         self._tokens = vocabulary.tokens
-        self._ids: Mapping[bytes, int] = {
-            token: id for id, token in enumerate(vocabulary.tokens) if _is_partial(token)
-        }
+        self._ids: dict[bytes, int] = {}
+        for id, token in enumerate(vocabulary.tokens):
+            try:
+                token.decode()
+            except UnicodeDecodeError:
+                self._ids[token] = id
 
     def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
         """Return the ids of the tokens left out before ``last``, which completed ``text``.
@@ -85,14 +88,6 @@ class PartialTokens:
             if first is not None and rest:
                 return (first, *rest)
         return ()
-
-
-def _is_partial(token: bytes) -> bool:
-    try:
-        token.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 FULL_SPEED = 64
@@ -282,8 +277,13 @@ class LlamaCppClient:
     async def _in_chunks(
         self, request: TextRequest, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
-        prompt, begun = request.prompt, False
-        while (found := await self._read_chunk(prompt, slot, least)) is not None:
+        begun = False
+        while True:
+            async with self._prefill.turn:
+                end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
+                if end >= len(request.prompt):
+                    break
+                found = await self._read_ahead(request.prompt[:end], slot)
             if not begun:
                 begun = True
                 yield Started(found)
@@ -291,13 +291,6 @@ class LlamaCppClient:
             async for output in outputs:
                 if not (begun and isinstance(output, Started)):
                     yield output
-
-    async def _read_chunk(self, prompt: Sequence[int], slot: Slot, least: int) -> int | None:
-        async with self._prefill.turn:
-            end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
-            if end >= len(prompt):
-                return None
-            return await self._read_ahead(prompt[:end], slot)
 
     async def _read_ahead(self, beginning: Sequence[int], slot: Slot) -> int:
         found = 0
@@ -394,7 +387,13 @@ async def _outputs(
                 made = max(made, item.tokens_predicted)
                 if item.stop:
                     stream.slot.finished = True
-                    yield _stopped(item, cached)
+                    timings = item.timings or _Timings()
+                    yield Stopped(
+                        reason="length" if item.stop_type == "limit" else "stop",
+                        prompt_tokens=item.tokens_evaluated,
+                        completion_tokens=item.tokens_predicted,
+                        cached_tokens=timings.cache_n if cached is None else cached,
+                    )
                     return
     except TransportFailed as failure:
         raise EngineFailed(f"the connection to the engine broke: {failure}") from failure
@@ -470,16 +469,6 @@ def _weighed(id: int, text: str, probability: _Probability, alternatives: int) -
             TokenAlternative(other.id, other.token, bytes(other.bytes), other.logprob)
             for other in probability.top_logprobs[:alternatives]
         ),
-    )
-
-
-def _stopped(item: _Item, cached: int | None) -> Stopped:
-    timings = item.timings or _Timings()
-    return Stopped(
-        reason="length" if item.stop_type == "limit" else "stop",
-        prompt_tokens=item.tokens_evaluated,
-        completion_tokens=item.tokens_predicted,
-        cached_tokens=timings.cache_n if cached is None else cached,
     )
 
 

@@ -289,11 +289,8 @@ def available_memory(groups: Sequence[Path] | None = None) -> int:
     folders = own_groups() if groups is None else groups
     files = [*(group / "memory.max" for group in folders), _OLD_MEMORY_LIMIT]
     limits = [limit for file in files if (limit := group_number(file)) is not None]
-    return min([_machine_memory(), *limits])
-
-
-def _machine_memory() -> int:
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on every system
-        return _MEMORY_GUESS
+        machine = _MEMORY_GUESS
+    return min([machine, *limits])

@@ -284,7 +284,6 @@ async def _outputs(
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.openvino.child")
 _QUESTIONS = (("/ping", 60.0),)  # between two steps, so longer than one takes anywhere
-_MISSING = "No module named 'openvino"
 
 OpenVinoChild = EngineChild[OpenVinoClient]
 
@@ -302,16 +301,14 @@ async def spawn(
         await process.write(_encode({**asdict(launch), "end": end}) + b"\n")
         if not await client.loaded():
             how = await process.ended()
-            raise _failure(launch.weights, list(process.tail), how)
+            if any("No module named 'openvino" in line for line in process.tail):
+                raise LoadFailed(
+                    "OpenVINO GenAI is not installed; in a clone of Causerie: "
+                    "pip install '.[openvino]'"
+                )
+            why = last_words(process.tail) or how
+            raise EngineFailed(f"the engine could not load {launch.weights}: {why}")
     return EngineChild(process, client, pulse, _QUESTIONS, last_words)
-
-
-def _failure(weights: str, tail: list[str], how: str) -> EngineFailed:
-    if any(_MISSING in line for line in tail):
-        return LoadFailed(
-            "OpenVINO GenAI is not installed; in a clone of Causerie: pip install '.[openvino]'"
-        )
-    return EngineFailed(f"the engine could not load {weights}: {last_words(tail) or how}")
 
 
 def last_words(tail: Iterable[str]) -> str:

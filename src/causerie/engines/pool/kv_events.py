@@ -231,7 +231,7 @@ class KvView:
         self.block_size = size
         self.salted = self.salted or bool(event.salt)
         parent = event.parent_block_hash
-        before = root(event.salt) if parent is None else self._end_of(parent)
+        before = root(event.salt) if parent is None else self._blocks.get(hash(parent), [None])[-1]
         if before is None:
             return  # behind a block that was stored before this view began
         try:
@@ -246,10 +246,6 @@ class KvView:
                 self._copies[key] = self._copies.get(key, 0) + 1
             else:
                 self._blocks[key] = tuple(blocks[at * each : (at + 1) * each])
-
-    def _end_of(self, parent: int | bytes) -> int | None:
-        blocks: Sequence[int] | None = self._blocks.get(hash(parent))
-        return None if blocks is None else blocks[-1]
 
     def _of_main_group(self, event: Stored) -> bool:
         if self._group is None:

@@ -23,28 +23,13 @@ from causerie.engines.base import (
 )
 from causerie.engines.pool.discovery import Discovery, Lookup, MemberAddress, lookup
 from causerie.engines.pool.kv_events import KvEndpoint
-from causerie.engines.pool.members import Members, MemberTurn
+from causerie.engines.pool.members import Member, Members, MemberTurn
 from causerie.engines.supervised import SupervisedEngine
 
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 
 
-@asynccontextmanager
-async def _generated(
-    members: Members, request: TextRequest, ends: Collection[int]
-) -> AsyncIterator[AsyncIterator[Output]]:
-    # Where a server fails in the middle, another one goes on from the very same tokens.
-    generation = _Generation(members, request, ends)
-    try:
-        await generation.begin()
-        async with aclosing(generation.outputs()) as outputs:
-            yield outputs
-    except BaseException as failure:
-        await generation.leave(failure)
-        raise
-    await generation.leave(None)
-
-
+# Where a server fails in the middle, another one goes on from the very same tokens.
 class _Generation:
     def __init__(self, members: Members, request: TextRequest, ends: Collection[int]) -> None:
         self._members = members
@@ -229,9 +214,7 @@ class EnginePool:
 
     async def facts(self) -> ModelFacts:
         """Return the facts of the pool: the least context, all slots, the rest of one member."""
-        ready = self._members.ready()
-        if not ready:
-            raise self._members.nobody()
+        ready = self._ready_members()
         facts_of = [(member.name, member.restarts) for member in ready]
         if self._facts is not None and facts_of == self._facts_of:
             return self._facts
@@ -246,22 +229,29 @@ class EnginePool:
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        return await self._ready_engine().tokenize(pieces, special=special)
+        return await self._ready_members()[0].engine.tokenize(pieces, special=special)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        return await self._ready_engine().texts(tokens, visible=visible)
+        return await self._ready_members()[0].engine.texts(tokens, visible=visible)
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         ends = (await self.facts()).end_tokens
-        async with _generated(self._members, request, ends) as outputs:
-            yield outputs
+        generation = _Generation(self._members, request, ends)
+        try:
+            await generation.begin()
+            async with aclosing(generation.outputs()) as outputs:
+                yield outputs
+        except BaseException as failure:
+            await generation.leave(failure)
+            raise
+        await generation.leave(None)
 
-    def _ready_engine(self) -> SupervisedEngine[Any]:
+    def _ready_members(self) -> Sequence[Member]:
         ready = self._members.ready()
         if not ready:
             raise self._members.nobody()
-        return ready[0].engine
+        return ready
 
     def _set_members(self, addresses: Sequence[MemberAddress]) -> None:
         self._members.renew(addresses)

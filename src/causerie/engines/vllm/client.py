@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -150,8 +150,6 @@ class _Item(msgspec.Struct):
     error: dict[str, Any] | None = None
 
 
-T = TypeVar("T")
-
 _decode = msgspec.json.Decoder(_Item).decode
 
 
@@ -257,7 +255,11 @@ async def _outputs(
             pulse.beat = monotonic()
             for data in decoder.feed(piece):
                 if data == _DONE and reason is not None:
-                    yield _stopped(reason, usage, len(request.prompt), made)
+                    details = usage.prompt_tokens_details
+                    cached = (details.cached_tokens or 0) if details else 0
+                    told = usage.completion_tokens
+                    completion = made if told is None else told
+                    yield Stopped(reason, len(request.prompt), completion, cached)
                     return
                 item = _decode(data)
                 if item.error is not None:
@@ -282,22 +284,11 @@ def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterat
         yield from (Token(id, spelling(id)) for id in ids)
         return
     for index, id in enumerate(ids):
-        own, top = _at(weights.token_logprobs, index), _at(weights.top_logprobs, index)
+        at = slice(index, index + 1)
+        own = next(iter(weights.token_logprobs[at]), None)
+        top = next(iter((weights.top_logprobs or ())[at]), None)
         others = _alternatives(top or {}, spelling)[:logprobs]
         yield Token(id, spelling(id), spelling.raw(id), own, others)
-
-
-def _at(values: Sequence[T] | None, index: int) -> T | None:
-    return values[index] if values is not None and index < len(values) else None
-
-
-def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
-    found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
-    found.sort(key=lambda one: -one[1])
-    return tuple(
-        TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
-        for id, weight in found
-    )
 
 
 def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
@@ -310,15 +301,12 @@ def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
     raise EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
 
 
-def _stopped(
-    reason: Literal["stop", "length"], usage: _Usage, prompt_tokens: int, made: int
-) -> Stopped:
-    details = usage.prompt_tokens_details
-    return Stopped(
-        reason=reason,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=made if usage.completion_tokens is None else usage.completion_tokens,
-        cached_tokens=(details.cached_tokens or 0) if details else 0,
+def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
+    found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
+    found.sort(key=lambda one: -one[1])
+    return tuple(
+        TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
+        for id, weight in found
     )
 
 

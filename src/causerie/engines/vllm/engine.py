@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.engines.base import EngineFailed, ModelFacts, TextRequest, Token
+from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
 from causerie.engines.supervised import Served, SupervisedEngine, folder_model
 from causerie.engines.vllm.client import (
@@ -191,13 +191,8 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self._options = options
         self._tokenizer: FolderTokenizer  # read with the vocabulary
 
-    async def facts(self) -> ModelFacts:
-        self._client()
-        if self._facts is None:
-            vocabulary = await self._vocabulary()
-            version = (await self._client().ask("GET", "/version"))["version"]
-            self._facts = self._model_facts(vocabulary, vocabulary.control, f"vllm-{version}")
-        return self._facts
+    async def _build(self, client: VllmClient) -> str:
+        return f"vllm-{(await client.ask('GET', '/version'))['version']}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         self._client()

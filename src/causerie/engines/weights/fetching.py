@@ -194,7 +194,12 @@ class _Fetching:
         self, sources: Sequence[DownloadSource], progress: Progress
     ) -> list[StoredFile]:
         missing = self._lacking(sources)
-        ensure_space(self.store.home(self.reference), sum(map(self._remaining, missing)))
+        remaining = 0
+        for source in missing:
+            partial = partial_path(source, self._place(source))
+            here = partial.stat().st_size if source.sha256 and partial.exists() else 0
+            remaining += max((source.size or 0) - here, 0)
+        ensure_space(self.store.home(self.reference), remaining)
         files = []
         async with session(self.options) as client:
             for source in sources:
@@ -235,11 +240,6 @@ class _Fetching:
             or self.store.checksum(self._place(one)) != one.sha256
             or self._place(one).stat().st_size != one.size
         ]
-
-    def _remaining(self, source: DownloadSource) -> int:
-        partial = partial_path(source, self._place(source))
-        here = partial.stat().st_size if source.sha256 and partial.exists() else 0
-        return max((source.size or 0) - here, 0)
 
 
 async def _in_daemon_thread(question: Callable[[], T]) -> T:
