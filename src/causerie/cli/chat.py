@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,9 +25,6 @@ from causerie.cli.command import (
     library,
     settings_in_force,
 )
-
-if TYPE_CHECKING:
-    from causerie.settings.tree import ModelSettings, Settings
 
 
 def chat(
@@ -115,7 +112,7 @@ def running_model(
 ) -> Iterator[tuple[str, str]]:
     """Yield the base URL and the id of a model that runs already, or while the block runs."""
     from causerie.cli.announcement import ModelAnnouncer
-    from causerie.cli.serve import with_options
+    from causerie.cli.serve import chosen_models, with_options
     from causerie.cli.services import services
     from causerie.composition.app import Address, serving_alongside
     from causerie.observe.logging import configure, heedless
@@ -130,7 +127,11 @@ def running_model(
             yield service.base_url, found.id
             return
     settings = settings_in_force(config, pairs).settings
-    model = with_options(_chosen(settings, name), {"context": context})[0]
+    if any(model.id == name for model in settings.models):
+        chosen = chosen_models(settings, None, None, [name], None)
+    else:
+        chosen = chosen_models(settings, name, None, None, None)
+    model = with_options(chosen, {"context": context})[0]
     local = Settings(
         server=ServerSettings(host="127.0.0.1", port=0),
         models=(model,),
@@ -142,14 +143,6 @@ def running_model(
     announcer = ModelAnnouncer(local, address)
     with heedless(), _exit_on_sigterm(), serving_alongside(Loaded(local), announcer, address) as at:
         yield f"http://{at[0]}:{at[1]}/v1", model.id
-
-
-def _chosen(settings: Settings, name: str) -> tuple[ModelSettings, ...]:
-    from causerie.cli.serve import chosen_models
-
-    if any(model.id == name for model in settings.models):
-        return chosen_models(settings, None, None, [name], None)
-    return chosen_models(settings, name, None, None, None)
 
 
 @contextmanager

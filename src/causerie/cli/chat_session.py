@@ -25,7 +25,6 @@ from causerie.cli.chat_terminal import AnswerView, Keyboard
 from causerie.cli.command import CommandFailed, ExitCode, printable
 from causerie.cli.conversation import (
     ChatAnswer,
-    ChatCall,
     Conversation,
     explain_failures,
     first_model,
@@ -55,7 +54,11 @@ def talk(question: str | None, base_url: str, model: str | None, options: ChatOp
         long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
         provider = provider_at(base_url, long, client_key())
         try:
-            fields = _fields(options.thinking, options.tools)
+            fields: dict[str, object] = {}
+            if options.thinking is not None:
+                fields["chat_template_kwargs"] = {"enable_thinking": options.thinking}
+            if options.tools is not None:
+                fields["tools"] = _tools(options.tools)
             name = model or runner.run(first_model(provider, base_url))
             target = partial(ProviderTarget, provider, separators=Separation(provider.dialect.tag))
             conversation = Conversation(target, name, fields, options.system or None)
@@ -107,9 +110,10 @@ class _ChatSession:
             if (reply_to := self._command(commands, line)) is not None:
                 self._out.print(printable(reply_to), style="dim", markup=False, soft_wrap=True)
             elif line:
-                mark = self._conversation.mark()
+                mark = len(self._conversation.messages)
                 self._conversation.say(line)
-                self._turn(mark)
+                if not self._turn():
+                    del self._conversation.messages[mark:]
 
     @staticmethod
     def _command(commands: ChatCommands, line: str) -> str | None:
@@ -125,7 +129,8 @@ class _ChatSession:
 
         return self._runner.run(listed())
 
-    def _turn(self, mark: int) -> None:
+    # Return whether what was said stays in the conversation.
+    def _turn(self) -> bool:
         while True:
             answer = ChatAnswer()
             view = AnswerView(self._out, self._notes, plain=self._plain)
@@ -134,25 +139,19 @@ class _ChatSession:
             except KeyboardInterrupt:
                 view.stopped()
                 self._conversation.keep_stopped(answer)
-                return
+                return True
             except CommandFailed as error:
                 view.end()
                 self._notes.print(f"causerie: {printable(str(error))}", markup=False)
-                self._conversation.rewind(mark)
-                return
-            if not answer.calls:
-                return
-            if not self._results(answer.calls):
-                self._conversation.rewind(mark)
-                return
-
-    def _results(self, calls: list[ChatCall]) -> bool:
-        for call in calls:
-            result = self._keyboard.line(f"result of {printable(call.name)}: ")
-            if result is None:
                 return False
-            self._conversation.result(call, result)
-        return True
+            if not answer.calls:
+                return True
+            for call in answer.calls:
+                text = self._keyboard.line(f"result of {printable(call.name)}: ")
+                if text is None:
+                    return False
+                result = {"role": "tool", "tool_call_id": call.id, "content": text}
+                self._conversation.messages.append(result)
 
     async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
         began = time.monotonic()
@@ -168,15 +167,6 @@ class _ChatSession:
                     view.show(event)
         view.end()
         view.summary(usage, time.monotonic() - began, first)
-
-
-def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    if thinking is not None:
-        fields["chat_template_kwargs"] = {"enable_thinking": thinking}
-    if tools is not None:
-        fields["tools"] = _tools(tools)
-    return fields
 
 
 def _tools(file: Path) -> list[object]:
@@ -240,7 +230,9 @@ class ChatCommands:
         listed = self._models()
         own = self._conversation.model
         if name:
-            if not any(name == one or _begins(one, name) for one in listed):
+            if name not in listed and not any(
+                one.endswith("*") and name.startswith(one[:-1]) for one in listed
+            ):
                 return f"there is no model {name}, so {own} stays; /model lists the others"
             self._conversation.use(name)
             return f"{name} is asked from now on"
@@ -253,7 +245,7 @@ class ChatCommands:
         if takes_images(self._models().get(model)) is False:
             return f"{model} takes no pictures"
         try:
-            self._conversation.attach(data_address(Path(file).expanduser()))
+            self._conversation.images.append(data_address(Path(file).expanduser()))
         except NoImage as error:
             return str(error)
         return f"{file} goes with the next message"
@@ -267,10 +259,6 @@ class ChatCommands:
         except OSError as error:
             return f"{file}: {error.strerror}"
         return f"written to {file}"
-
-
-def _begins(wildcard: str, name: str) -> bool:
-    return wildcard.endswith("*") and name.startswith(wildcard[:-1])
 
 
 _MOST_BYTES = 20 * 1024 * 1024
@@ -295,7 +283,9 @@ def data_address(file: Path) -> str:
         raise NoImage(f"{file}: {error.strerror}") from error
     if len(content) > _MOST_BYTES:
         raise NoImage(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
-    kind = _kind(content)
+    kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
+    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    kind = "image/webp" if is_webp else next(kinds, None)
     if kind is None:
         raise NoImage(f"{file} is no PNG, JPEG, GIF or WebP")
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
@@ -306,9 +296,3 @@ def takes_images(entry: Mapping[str, Any] | None) -> bool | None:
     architecture = (entry or {}).get("architecture")
     kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
     return "image" in kinds if isinstance(kinds, list) else None
-
-
-def _kind(content: bytes) -> str | None:
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for kind, first in _BEGINNINGS.items() if content.startswith(first)), None)

@@ -191,13 +191,13 @@ class AnswerView:
             case TextDelta(text=text):
                 self._write("text", text, None)
             case ToolCallStarted(name=name):
-                self._break()
+                self.end()
                 self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
                 self._last, self._open = "call", True
             case ToolCallDelta(arguments=arguments):
                 self._plain(self._notes, printable(arguments), "cyan")
             case Finished(reason=reason) if reason in _REASONS:
-                self._break()
+                self.end()
                 self._remark(_REASONS[reason])
             case _:
                 pass
@@ -219,13 +219,9 @@ class AnswerView:
         self.end()
         self._remark("stopped")
 
-    def end(self) -> None:
-        """Leave the cursor at the beginning of a line."""
-        self._break()
-
     def _write(self, kind: str, text: str, style: str | None) -> None:
         if self._last and self._last != kind:
-            self._break()
+            self.end()
             if self._thinking:
                 self._out.print()
         self._last = kind
@@ -236,7 +232,8 @@ class AnswerView:
             self._plain(self._out, shown, style)
             self._open = not shown.endswith("\n")
 
-    def _break(self) -> None:
+    def end(self) -> None:
+        """Leave the cursor at the beginning of a line."""
         if self._with_hard_breaks:
             self._with_hard_breaks.end()
         if self._open:
@@ -300,7 +297,10 @@ class StreamedMarkdown:
         rows = shown_rows(self._unrendered, self._out.width)
         if rows and rows <= self._out.height and self._size == self._out.size:
             with self._out:  # one write, so that nothing flickers
-                self._out.control(_cleared(rows))
+                up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+                cleared = Control()
+                cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
+                self._out.control(cleared)
                 for start, block in _blocks(self._unrendered[:end]):
                     if start:
                         self._out.line()
@@ -343,13 +343,6 @@ def shown_rows(text: str, width: int) -> int | None:
         if varying and (cell_len(line) + varying) // width != (cell_len(line) - varying) // width:
             return None
     return rows
-
-
-def _cleared(rows: int) -> Control:
-    up = f"\x1b[{rows - 1}A" if rows > 1 else ""
-    cleared = Control()
-    cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
-    return cleared
 
 
 def _with_hard_breaks(text: str) -> Markdown:

@@ -95,7 +95,7 @@ class Conversation:
 
     def __post_init__(self, first_model: str) -> None:
         self.use(first_model)
-        self._images: list[str] = []
+        self.images: list[str] = []  # of the next message
         self.messages: list[dict[str, object]] = []
         self.clear()
 
@@ -114,29 +114,26 @@ class Conversation:
 
     def markdown(self) -> str:
         """Return the conversation as Markdown, each text below its role."""
-        return "\n".join(
-            f"## {message['role']}\n\n{_text_of(message['content'])}\n"
-            for message in self.messages
-            if message["content"]
-        )
+        lines = []
+        for message in self.messages:
+            content = message["content"]
+            if isinstance(content, list):
+                content = "\n\n".join(part.get("text", "(a picture)") for part in content)
+            if content:
+                lines.append(f"## {message['role']}\n\n{content}\n")
+        return "\n".join(lines)
 
     def clear(self) -> None:
-        self._images = []
+        self.images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
-
-    def attach(self, image: str) -> None:
-        self._images.append(image)
 
     def say(self, text: str) -> None:
         """Add a message of the user, after the attached pictures."""
         content: object = text
-        if self._images:
-            parts = [{"type": "image_url", "image_url": {"url": each}} for each in self._images]
-            content, self._images = [*parts, {"type": "text", "text": text}], []
+        if self.images:
+            parts = [{"type": "image_url", "image_url": {"url": each}} for each in self.images]
+            content, self.images = [*parts, {"type": "text", "text": text}], []
         self.messages.append({"role": "user", "content": content})
-
-    def result(self, call: ChatCall, text: str) -> None:
-        self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
     async def answer(self, into: ChatAnswer) -> AsyncGenerator[Event, None]:
         """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
@@ -166,19 +163,6 @@ class Conversation:
         """Add the text of a stopped answer to the history, without its incomplete calls."""
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
-    def mark(self) -> int:
-        return len(self.messages)
-
-    def rewind(self, mark: int) -> None:
-        """Remove the messages after a mark, whose request failed."""
-        del self.messages[mark:]
-
-
-def _text_of(content: object) -> str:
-    if not isinstance(content, list):
-        return str(content)
-    return "\n\n".join(part.get("text", "(a picture)") for part in content)
-
 
 _REACH = Reach(connect_seconds=10)
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
@@ -191,10 +175,14 @@ def explain_failures(base_url: str) -> Iterator[None]:
         yield
     except ServiceError as error:
         if isinstance(error.__cause__, TransportFailed):
-            raise CommandFailed(
-                f"{base_url} cannot be reached: {error.__cause__}{_start_advice(base_url)}",
-                ExitCode.NETWORK,
-            ) from error
+            advised = ""
+            if base_url == HERE:
+                running = services()
+                advised = "; start a service with `causerie serve`"
+                if running:
+                    advised = f"; a service runs at {running[0].base_url}"
+            why = f"{base_url} cannot be reached: {error.__cause__}{advised}"
+            raise CommandFailed(why, ExitCode.NETWORK) from error
         status = error.metadata.get("upstream_status")
         said = f" (status {status}{advice(status, base_url)})" if status is not None else ""
         raise CommandFailed(f"{error.message}{said}") from error
@@ -223,15 +211,6 @@ async def first_model(provider: Provider, base_url: str) -> str:
     if not found:
         raise CommandFailed(f"{base_url} lists no models; name one with --model")
     return found[0]
-
-
-def _start_advice(base_url: str) -> str:
-    if base_url != HERE:
-        return ""
-    running = services()
-    if running:
-        return f"; a service runs at {running[0].base_url}"
-    return "; start a service with `causerie serve`"
 
 
 def advice(status: object, base_url: str) -> str:

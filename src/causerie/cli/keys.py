@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causerie.cli.accounts import day, find_project, with_accounts
 from causerie.cli.command import (
     AsJson,
     CommandFailed,
@@ -111,7 +112,6 @@ def create_key(
 
     `causerie keys create rockets --management`
     """
-    from causerie.cli.accounts import find_project, with_accounts
     from causerie.hosted.accounts.issuing import KeyDraft
     from causerie.hosted.accounts.keys import Purpose
 
@@ -147,7 +147,6 @@ def list_keys(
 
     `causerie keys list rockets`
     """
-    from causerie.cli.accounts import find_project, with_accounts
 
     async def find(accounts: Accounts, by: Actor) -> list[tuple[str, ApiKey]]:
         projects = await accounts.projects.every(by)
@@ -179,7 +178,6 @@ def rotate_key(
 
     `causerie keys rotate ck_5RkT0yQzAbCd --grace 0`
     """
-    from causerie.cli.accounts import with_accounts
     from causerie.hosted.accounts.issuing import GRACE
 
     lasting = GRACE if grace is None else timedelta(hours=grace)
@@ -223,8 +221,6 @@ def delete_key(which: Which, config: Config = None, pairs: Set = None) -> None:
 
     `causerie keys delete ck_5RkT0yQzAbCd`
     """
-    from causerie.cli.accounts import with_accounts
-
     _ = with_accounts(config, pairs, lambda accounts, by: accounts.keys.delete(by, which))
     typer.echo(f"{which} is deleted.", err=True)
 
@@ -245,8 +241,6 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
 def change_key(
     change: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
-    from causerie.cli.accounts import with_accounts
-
     async def work(accounts: Accounts, by: Actor) -> tuple[str, ApiKey]:
         key = await change(accounts, by)
         return (await accounts.projects.see(by, key.project_id)).project.name, key
@@ -255,7 +249,6 @@ def change_key(
 
 
 def show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = False) -> None:
-    from causerie.cli.accounts import day
     from causerie.hosted.management.views import KeyView
 
     now = datetime.now(UTC)

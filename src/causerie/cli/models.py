@@ -30,7 +30,6 @@ from causerie.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from causerie.chat.formats.format import ModelFormat
     from causerie.engines.base import RecommendedSampling
     from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
@@ -164,13 +163,11 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
 
 def _file_facts(header: Header, ref: str) -> Facts:
     from causerie.engines.sampling import sampling_of_gguf
-    from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
 
-    known = quantization_of_type(header.file_type) or quantization_of_name(header.path.stem)
     sampling = sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture))
     return {
         "architecture": header.architecture,
-        "quantization": known,
+        "quantization": header.quantization,
         "size": header.file_size,
         "trained_context": header.context_length,
     } | _template_facts(header.chat_template, sampling)
@@ -196,11 +193,15 @@ def _template_facts(template: str, sampling: RecommendedSampling | None) -> Fact
     from causerie.chat.formats.registry import detect
 
     form = detect(template)
+    thinking = "no"
+    if form.thinking is not None:
+        by_default = f"{form.thinking.default} by default"
+        thinking = "always" if form.thinking.mandatory else by_default
     usual = msgspec.structs.asdict(sampling.usual) if sampling is not None else {}
     return {
         "template": "its own" if template else "none; ChatML is used",
         "format": form.name,
-        "thinking": _thinking(form),
+        "thinking": thinking,
         "template_names_tools": "tools" in template,
         "sampling": {key: value for key, value in usual.items() if value is not None},
     }
@@ -224,12 +225,6 @@ def _launch_facts(header: Header) -> Facts:
         "memory_free": free_now(total),
         "fits": launch.memory <= total,
     }
-
-
-def _thinking(form: ModelFormat) -> str:
-    if form.thinking is None:
-        return "no"
-    return "always" if form.thinking.mandatory else f"{form.thinking.default} by default"
 
 
 def facts_text(key: str, value: object) -> str:
@@ -335,25 +330,18 @@ class CachedModel:
     ref: str
     bytes: int
     quantization: str | None
-    used_at: float | None
-    """Seconds since the epoch."""
+    used_at: float | None  # seconds since the epoch
     path: str
 
 
 def _quantization_of(weights: CachedWeights) -> str | None:
     from causerie.engines.weights.errors import NotGguf
-    from causerie.engines.weights.gguf import (
-        quantization_of_name,
-        quantization_of_type,
-        read_header,
-    )
+    from causerie.engines.weights.gguf import quantization_of_name, read_header
 
     if weights.path.is_dir():
         return None
     try:
-        return quantization_of_name(weights.path.stem) or quantization_of_type(
-            read_header(weights.path).file_type
-        )
+        return quantization_of_name(weights.path.stem) or read_header(weights.path).quantization
     except NotGguf:
         return None
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -143,10 +145,8 @@ class ProbePlan:
     base_url: str
     models: tuple[str, ...]
     key: str | None = field(repr=False)
-    dialect: Dialect | None
-    """``None`` if nobody has named one."""
-    reach: Reach | None
-    """``None`` if the provider is not configured."""
+    dialect: Dialect | None  # `None` if nobody has named one
+    reach: Reach | None  # `None` if the provider is not configured
     bounds: ProbeBounds
     total_seconds: float
     yes: bool
@@ -171,6 +171,7 @@ class _ProbeRun:
         from causerie.probe.interview import cost
         from causerie.probe.provider_interview import guess_dialect
         from causerie.probe.questions.listing import LIST
+        from causerie.providers.dialects import GENERIC
 
         plan = self._plan
         try:
@@ -180,20 +181,14 @@ class _ProbeRun:
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
-            self._learn_dialect(guess_dialect(listed, subjects[0].model))
+            guessed = guess_dialect(listed, subjects[0].model)
+            if guessed is not None and self.dialect is GENERIC and guessed is not GENERIC:
+                words = f'`dialect = "{guessed.name}"` would fit'
+                self._print_note(f"it looks like {guessed.server}; {words}")
+            self.dialect = self.dialect or guessed
             preview = self.dialect is not None
             self._confirm_cost(cost(plan.questions, subjects, dialect_preview=preview))
             return [await self._interview(asker, subject) for subject in subjects]
-
-    def _learn_dialect(self, guessed: Dialect | None) -> None:
-        from causerie.providers.dialects import GENERIC
-
-        if self.dialect is None:
-            self.dialect = guessed
-        elif guessed is not None and guessed is not self.dialect and self.dialect is GENERIC:
-            self._print_note(
-                f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit'
-            )
 
     def _subjects(self, listed: ProbeReply) -> list[Subject]:
         from causerie.cli.conversation import advice
@@ -237,7 +232,7 @@ class _ProbeRun:
         from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 
         self._print_note(f"asking {subject.model}")
-        with ProbeProgress(self._notes, len(self._plan.questions)) as begins:
+        with _progress(self._notes, len(self._plan.questions)) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
             asked = await run_interview(asking, self._plan.questions)
@@ -248,7 +243,7 @@ class _ProbeRun:
         return asked
 
     def _print_note(self, line: str) -> None:
-        self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
+        _print_line(self._notes, line)
 
 
 def _entry(one: CompletedInterview) -> str:
@@ -321,52 +316,42 @@ def _chosen_key(
         raise CommandFailed(f"no key: {error}", ExitCode.USAGE) from error
 
 
-_STYLES = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}  # by grade
+# The current question: a bar on a terminal, else a line each.
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+    from rich import progress
+
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    task, numbers = bar.add_task("", total=total), count()
+
+    def begin(question: ProbeQuestion) -> None:
+        number = next(numbers)
+        bar.update(task, completed=number, description=question.words)
+        if bar.disable:
+            _print_line(console, f"[{number + 1}/{total}] {question.id}: {question.words}")
+
+    with bar:
+        yield begin
 
 
-class ProbeProgress:
-    """Shows the current question: a bar on a terminal, else a line each."""
-
-    def __init__(self, console: Console, total: int) -> None:
-        from rich import progress
-
-        self._console = console
-        self._total = total
-        self._count = 0
-        self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=total)
-
-    def __enter__(self) -> Callable[[ProbeQuestion], None]:
-        self._bar.start()
-        return self._start_question
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def _start_question(self, question: ProbeQuestion) -> None:
-        self._bar.update(self._task, completed=self._count, description=question.words)
-        self._count += 1
-        if self._bar.disable:
-            line = f"[{self._count}/{self._total}] {question.id}: {question.words}"
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+def _print_line(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
     if console.is_terminal:
         console.print(_table(findings))
-    else:
-        for line in finding_lines(findings):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in summary_lines(entry):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    lines = () if console.is_terminal else finding_lines(findings)
+    for line in (*lines, *summary_lines(entry)):
+        _print_line(console, line)
 
 
 def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
@@ -400,6 +385,7 @@ def _table(findings: Sequence[Finding]) -> Table:
 
     from causerie.probe.question import Grade
 
+    styles = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}
     table = Table(box=None, pad_edge=False)
     for name in ("", "question", "rule", "how, and what was seen"):
         table.add_column(name, overflow="fold")
@@ -409,7 +395,7 @@ def _table(findings: Sequence[Finding]) -> Table:
         if verdict.grade is not Grade.YES:
             for line in _last_exchanges(finding):
                 seen.append(f"\n{line}", style="dim")
-        answer = Text(verdict.grade.value, style=_STYLES[verdict.grade.value])
+        answer = Text(verdict.grade.value, style=styles[verdict.grade.value])
         table.add_row(answer, Text(question.words), Text(question.rule), seen)
     return table
 

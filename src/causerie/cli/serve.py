@@ -92,7 +92,11 @@ def serve(
     from causerie.settings.load import Override
 
     server = {"host": host, "port": port, "keys": keys, "workers": workers}
-    flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
+    flags = [
+        Override(f"server.{name}", value, f"--{name}")
+        for name, value in server.items()
+        if value is not None
+    ]
     options = {
         "context": context,
         "parallel": parallel,
@@ -212,17 +216,13 @@ def _models_named(settings: Settings, only: list[str]) -> tuple[ModelSettings, .
     return tuple(model for model in settings.models if model.id in only)
 
 
-def _given(options: Mapping[str, int | str | None]) -> list[str]:
-    return [name for name, value in options.items() if value is not None]
-
-
 def with_options(
     models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
     """Return the models with the given engine options. Raises :class:`CommandFailed`."""
     import msgspec
 
-    given = {name: options[name] for name in _given(options)}
+    given = {name: value for name, value in options.items() if value is not None}
 
     def with_given(model: ModelSettings) -> ModelSettings:
         name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"

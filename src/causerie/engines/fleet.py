@@ -59,13 +59,11 @@ class FleetEntry:
     model: str
     make: Callable[[], Awaitable[ManagedEngine]]
     """Gets the engine's inputs (weights, say) and builds it without starting it."""
-    slots: int = 1
-    """The best guess before the engine is built."""
+    slots: int = 1  # the best guess before the engine is built
     preload: bool = False
     idle_seconds: float | None = None
     """Time without a request after which it is unloaded; ``None``: never."""
-    wait_seconds: float = 60.0
-    """Longest wait of a request for a load."""
+    wait_seconds: float = 60.0  # longest wait of a request for a load
     recipe: object = field(default_factory=object)
     """An entry that replaces one with an equal recipe keeps its engine."""
     renew: Callable[[ManagedEngine], None] | None = None

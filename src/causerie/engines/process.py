@@ -245,10 +245,8 @@ class EngineChild(Generic[C]):
     process: EngineProcess
     client: C
     pulse: Pulse
-    questions: Sequence[Question]
-    """What it must go on answering."""
-    last_words: Callable[[Iterable[str]], str]
-    """Finds in its log why it gave up."""
+    questions: Sequence[Question]  # what it must go on answering
+    last_words: Callable[[Iterable[str]], str]  # finds in its log why it gave up
 
     @property
     def pid(self) -> int:
@@ -314,10 +312,8 @@ class Program:
     """Variables in addition to those of the supervising process."""
     farewell_seconds: float = 0.0
     """Time to end by itself once it was asked to; with 0 it is killed at once."""
-    cpus: Sequence[int] | None = None
-    """Hardware threads that it stays on; ``None``: on any."""
-    folder: str | None = None
-    """Its working directory; ``None``: that of the service."""
+    cpus: Sequence[int] | None = None  # hardware threads that it stays on; `None`: on any
+    folder: str | None = None  # its working directory; `None`: that of the service
 
 
 async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:

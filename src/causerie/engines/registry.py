@@ -84,10 +84,8 @@ _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 class FakeScript:
     """Script of the engine's behaviour."""
 
-    replies: Sequence[str] = ()
-    """Returned in turn (default: the user's last message)."""
-    fail_after: int | None = None
-    """A generation fails after so many tokens."""
+    replies: Sequence[str] = ()  # returned in turn (default: the user's last message)
+    fail_after: int | None = None  # a generation fails after so many tokens
     gate: asyncio.Semaphore | None = None
     """If set, the engine waits for it before each token."""
 

@@ -28,8 +28,7 @@ class Family(Struct, frozen=True):
     pattern: str
     source: str
     usual: SamplingDefaults
-    without_thinking: SamplingDefaults | None = None
-    """``None``: as usual."""
+    without_thinking: SamplingDefaults | None = None  # `None`: as usual
 
 
 FAMILIES = msgspec.convert(

@@ -267,13 +267,10 @@ class LocalModel:
 
     files: Files
     """All that make it this model and no other, as they were before they were read."""
-    size: int
-    """Of the weights, in bytes."""
+    size: int  # of the weights, in bytes
     architecture: str
-    chat_template: str
-    """Empty if there is none."""
-    vocabulary: Path
-    """The file that it is in."""
+    chat_template: str  # empty if there is none
+    vocabulary: Path  # the file that it is in
     sampling: RecommendedSampling | None
 
 

@@ -25,20 +25,16 @@ from causerie.probe.question import (
     step,
     unclear,
 )
-from causerie.probe.questions.listing import (
-    LONGEST_ASKED,
-    TOO_LONG,
-    longest_prompt,
-)
+from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
 from causerie.probe.questions.thinking import ROOM
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
+# Operations by the question that shows each.
 _OPERATIONS: Mapping[str, str] = {
-    "completion": "chat",
-    **{name: name for name in ("embeddings", "rerank", "completions")},
+    name: "chat" if name == "completion" else name
+    for name in ("completion", "embeddings", "rerank", "completions")
 }
-"""Operations by the question that shows each."""
 
 
 class RequestSender(Protocol):
@@ -145,7 +141,9 @@ class Interview:
         try:
             while isinstance(found := step(script, reply), ProbeRequest):
                 if not self._seconds_left:
-                    return self._out_of_time(), tuple(seen)
+                    total = self._patience.total_seconds
+                    self._ended = f"the {total:g} s for all questions were over"
+                    return unclear(self._ended), tuple(seen)
                 reply = await self._reply(found, asks)
                 seen.append(exchange(found, reply))
                 self._count_silence(reply)
@@ -156,10 +154,6 @@ class Interview:
     @property
     def _seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
-
-    def _out_of_time(self) -> ProbeVerdict:
-        self._ended = f"the {self._patience.total_seconds:g} s for all questions were over"
-        return unclear(self._ended)
 
     def _count_silence(self, reply: ProbeReply) -> None:
         silent = reply.ended in ("late", "broken")
@@ -175,7 +169,10 @@ class Interview:
         for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
                 break
-            await asyncio.sleep(min(self._pause(reply, turn), self._seconds_left))
+            asked = reply.headers.get("retry-after", "")
+            pause = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
+            pause = min(pause, self._patience.busy_seconds, self._seconds_left)
+            await asyncio.sleep(pause)
             reply = await self._send(ask, asks)
         self._was_busy = self._was_busy or reply.status in _BUSY
         if ask.reuse:
@@ -187,11 +184,6 @@ class Interview:
         reply = await asks.put(ask, max(self._seconds_left, 0.1))
         self.spent += _tokens(reply)
         return reply
-
-    def _pause(self, reply: ProbeReply, turn: int) -> float:
-        asked = reply.headers.get("retry-after", "")
-        seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
-        return min(seconds, self._patience.busy_seconds)
 
 
 def _tokens(reply: ProbeReply) -> int:
@@ -218,8 +210,7 @@ class ProbedModel:
     probed: date
     evidence: str
     overclaimed: tuple[str, ...] = ()
-    operations: tuple[str, ...] = ()
-    """Empty if it is not clear which it serves."""
+    operations: tuple[str, ...] = ()  # empty if it is not clear which it serves
 
     def values(self) -> dict[str, object]:
         known: dict[str, object] = {
@@ -284,17 +275,11 @@ def _by_parameter(findings: Iterable[Finding]) -> Mapping[str, set[Grade]]:
 def _evidence(findings: Sequence[Finding]) -> str:
     counts = {grade: sum(one.verdict.grade is grade for one in findings) for grade in Grade}
     words = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
-    missing = _by_parameter(findings)
-    refused = sorted(name for name, grades in missing.items() if Grade.NO in grades)
-    open_ = sorted(
-        name
-        for name, grades in missing.items()
-        if Grade.UNCLEAR in grades and Grade.NO not in grades
-    )
-    if refused:
-        words += "; not honoured: " + ", ".join(refused)
-    if open_:
-        words += "; unclear: " + ", ".join(open_)
+    grades = sorted(_by_parameter(findings).items())
+    refused = [name for name, found in grades if Grade.NO in found]
+    open_ = [name for name, found in grades if Grade.UNCLEAR in found and name not in refused]
+    for title, names in (("not honoured", refused), ("unclear", open_)):
+        words += f"; {title}: {', '.join(names)}" if names else ""
     return words
 
 

@@ -344,8 +344,7 @@ class _Stream:
     pulse: Pulse
     slot: Slot
     prefill: ChunkedPrefill
-    ids: list[int]
-    """Tokens that the engine has generated."""
+    ids: list[int]  # tokens that the engine has generated
     read_ms: float = 0.0
     """Time after which the engine had read ``slot.read`` tokens of the prompt."""
 

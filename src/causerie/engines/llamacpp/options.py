@@ -22,12 +22,7 @@ from causerie.engines.machine import (
     model_memory_bytes,
     own_groups,
 )
-from causerie.engines.weights.gguf import (
-    Header,
-    quantization_of_name,
-    quantization_of_type,
-    smaller_that_fits,
-)
+from causerie.engines.weights.gguf import Header, smaller_that_fits
 
 _CONTEXT_STEP = 256  # the engine rounds a context to multiples of it
 _LEAST_TOLD_CONTEXT = 1024  # a smaller context is not worth proposing
@@ -54,11 +49,9 @@ class Need:
         context = largest_context(self.header, self.kv_type, room)
         if context >= _LEAST_TOLD_CONTEXT:
             return f"a context of {context:,} tokens would fit"
-        name = quantization_of_type(self.header.file_type) or quantization_of_name(
-            self.header.path.stem
-        )
-        left = room - (self.memory - self.header.file_size)
-        found = smaller_that_fits(name, self.header.file_size, left)
+        header = self.header
+        left = room - (self.memory - header.file_size)
+        found = smaller_that_fits(header.quantization, header.file_size, left)
         if found is None:
             return "take a smaller model"
         return f"its quantization {found[0]} would fit, with about {_size(found[1])} of weights"
@@ -125,34 +118,26 @@ class LlamaCppOptions:
 
     context: int | Literal["auto"] | None = None
     """In tokens, for one request; ``auto`` takes what fits into the free memory."""
-    parallel: int | None = None
-    """Number of concurrent requests."""
+    parallel: int | None = None  # number of concurrent requests
     cache_tokens: int | None = None
     """Tokens that all requests together may have in the key-value cache."""
     threads: int | None = None
     gpu_layers: int | None = None
     kv_type: str | None = None
     flash_attention: bool | None = None
-    batch: int | None = None
-    """In tokens."""
-    lora: tuple[str, ...] = ()
-    """A file."""
-    draft: str | None = None
-    """A file."""
+    batch: int | None = None  # in tokens
+    lora: tuple[str, ...] = ()  # a file
+    draft: str | None = None  # a file
     speculation: Literal["off", "ngram"] = "off"
     """Whether tokens are proposed from what the text has said before."""
-    embeddings: bool = False
-    """The model makes vectors of texts, and generates nothing."""
-    pooling: str | None = None
-    """How it makes one of several; ``None``: as the file says."""
-    prompt_cache: int | None = None
-    """Bytes for prompts that left their slots; 0 keeps none."""
+    embeddings: bool = False  # the model makes vectors of texts, and generates nothing
+    pooling: str | None = None  # how it makes one of several; `None`: as the file says
+    prompt_cache: int | None = None  # bytes for prompts that left their slots; 0 keeps none
     part: MachinePart = WHOLE
     """Part of the machine that cores, memory and devices are taken from."""
     command: str | None = None
     """The program of a native build; ``None`` for the package that comes with the service."""
-    args: tuple[str, ...] = ()
-    """Further arguments of that program."""
+    args: tuple[str, ...] = ()  # further arguments of that program
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 
@@ -162,22 +147,17 @@ class Launch:
     """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
-    options: LlamaCppOptions
-    """For what nothing here is decided instead."""
+    options: LlamaCppOptions  # for what nothing here is decided instead
     context: int
     parallel: int
-    cache_tokens: int
-    """Of all slots together."""
+    cache_tokens: int  # of all slots together
     threads: int
     kv_type: str
     batch: int | None
     cpu_batch: int
-    token_seconds: float
-    """Time in which a token of a prompt is expected to be read."""
-    cuts_back: bool
-    """Whether the state of a prompt can be cut back to any of its tokens."""
-    drafted: int
-    """Tokens that a draft model, or repetition, proposes at a time."""
+    token_seconds: float  # time in which a token of a prompt is expected to be read
+    cuts_back: bool  # whether the state of a prompt can be cut back to any of its tokens
+    drafted: int  # tokens that a draft model, or repetition, proposes at a time
     prompt_cache: int
     memory: int
     cpus: tuple[int, ...] | None

@@ -143,11 +143,9 @@ _TRIED = "causerie was tried with llama.cpp 0.5.0 of October 2026; take a build 
 class NativeBuild:
     """Facts that a program reports about itself."""
 
-    program: str
-    """Path."""
+    program: str  # path
     version: str
-    gpu: bool
-    """Whether it has a GPU to compute on."""
+    gpu: bool  # whether it has a GPU to compute on
 
     @property
     def folder(self) -> str:

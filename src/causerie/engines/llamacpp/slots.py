@@ -211,26 +211,19 @@ class Slot:
     """One slot, and what is known of its content while a request has it."""
 
     id: int
-    tokens: bytes = b""
-    """What it held when the last request left it, packed."""
-    scope: str = ""
-    """Cache scope of the tokens that it holds."""
-    empty: bool = True
-    """True if it holds no token, known or not."""
-    asked: int = 0
-    """Tokens of that request's prompt."""
+    tokens: bytes = b""  # what it held when the last request left it, packed
+    scope: str = ""  # cache scope of the tokens that it holds
+    empty: bool = True  # true if it holds no token, known or not
+    asked: int = 0  # tokens of that request's prompt
     busy: bool = False
     used: int = 0
-    cells: int = 0
-    """Tokens of the cache that it may come to hold, or may have left."""
+    cells: int = 0  # tokens of the cache that it may come to hold, or may have left
     finished: bool = False
     """The engine has completed the request, and computes no more for it."""
-    read: int = 0
-    """Tokens of the prompt that the engine has read."""
+    read: int = 0  # tokens of the prompt that the engine has read
     ahead: int = 0
     """Tokens of them that were computed ahead of the request, and so are new in it."""
-    made: list[int] = field(default_factory=list)
-    """Tokens that the engine has generated."""
+    made: list[int] = field(default_factory=list)  # tokens that the engine has generated
 
     def shares(self, scope: str, tokens: bytes) -> int:
         """Return how many tokens of a prompt it holds, for requests of a scope."""

@@ -34,8 +34,7 @@ class WaitingPrompt:
 
     id: int
     tokens: Sequence[int]
-    blocks: Sequence[int]
-    """Keys of its whole blocks."""
+    blocks: Sequence[int]  # keys of its whole blocks
     read: int = 0
     is_long: bool = False
 

@@ -53,13 +53,10 @@ _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
 class OpenVinoOptions:
     """Configured options; ``None`` is chosen for the machine."""
 
-    context: int | None = None
-    """In tokens, for one request."""
-    parallel: int | None = None
-    """Number of concurrent requests."""
+    context: int | None = None  # in tokens, for one request
+    parallel: int | None = None  # number of concurrent requests
     threads: int | None = None
-    part: MachinePart = WHOLE
-    """Part of the machine that its cores are taken from."""
+    part: MachinePart = WHOLE  # part of the machine that its cores are taken from
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 
@@ -72,10 +69,8 @@ class OpenVinoLaunch:
     context: int
     parallel: int
     threads: int | None
-    blocks: int
-    """Blocks of the cache that all requests share."""
-    divided: bool
-    """Whether prompts are read in parts; see :mod:`.prefill`."""
+    blocks: int  # blocks of the cache that all requests share
+    divided: bool  # whether prompts are read in parts; see `prefill.py`
     memory: int
     cpus: tuple[int, ...] | None
     """Hardware threads that the process stays on; ``None``: on any."""

@@ -38,22 +38,17 @@ MOST_ALTERNATIVES = 20
 class VllmOptions:
     """Configured options; ``None`` is left to vLLM."""
 
-    command: str = "vllm"
-    """The program, as a path or a name on the search path."""
-    context: int | None = None
-    """In tokens, for one request."""
-    parallel: int | None = None
-    """Number of concurrent requests."""
+    command: str = "vllm"  # the program, as a path or a name on the search path
+    context: int | None = None  # in tokens, for one request
+    parallel: int | None = None  # number of concurrent requests
     tensor_parallel: int | None = None
     """Number of devices; so are ``pipeline_parallel`` and ``data_parallel``."""
     pipeline_parallel: int | None = None
     data_parallel: int | None = None
-    gpu_memory: float | None = None
-    """Fraction of each device's memory."""
+    gpu_memory: float | None = None  # fraction of each device's memory
     dtype: str | None = None
     quantization: str | None = None
-    args: tuple[str, ...] = ()
-    """Further arguments, as vLLM documents them."""
+    args: tuple[str, ...] = ()  # further arguments, as vLLM documents them
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that its process gets."""
     devices: str | None = None
@@ -68,16 +63,12 @@ class VllmOptions:
 class Elsewhere:
     """A vLLM that others run."""
 
-    address: str
-    """Its base address, without ``/v1``."""
-    key: str | None = field(default=None, repr=False)
-    """The key that it requires."""
-    name: str | None = None
-    """Its name of the model; ``None`` if it has only one."""
+    address: str  # its base address, without `/v1`
+    key: str | None = field(default=None, repr=False)  # the key that it requires
+    name: str | None = None  # its name of the model; `None` if it has only one
     context: int | None = None
     """Bound on a request in tokens, if less than the server's own."""
-    parallel: int | None = None
-    """Requests at the same time."""
+    parallel: int | None = None  # requests at the same time
     reach: Reach = field(default_factory=Reach, repr=False)
 
     @property

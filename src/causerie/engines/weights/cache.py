@@ -38,13 +38,11 @@ _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 class CachedWeights:
     """Weights on this machine."""
 
-    path: Path
-    """The model's file, or its first part, or its folder."""
+    path: Path  # the model's file, or its first part, or its folder
     ref: str
     sha256: str | None
     """Of that file, in hex; ``None`` for a folder, and for the user's own files."""
-    size: int
-    """Of all parts, in bytes."""
+    size: int  # of all parts, in bytes
     record: Path | None = None
     """The file of the cache that says so; ``None`` for the user's own files."""
 

@@ -54,14 +54,10 @@ class ModelFolder:
 
     path: Path
     architecture: str
-    context_length: int
-    """In tokens; 0 if unknown."""
-    chat_template: str
-    """Empty if there is none."""
-    file_size: int
-    """Of the weights, in bytes."""
-    config: Mapping[str, object]
-    """The object in its config.json."""
+    context_length: int  # in tokens; 0 if unknown
+    chat_template: str  # empty if there is none
+    file_size: int  # of the weights, in bytes
+    config: Mapping[str, object]  # the object in its config.json
     generation: Mapping[str, object]
     """The object in its generation_config.json; empty if there is none."""
     files: tuple[Path, ...]

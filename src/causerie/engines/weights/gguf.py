@@ -179,10 +179,6 @@ _QUANTIZATION_IN_NAME = re.compile(
 )
 
 
-def quantization_of_type(number: int | None) -> str | None:
-    return None if number is None else _FILE_TYPES.get(number)
-
-
 def quantization_of_name(name: str) -> str | None:
     """Return the quantization that a file's name ends with, or ``None``."""
     found = _QUANTIZATION_IN_NAME.findall(name)
@@ -228,28 +224,21 @@ class Header:
     """Facts of a model file. Numbers absent from the file are ``None`` or 0."""
 
     path: Path
-    file_size: int
-    """In bytes, of all parts of a split model."""
+    file_size: int  # in bytes, of all parts of a split model
     architecture: str
-    context_length: int
-    """Length that the model was trained for, in tokens."""
+    context_length: int  # length that the model was trained for, in tokens
     block_count: int
     embedding_length: int
-    head_count_kv: tuple[int, ...]
-    """One number a layer."""
+    head_count_kv: tuple[int, ...]  # one number a layer
     key_length: int
     value_length: int
     latent_length: int
     vocabulary_size: int
     chat_template: str
-    names: tuple[str, ...]
-    """Names of the model and of the one that it was made from."""
-    sampling: Mapping[str, float]
-    """Recommended sampling, by the keys of the file."""
-    file_type: int | None = None
-    """Number of the quantization that most tensors have."""
-    pooling: int | None = None
-    """Number of the pooling of an embedding model."""
+    names: tuple[str, ...]  # names of the model and of the one that it was made from
+    sampling: Mapping[str, float]  # recommended sampling, by the keys of the file
+    file_type: int | None = None  # number of the quantization that most tensors have
+    pooling: int | None = None  # number of the pooling of an embedding model
     cuts_back: bool = True
     """Whether the state of a prompt can be cut back to any of its tokens.
 
@@ -262,6 +251,12 @@ class Header:
         if self.latent_length:
             return self.latent_length * self.block_count
         return sum(self.head_count_kv) * (self.key_length + self.value_length)
+
+    @property
+    def quantization(self) -> str | None:
+        """Return the name of the quantization, as the file or its name says it."""
+        told = None if self.file_type is None else _FILE_TYPES.get(self.file_type)
+        return told or quantization_of_name(self.path.stem)
 
 
 def gguf_parts(path: Path) -> tuple[Path, ...]:

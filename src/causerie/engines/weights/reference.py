@@ -126,13 +126,10 @@ class _Family(Struct, frozen=True, forbid_unknown_fields=True):
 class LibraryModel(Struct, frozen=True):
     """One model with a short name."""
 
-    name: str
-    """Family and tag: ``qwen3:4b``."""
+    name: str  # family and tag: `qwen3:4b`
     ref: str
-    size: int
-    """Of the file, in bytes, rounded to three digits."""
-    context: int
-    """Length in tokens that its publisher states."""
+    size: int  # of the file, in bytes, rounded to three digits
+    context: int  # length in tokens that its publisher states
     license: str
 
 

@@ -119,9 +119,11 @@ def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.Cl
 def _trust(certificates: Path | None) -> ssl.SSLContext | bool:
     if certificates is None:
         return True
-    kind = "capath" if certificates.is_dir() else "cafile"
+    path, folder = str(certificates), certificates.is_dir()
     try:
-        return ssl.create_default_context(**{kind: str(certificates)})
+        return ssl.create_default_context(
+            cafile=None if folder else path, capath=path if folder else None
+        )
     except (OSError, ssl.SSLError) as error:
         raise WeightsError(f"{certificates} holds no usable certificates: {error}.") from error
 
