@@ -66,7 +66,7 @@ def chat(
         question_of(question),
         base_url,
         model,
-        ChatOptions(thinking, valid_text(system), tools, plain),
+        ChatOptions(thinking, _valid_text(system), tools, plain),
     )
 
 
@@ -102,15 +102,15 @@ def run(
     from causerie.cli.chat_session import ChatOptions, talk
 
     question = question_of(prompt)  # what is wrong with it is told before a model is loaded
-    with running_model(name, context, config, pairs) as (base_url, model):
-        talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
+    with _running_model(name, context, config, pairs) as (base_url, model):
+        talk(question, base_url, model, ChatOptions(thinking, _valid_text(system), None, plain))
 
 
+# That runs already, or while the block runs.
 @contextmanager
-def running_model(
+def _running_model(
     name: str, context: Context, config: Config, pairs: Set
 ) -> Iterator[tuple[str, str]]:
-    """Yield the base URL and the id of a model that runs already, or while the block runs."""
     from causerie.cli.announcement import ModelAnnouncer
     from causerie.cli.serve import chosen_models, with_options
     from causerie.cli.services import services
@@ -167,7 +167,7 @@ def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> st
     What is piped goes before the question of the command line. A pipe is read to its end, however
     long that takes; after ``patience`` seconds without anything in it a note says so.
     """
-    given = None if question == "-" else valid_text(question)
+    given = None if question == "-" else _valid_text(question)
     if sys.stdin is None:
         if given is None:
             raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
@@ -180,8 +180,8 @@ def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> st
     return "\n\n".join(parts)
 
 
-def valid_text(argument: str | None) -> str | None:
-    """Return an argument as valid UTF-8; a shell passes any bytes."""
+# A shell passes any bytes.
+def _valid_text(argument: str | None) -> str | None:
     return argument and argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

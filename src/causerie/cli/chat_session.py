@@ -91,7 +91,6 @@ class _ChatSession:
         return Keyboard(self._out, history)
 
     def once(self, question: str) -> None:
-        """Ask one question; failures and interrupts end the program."""
         self._conversation.say(question)
         view = AnswerView(self._out, self._notes, plain=self._plain)
         try:
@@ -242,11 +241,11 @@ class ChatCommands:
         if not file:
             return "/image needs the name of a file"
         model = self._conversation.model
-        if takes_images(self._models().get(model)) is False:
+        if _takes_images(self._models().get(model)) is False:
             return f"{model} takes no pictures"
         try:
-            self._conversation.images.append(data_address(Path(file).expanduser()))
-        except NoImage as error:
+            self._conversation.images.append(_data_address(Path(file).expanduser()))
+        except _NoImage as error:
             return str(error)
         return f"{file} goes with the next message"
 
@@ -270,29 +269,28 @@ _BEGINNINGS = {
 }
 
 
-class NoImage(Exception):
-    """The file is no picture that can be sent."""
+class _NoImage(Exception):
+    pass
 
 
-def data_address(file: Path) -> str:
-    """Return the picture in a file as a ``data:`` URL. Raises :class:`NoImage`."""
+def _data_address(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise NoImage(f"{file}: {error.strerror}") from error
+        raise _NoImage(f"{file}: {error.strerror}") from error
     if len(content) > _MOST_BYTES:
-        raise NoImage(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
+        raise _NoImage(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
     kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
     is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
     kind = "image/webp" if is_webp else next(kinds, None)
     if kind is None:
-        raise NoImage(f"{file} is no PNG, JPEG, GIF or WebP")
+        raise _NoImage(f"{file} is no PNG, JPEG, GIF or WebP")
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def takes_images(entry: Mapping[str, Any] | None) -> bool | None:
-    """Return whether a model accepts pictures, by its entry; ``None`` if that is unknown."""
+# `None` if that is unknown.
+def _takes_images(entry: Mapping[str, Any] | None) -> bool | None:
     architecture = (entry or {}).get("architecture")
     kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
     return "image" in kinds if isinstance(kinds, list) else None

@@ -61,10 +61,9 @@ def models(
     print_found(rows, titles, cells, json=as_json, right={"SIZE"})
 
 
+# `bytes` is `None` where the weights are not fetched.
 @dataclass(frozen=True, slots=True)
-class ModelLine:
-    """One row of the list. ``bytes`` is ``None`` where the weights are not fetched."""
-
+class _ModelLine:
     id: str | None
     ref: str | None
     engine: str | None
@@ -78,7 +77,7 @@ class ModelLine:
         return size_text(self.bytes)
 
 
-async def list_models(settings: Settings) -> list[ModelLine]:
+async def list_models(settings: Settings) -> list[_ModelLine]:
     """Return the configured models, then the other weights in the cache."""
     import asyncio
 
@@ -88,11 +87,11 @@ async def list_models(settings: Settings) -> list[ModelLine]:
     for model in settings.models:
         here = await weights_here(settings, model) if model.ref else None
         size, path = (here.size, str(here.path)) if here else (None, None)
-        rows.append(ModelLine(model.id, model.ref, model.engine, size, path))
+        rows.append(_ModelLine(model.id, model.ref, model.engine, size, path))
     known = {row.path for row in rows}
     for weights in await asyncio.to_thread(cached_weights, settings):
         if str(weights.path) not in known:
-            rows.append(ModelLine(None, weights.ref, None, weights.size, str(weights.path)))
+            rows.append(_ModelLine(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
 
 
@@ -114,17 +113,17 @@ def show(
     """
     from causerie.cli.terminal import print_facts
 
-    facts = model_facts(name, config, pairs)
+    facts = _model_facts(name, config, pairs)
     if as_json:
         print_json(facts)
         return
-    print_facts([(key.replace("_", " "), facts_text(key, facts[key])) for key in facts])
+    print_facts([(key.replace("_", " "), _facts_text(key, facts[key])) for key in facts])
 
 
 Facts = dict[str, object]
 
 
-def model_facts(name: str, config: Config, pairs: Set) -> Facts:
+def _model_facts(name: str, config: Config, pairs: Set) -> Facts:
     import asyncio
 
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
@@ -227,7 +226,7 @@ def _launch_facts(header: Header) -> Facts:
     }
 
 
-def facts_text(key: str, value: object) -> str:
+def _facts_text(key: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -314,7 +313,7 @@ def show_list(
     rows, cells = [], []
     for one in cached_weights(settings_in_force(config, pairs).settings):
         name, quantization, path = known.name(one.ref), _quantization_of(one), str(one.path)
-        rows.append(CachedModel(name, one.ref, one.size, quantization, one.used_at, path))
+        rows.append(_CachedModel(name, one.ref, one.size, quantization, one.used_at, path))
         cells.append((name, size_text(one.size), quantization or "-", _age(one.used_at)))
     print_found(rows, ("NAME", "SIZE", "QUANT", "USED"), cells, json=as_json, right={"SIZE"})
     if not rows and not as_json:
@@ -323,9 +322,7 @@ def show_list(
 
 
 @dataclass(frozen=True, slots=True)
-class CachedModel:
-    """One row of the list. Other commands accept ``name``."""
-
+class _CachedModel:
     name: str
     ref: str
     bytes: int

@@ -103,7 +103,7 @@ def probe(
     address = base_url.rstrip("/")
     providers = settings_in_force(config, None).settings.providers
     known = next((one for one in providers if one.base_url.rstrip("/") == address), None)
-    plan = ProbePlan(
+    plan = _ProbePlan(
         base_url=address,
         models=tuple(models or ()),
         key=_chosen_key(key, key_env, key_file, known),
@@ -114,11 +114,10 @@ def probe(
         yes=yes,
         quick=quick,
     )
-    carry_out(plan, entry=entry, as_json=as_json)
+    _carry_out(plan, entry=entry, as_json=as_json)
 
 
-def carry_out(plan: ProbePlan, *, entry: bool, as_json: bool) -> None:
-    """Probe the models, and print findings and entries for the configuration, or one of both."""
+def _carry_out(plan: _ProbePlan, *, entry: bool, as_json: bool) -> None:
     import asyncio
 
     from rich.console import Console
@@ -133,15 +132,13 @@ def carry_out(plan: ProbePlan, *, entry: bool, as_json: bool) -> None:
         typer.echo("\n\n".join(map(_entry, interviews)))
     else:
         for one in interviews:
-            show_findings(Console(), one.entry, one.findings)
+            _show_findings(Console(), one.entry, one.findings)
             if one.complete and not plan.quick:
                 typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
 
 
 @dataclass(frozen=True, slots=True)
-class ProbePlan:
-    """Provider, models and bounds of one probe."""
-
+class _ProbePlan:
     base_url: str
     models: tuple[str, ...]
     key: str | None = field(repr=False)
@@ -160,13 +157,12 @@ class ProbePlan:
 
 
 class _ProbeRun:
-    def __init__(self, plan: ProbePlan, notes: Console) -> None:
+    def __init__(self, plan: _ProbePlan, notes: Console) -> None:
         self._plan = plan
         self._notes = notes
         self.dialect = plan.dialect
 
     async def interviews(self) -> list[CompletedInterview]:
-        """Ask one model after the other. Raises :class:`CommandFailed`."""
         from causerie.probe.asker import ProbeClient
         from causerie.probe.interview import cost
         from causerie.probe.provider_interview import guess_dialect
@@ -346,16 +342,15 @@ def _print_line(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
+def _show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
     if console.is_terminal:
         console.print(_table(findings))
-    lines = () if console.is_terminal else finding_lines(findings)
-    for line in (*lines, *summary_lines(entry)):
+    lines = () if console.is_terminal else _finding_lines(findings)
+    for line in (*lines, *_summary_lines(entry)):
         _print_line(console, line)
 
 
-def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield each finding as a line, with evidence below unless it is a yes."""
+def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     from causerie.probe.question import Grade
 
     for finding in findings:
@@ -366,7 +361,7 @@ def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
             yield from (f"          {line}" for line in _last_exchanges(finding))
 
 
-def summary_lines(entry: ProbedModel) -> Iterator[str]:
+def _summary_lines(entry: ProbedModel) -> Iterator[str]:
     yield ""
     yield f"{printable(entry.id)}: {entry.evidence}"
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"

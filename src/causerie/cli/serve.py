@@ -108,11 +108,10 @@ def serve(
         return with_options(chosen_models(settings, ref, id, model, engine), options)
 
     read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
-    serve_until_stopped(read)
+    _serve_until_stopped(read)
 
 
-def serve_until_stopped(read: ReadWith) -> None:
-    """Serve by the settings that ``read`` returns, and report the start at the terminal."""
+def _serve_until_stopped(read: ReadWith) -> None:
     from rich.console import Console
 
     from causerie.cli.announcement import ConsoleAnnouncer

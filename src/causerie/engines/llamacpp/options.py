@@ -70,15 +70,12 @@ def largest_context(header: Header, kv_type: str, room: int) -> int:
 
     At most the length that the model was trained for; 0 where not even the weights fit.
     """
-    most = fitting_tokens(header, kv_type, room)
+    most = _fitting_tokens(header, kv_type, room)
     return min(most, header.context_length or most)
 
 
-def fitting_tokens(header: Header, kv_type: str, room: int) -> int:
-    """Return how many tokens a cache can hold next to the weights in ``room`` bytes.
-
-    A multiple of what the engine rounds to; 0 where not even the weights fit.
-    """
+# At most the multiple that the engine rounds to; 0 where not even the weights fit.
+def _fitting_tokens(header: Header, kv_type: str, room: int) -> int:
     left = max(room - model_memory_bytes(header, 0, kv_type), 0)
     each = max(kv_bytes_per_token(header, kv_type), 1)  # some models keep nothing of a token
     return left // each // _CONTEXT_STEP * _CONTEXT_STEP
@@ -237,7 +234,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
         gpu = options.gpu_layers != 0 and has_gpu()
         share = _SHARE_BESIDE_GPU if gpu else _SHARE
         room = min(room, weights + (total // parts - prompts - weights) // share)
-    fitting = fitting_tokens(header, kv_type, room)
+    fitting = _fitting_tokens(header, kv_type, room)
     if parts > 1:
         parallel = max(min(parallel, fitting // context), 1)
     wanted = options.cache_tokens or max(fitting, least)

@@ -82,13 +82,9 @@ def free_memory() -> int:
     return free
 
 
+# `tokens` are packed, `size` is in bytes, `used` a count; `scope` is who may use it.
 @dataclass(slots=True)
-class StoredPrompt:
-    """One state: its file, its packed tokens, its bytes, and when it was used (a count).
-
-    ``scope`` is that of the requests that may use it.
-    """
-
+class _StoredPrompt:
     file: int
     scope: str
     tokens: bytes
@@ -102,7 +98,7 @@ class PromptStore:
 
     limit: int
     token_bytes: int
-    _states: list[StoredPrompt] = field(default_factory=list)
+    _states: list[_StoredPrompt] = field(default_factory=list)
     _spare: list[int] = field(default_factory=list)  # files without a state
     _uses: int = 0
 
@@ -110,7 +106,7 @@ class PromptStore:
     def size(self) -> int:
         return sum(state.size for state in self._states)
 
-    def best(self, scope: str, prompt: bytes) -> tuple[StoredPrompt | None, int]:
+    def best(self, scope: str, prompt: bytes) -> tuple[_StoredPrompt | None, int]:
         """Return the state of a scope that shares most of a packed prompt, and how many tokens."""
         head = prompt[:_LEAST_BYTES]
         alike = [state for state in self._of(scope) if state.tokens.startswith(head)]
@@ -127,7 +123,7 @@ class PromptStore:
         slot: int,
         scope: str,
         tokens: bytes,
-        needed: StoredPrompt | None = None,
+        needed: _StoredPrompt | None = None,
     ) -> None:
         """Keep the state of a slot that holds these tokens, if it is worth it and has room.
 
@@ -141,7 +137,7 @@ class PromptStore:
         if not self._has_room(expected, needed):
             return
         file = self._spare.pop() if self._spare else os.memfd_create("prompt")
-        state = StoredPrompt(file, scope, tokens, expected, self._next_use())
+        state = _StoredPrompt(file, scope, tokens, expected, self._next_use())
         try:
             body = {"filename": str(file)}
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
@@ -156,7 +152,7 @@ class PromptStore:
         self._states.append(state)
         self._evict(0, needed)
 
-    async def restore(self, engine: Engine, slot: int, state: StoredPrompt) -> bool:
+    async def restore(self, engine: Engine, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
         state.used = self._next_use()
         try:
@@ -174,22 +170,22 @@ class PromptStore:
             os.close(file)
         self._states, self._spare = [], []
 
-    def _of(self, scope: str) -> list[StoredPrompt]:
+    def _of(self, scope: str) -> list[_StoredPrompt]:
         return [state for state in self._states if state.scope == scope]
 
-    def _has_room(self, size: int, needed: StoredPrompt | None) -> bool:
+    def _has_room(self, size: int, needed: _StoredPrompt | None) -> bool:
         if size > self.limit:
             return False
         self._evict(size, needed)
         return self.size + size <= self.limit and size <= free_memory() // 2
 
-    def _evict(self, more: int, needed: StoredPrompt | None) -> None:
+    def _evict(self, more: int, needed: _StoredPrompt | None) -> None:
         droppable = [state for state in self._states if state is not needed]
         droppable.sort(key=lambda state: state.used, reverse=True)
         while droppable and (self.size + more > self.limit or len(self._states) >= _MOST_STATES):
             self._drop(droppable.pop())
 
-    def _drop(self, state: StoredPrompt) -> None:
+    def _drop(self, state: _StoredPrompt) -> None:
         if any(one is state for one in self._states):  # two restores of one state may both fail
             self._states = [one for one in self._states if one is not state]
             self._clear_file(state.file)
@@ -292,7 +288,7 @@ class Slots:
 
     async def _reserve_slot(
         self, engine: Engine, scope: str, tokens: bytes, cells: int
-    ) -> tuple[Slot, int, StoredPrompt | None]:
+    ) -> tuple[Slot, int, _StoredPrompt | None]:
         async with self._choosing:
             free = [slot for slot in self._slots if not slot.busy]
             slot, shared, stored = self._choose_slot(free, scope, tokens)
@@ -306,7 +302,7 @@ class Slots:
             slot.begin(0)
             return slot, shared, stored
 
-    async def _make_room(self, engine: Engine, needed: StoredPrompt | None) -> None:
+    async def _make_room(self, engine: Engine, needed: _StoredPrompt | None) -> None:
         while sum(slot.cells for slot in self._slots) > self._cache_tokens:
             idle = [slot for slot in self._slots if slot.cells and not slot.busy]
             if not idle:
@@ -321,7 +317,7 @@ class Slots:
 
     def _choose_slot(
         self, free: Sequence[Slot], scope: str, tokens: bytes
-    ) -> tuple[Slot, int, StoredPrompt | None]:
+    ) -> tuple[Slot, int, _StoredPrompt | None]:
         found = [(slot.shares(scope, tokens), slot) for slot in free]
         shared, own = max(found, key=lambda each: (each[0], -each[1].used))
         stored, more = self._store.best(scope, tokens)
@@ -332,7 +328,7 @@ class Slots:
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
     async def _fill_slot(
-        self, engine: Engine, slot: Slot, scope: str, shared: int, stored: StoredPrompt | None
+        self, engine: Engine, slot: Slot, scope: str, shared: int, stored: _StoredPrompt | None
     ) -> int:
         lost = token_count(slot.tokens) - (0 if stored else shared)
         goes_on = stored is None and slot.continued_by(shared)

@@ -42,7 +42,7 @@ _MOST_EBNF_TEXTS = 100
 _PLAIN_IN_EBNF = frozenset(ascii_letters + digits + " ")
 
 
-def ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
+def _ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
     options = ['""'] if ends else []
     for text in texts:
         quoted = "".join(one if one in _PLAIN_IN_EBNF else f"\\U{ord(one):08x}" for one in text)
@@ -50,12 +50,9 @@ def ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
     return "root ::= " + " | ".join(options)
 
 
-def sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
-    """Return the first of the ids that the grammar can say, by their texts.
-
-    Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
-    where there are some hundred of them, and takes seconds for all.
-    """
+# Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
+# where there are some hundred of them, and takes seconds for all.
+def _sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
     control = frozenset(vocabulary.control.values())
     texts: dict[str, int] = {}
     for id in ids:
@@ -155,13 +152,13 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
     ) -> Token:
         ids = list(admitted.ids())
         spelling = request_spelling(vocabulary, request)
-        texts = sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
+        texts = _sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
         if not texts and not admitted.ends:
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
             certain = None if request.logprobs is None else 0.0
             return Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
         while True:
-            ebnf = ebnf_of_texts(texts, ends=admitted.ends)
+            ebnf = _ebnf_of_texts(texts, ends=admitted.ends)
             drawn = await first_token(client.complete(request, spelling, ebnf))
             meant = _admitted_token(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
             if meant is not None:

@@ -28,10 +28,9 @@ _LONG_SECONDS = 3.0  # small parts cost half more: too much for prompts that are
 _EXPECTED_SECONDS = STREAMING_SECONDS / BATCH  # for a token: the first step is as large as any
 
 
+# The cache holds `read` of its tokens.
 @dataclass(slots=True, eq=False)
-class WaitingPrompt:
-    """A prompt that waits; the cache holds ``read`` of its tokens."""
-
+class _WaitingPrompt:
     id: int
     tokens: Sequence[int]
     blocks: Sequence[int]  # keys of its whole blocks
@@ -47,7 +46,7 @@ class WaitingPrompt:
 class Part:
     """The tokens of a prompt that one step reads."""
 
-    prompt: WaitingPrompt
+    prompt: _WaitingPrompt
     begin: int
     end: int
 
@@ -84,7 +83,7 @@ class Prefill:
         self._speed = PrefillSpeed(_EXPECTED_SECONDS)
         self._known = KnownBlocks(blocks)
         self._divided = divided
-        self._waiting: dict[int, WaitingPrompt] = {}
+        self._waiting: dict[int, _WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
         self._oldest_first = False
         self._warm = False  # the first step of a process prepares kernels, and tells no speed
@@ -93,7 +92,7 @@ class Prefill:
         return bool(self._waiting)
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
-        self._waiting[id] = WaitingPrompt(id, tokens, block_keys(tokens))
+        self._waiting[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
         _ = self._waiting.pop(id, None)
@@ -141,11 +140,11 @@ class Prefill:
         """Note that the cache holds these, from the first on."""
         self._known.add(block_keys(tokens))
 
-    def _in_order(self) -> Sequence[WaitingPrompt]:
+    def _in_order(self) -> Sequence[_WaitingPrompt]:
         waiting = list(self._waiting.values())
         return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
 
-    def _skip_known(self, prompt: WaitingPrompt) -> None:
+    def _skip_known(self, prompt: _WaitingPrompt) -> None:
         # At least one token has to be computed, so the last one is never skipped.
         while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
             prompt.read += BLOCK

@@ -187,7 +187,7 @@ class OpenVinoClient:
         self, request: TextRequest, spelling: Spelling, ebnf: str | None = None
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion, under a grammar in EBNF or none; leaving ends it."""
-        async with self._order(generation_order(request, ebnf)) as answers:
+        async with self._order(_generation_order(request, ebnf)) as answers:
             outputs = _outputs(answers, request, spelling)
             try:
                 yield outputs
@@ -232,8 +232,8 @@ class OpenVinoClient:
             answers.put_nowait(answer)
 
 
-def generation_order(request: TextRequest, ebnf: str | None) -> dict[str, Any]:
-    """Return the order of a generation. Unset parameters are neutral, not the engine's defaults."""
+# Unset parameters are neutral, not the engine's defaults.
+def _generation_order(request: TextRequest, ebnf: str | None) -> dict[str, Any]:
     fields: dict[str, float] = dict(engine_fields(_ENGINE, request.sampling))
     if fields.get("top_k") == 0:
         del fields["top_k"]  # off is its default, and no number

@@ -57,11 +57,8 @@ class _Cards(msgspec.Struct):
     data: tuple[_Card, ...]
 
 
-async def served_model(client: VllmClient, wanted: str | None) -> tuple[str, int]:
-    """Name of the ``wanted`` model, or of the only one, and the most tokens of a request.
-
-    Raises :class:`EngineFailed`.
-    """
+# The name of the model that is wanted, or of the only one, and the most tokens of a request.
+async def _served_model(client: VllmClient, wanted: str | None) -> tuple[str, int]:
     try:
         async with _time_limit():
             cards = msgspec.convert(await client.ask("GET", "/v1/models"), _Cards).data
@@ -91,11 +88,8 @@ def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
     raise EngineFailed(f"the server {lack}; set `served_name` to one that it lists: {listed}")
 
 
-async def ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
-    """Raise :class:`EngineFailed` if the server lacks something.
-
-    ``ids`` is how we read :data:`VOCABULARY_SAMPLE`; ``generate`` begins a generation there.
-    """
+# `ids` is how the sample is read here; `generate` begins a generation there.
+async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
     async with _time_limit():
         await _ensure_same_words(client, ids)
@@ -219,11 +213,13 @@ class VllmEngine(SupervisedEngine[VllmClient]):
 
     async def _longest_context(self, client: VllmClient) -> int:
         if isinstance(self._options, VllmOptions):
-            _, longest = await served_model(client, SERVED_NAME)
+            _, longest = await _served_model(client, SERVED_NAME)
             return longest
-        client.model, longest = await served_model(client, self._options.name)
+        client.model, longest = await _served_model(client, self._options.name)
         generate = partial(self._run, client, await self._vocabulary())
-        await ensure_able(client, self._tokenizer.ids([VOCABULARY_SAMPLE], special=False), generate)
+        await _ensure_able(
+            client, self._tokenizer.ids([VOCABULARY_SAMPLE], special=False), generate
+        )
         return longest
 
     def _read_vocabulary(self) -> TokenTable:

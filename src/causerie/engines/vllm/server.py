@@ -118,9 +118,7 @@ _ANSWER_SECONDS = 10.0
 _SERVER_QUESTIONS = (("/health", 5.0),)
 
 
-class VllmServer:
-    """One that has answered. ``client`` speaks to it."""
-
+class _VllmServer:
     pid: int | None = None  # no process of ours
 
     def __init__(self, client: VllmClient, pulse: Pulse) -> None:
@@ -138,7 +136,7 @@ class VllmServer:
         await self.client.close()
 
 
-async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmServer:
+async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> _VllmServer:
     """Return the server, for which is waited so long; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers.
@@ -149,7 +147,7 @@ async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmServer:
     except BaseException:
         await client.close()
         raise
-    return VllmServer(client, pulse)
+    return _VllmServer(client, pulse)
 
 
 async def _answers(client: VllmClient, until: float) -> None:

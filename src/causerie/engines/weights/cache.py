@@ -90,7 +90,7 @@ class Cache:
 
     def home(self, reference: Reference) -> Path:
         usual = "hub" if reference.kind is Kind.HUB else "packages"
-        return self.folder / _FOLDERS.get(self.kind, usual) / folder_name(reference)
+        return self.folder / _FOLDERS.get(self.kind, usual) / _folder_name(reference)
 
     def place(self, reference: Reference, name: str) -> Path:
         """Return the path of the file that a repository calls ``name``; always inside the cache."""
@@ -132,12 +132,12 @@ class Cache:
         return kept
 
     def seal(self, file: StoredFile) -> None:
-        _write(sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
+        _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
         """Return the recorded SHA-256 of a stored file; ``None`` if there is no such file."""
         try:
-            return sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
+            return _sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -159,7 +159,7 @@ class Cache:
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
-        kept = {path for file in files for path in (file.path, sidecar(file.path))}
+        kept = {path for file in files for path in (file.path, _sidecar(file.path))}
         for path in self.home(reference).iterdir():
             if path not in kept and path.is_file():
                 path.unlink()
@@ -185,12 +185,9 @@ class Cache:
             return None  # absent or damaged: to be fetched again
 
 
-def folder_name(reference: Reference) -> str:
-    """Return a name of a folder that no other repository, or version of a package, has.
-
-    Where the parts of the plain name could be those of another, a digest is added, after a sign
-    that no part has.
-    """
+# A digest after a sign that no part has is added where the parts of the plain name could be
+# those of another.
+def _folder_name(reference: Reference) -> str:
     if reference.kind is Kind.HUB:
         whole, name = reference.name, reference.name.replace("/", "--")
         ambiguous = name.find("--") != name.rfind("--")
@@ -201,8 +198,7 @@ def folder_name(reference: Reference) -> str:
     return f"{name}~{_digest(whole)}" if ambiguous else name
 
 
-def sidecar(path: Path) -> Path:
-    """Return the file alongside a stored one that holds its checksum."""
+def _sidecar(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
@@ -236,7 +232,7 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
                 other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
         for file in (cache / name for name in names):
             file.unlink(missing_ok=True)
-            sidecar(file).unlink(missing_ok=True)
+            _sidecar(file).unlink(missing_ok=True)
 
     async with store.lock(reference):
         try:

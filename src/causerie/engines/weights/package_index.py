@@ -43,14 +43,12 @@ _ORDER = ("global", "download", ":env:")  # the later wins
 
 
 @dataclass(frozen=True, slots=True)
-class PipConfiguration:
-    """Addresses of package indexes in the order to ask them, and whom to trust."""
-
+class _PipConfiguration:
     index_urls: tuple[str, ...]
     certificates: Path | None = None
 
 
-async def pip_configuration() -> PipConfiguration:
+async def pip_configuration() -> _PipConfiguration:
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",  # nothing in the working directory is taken for a module
@@ -71,7 +69,7 @@ async def pip_configuration() -> PipConfiguration:
     )
 
 
-def parsed_pip_configuration(listing: str) -> PipConfiguration:
+def parsed_pip_configuration(listing: str) -> _PipConfiguration:
     found: dict[str, dict[str, str]] = {section: {} for section in _ORDER}
     for line in listing.splitlines():
         if match := _LINE.match(line.strip()):
@@ -85,7 +83,7 @@ def parsed_pip_configuration(listing: str) -> PipConfiguration:
         *settings.get("extra-index-url", "").split(),
     ]
     certificates = settings.get("cert")
-    return PipConfiguration(
+    return _PipConfiguration(
         index_urls=tuple(dict.fromkeys(address.rstrip("/") for address in addresses)),
         certificates=Path(certificates).expanduser() if certificates else None,
     )

@@ -215,12 +215,8 @@ class _File(Struct):
 _decode = msgspec.json.Decoder(_File).decode
 
 
-def read_tokenizer_vocabulary(path: Path) -> TokenTable:
-    """Return the vocabulary of the ``tokenizer.json`` at ``path``; a second for the largest.
-
-    Ids that no token has are unused, up to the size that ``config.json`` says.
-    Raises :class:`NotModelFolder` for a file that is none, or of another kind.
-    """
+# Ids that no token has are unused, up to the size that `config.json` says.
+def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     folder = path.parent
     file = _file(path)
     ids = _token_ids(folder, file.model)
@@ -313,5 +309,5 @@ def read_vocabulary(path: Path) -> TokenTable:
     the largest GGUF file, and a second for the largest ``tokenizer.json``.
     """
     if path.name == TOKENIZER:
-        return read_tokenizer_vocabulary(path)
+        return _read_tokenizer_vocabulary(path)
     return read_gguf_vocabulary(path)
