@@ -10,7 +10,6 @@ import json
 import shlex
 import time
 from collections.abc import Sequence
-from typing import Self
 
 from rich import progress
 from rich.console import Console
@@ -57,8 +56,16 @@ class ConsoleAnnouncer:
             for engine in engines
             if engine.state is EngineState.LOADING
         ]
-        if self._console.is_terminal:
-            self._show("" if self.download.active else ", ".join(words))
+        text = "" if self.download.active else ", ".join(words)
+        if not self._console.is_terminal:
+            return
+        if not text:
+            self.stop()
+        elif self._status is None:
+            self._status = self._console.status(text)
+            self._status.start()
+        else:
+            self._status.update(text)
 
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
@@ -79,15 +86,6 @@ class ConsoleAnnouncer:
         if self._status is not None:
             self._status.stop()
             self._status = None
-
-    def _show(self, text: str) -> None:
-        if not text:
-            self.stop()
-        elif self._status is None:
-            self._status = self._console.status(text)
-            self._status.start()
-        else:
-            self._status.update(text)
 
 
 def block(
@@ -190,12 +188,6 @@ class DownloadBar:
         self._label = ""
         self._bytes = 0
         self._began = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def active(self) -> bool:

@@ -26,6 +26,12 @@ from causerie.cli.command import (
     settings_in_force,
 )
 
+Thinking = Annotated[
+    bool | None,
+    typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
+]
+System = Annotated[str | None, typer.Option("--system", "-s", help="System message.")]
+
 
 def chat(
     question: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
@@ -35,11 +41,8 @@ def chat(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
     ] = None,
-    thinking: Annotated[
-        bool | None,
-        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    thinking: Thinking = None,
+    system: System = None,
     tools: Annotated[
         Path | None,
         typer.Option("--tools", help="JSON file with tool definitions; you give the results."),
@@ -76,11 +79,8 @@ def run(
     ],
     prompt: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
     context: Context = None,
-    thinking: Annotated[
-        bool | None,
-        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    thinking: Thinking = None,
+    system: System = None,
     plain: Plain = False,
     config: Config = None,
     pairs: Set = None,

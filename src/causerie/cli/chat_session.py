@@ -190,14 +190,12 @@ A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
 
 
+@dataclass(eq=False)
 class ChatCommands:
-    """Lines of a chat that are for the program; ``models`` returns the entries of models by id."""
+    """Lines of a chat that are for the program; ``_models`` returns the entries of models by id."""
 
-    def __init__(
-        self, conversation: Conversation, models: Callable[[], Mapping[str, Mapping[str, Any]]]
-    ) -> None:
-        self._conversation = conversation
-        self._models = models
+    _conversation: Conversation
+    _models: Callable[[], Mapping[str, Mapping[str, Any]]]
 
     def reply_to(self, line: str) -> str | None:
         """Return what a command has to say, or ``None`` if the line is for the model.

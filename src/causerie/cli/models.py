@@ -274,11 +274,14 @@ def pull(
     from causerie.composition.engine_makers import fetch_weights
     from causerie.engines.weights.reference import DEFAULT_REFERENCE
 
-    with DownloadBar(Console(stderr=True), quiet=quiet) as bar:
-        wanted = str(library().reference(ref or DEFAULT_REFERENCE))
-        settings = settings_in_force(config, pairs).settings
+    wanted = str(library().reference(ref or DEFAULT_REFERENCE))
+    settings = settings_in_force(config, pairs).settings
+    bar = DownloadBar(Console(stderr=True), quiet=quiet)
+    try:
         weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
-        typer.echo(str(weights.path))
+    finally:
+        bar.stop()
+    typer.echo(str(weights.path))
 
 
 def show_list(

@@ -156,11 +156,13 @@ class _ProbePlan:
         return QUICK_QUESTIONS if self.quick else QUESTIONS
 
 
+@dataclass
 class _ProbeRun:
-    def __init__(self, plan: _ProbePlan, notes: Console) -> None:
-        self._plan = plan
-        self._notes = notes
-        self.dialect = plan.dialect
+    _plan: _ProbePlan
+    _notes: Console
+
+    def __post_init__(self) -> None:
+        self.dialect = self._plan.dialect
 
     async def interviews(self) -> list[CompletedInterview]:
         from causerie.probe.asker import ProbeClient

@@ -30,6 +30,7 @@ from causerie.engines.base import (
 )
 
 LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
+FIRST_DELAY = 1.0  # after a load that failed; it doubles
 _LAST_DELAY = 30.0
 
 
@@ -85,7 +86,6 @@ class ModelSlot:
     used_at: float = field(default_factory=time.monotonic)
     awaited: deque[float] = field(default_factory=deque)  # until when requests' next steps are
     failure: str = ""
-    first_delay: float = 1.0
     failures: int = 0  # in a row
     retry_at: float = 0.0
     idle: asyncio.TimerHandle | None = None
@@ -143,7 +143,7 @@ class ModelSlot:
     def record_failure(self, failure: BaseException) -> None:
         """Record that a load has failed; the next may be tried after a while."""
         self.failure = str(failure) or type(failure).__name__
-        self.retry_at = time.monotonic() + min(self.first_delay * 2**self.failures, _LAST_DELAY)
+        self.retry_at = time.monotonic() + min(FIRST_DELAY * 2**self.failures, _LAST_DELAY)
         self.failures = min(self.failures + 1, 16)
 
 
@@ -160,8 +160,7 @@ class Fleet:
 
     ``memory_budget`` bounds the estimated memory of loaded models, in bytes:
     for a new one the least recently used are unloaded, never one that is in
-    use; for those it waits. After a load that failed the next is tried no
-    sooner than after ``retry_seconds``, doubling to 30.
+    use; for those it waits.
     """
 
     def __init__(
@@ -169,12 +168,8 @@ class Fleet:
         entries: Sequence[FleetEntry],
         *,
         memory_budget: int | None = None,
-        retry_seconds: float = 1.0,
     ) -> None:
-        self._retry_seconds = retry_seconds
-        self._model_slots = {
-            entry.model: ModelSlot(entry, first_delay=retry_seconds) for entry in entries
-        }
+        self._model_slots = {entry.model: ModelSlot(entry) for entry in entries}
         self._leaving: set[ModelSlot] = set()
         self._budget = memory_budget
         self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
@@ -222,7 +217,7 @@ class Fleet:
                 model_slot.renew()
                 self._unload_when_idle(model_slot)
             else:
-                model_slot = ModelSlot(entry, first_delay=self._retry_seconds)
+                model_slot = ModelSlot(entry)
                 if entry.preload and not self._closed:
                     _ = self._load(model_slot)
             self._model_slots[entry.model] = model_slot
@@ -433,18 +428,12 @@ def _size(memory: int) -> str:
     return f"{memory / 1e9:.1f} GB"
 
 
+@dataclass(frozen=True, slots=True)
 class FleetEngine:
     """A model's engine that loads itself when it is used; equal where it is the same one."""
 
-    def __init__(self, fleet: Fleet, model_slot: ModelSlot) -> None:
-        self._fleet = fleet
-        self._model_slot = model_slot
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FleetEngine) and other._model_slot is self._model_slot
-
-    def __hash__(self) -> int:
-        return hash(self._model_slot)
+    _fleet: Fleet = field(compare=False)
+    _model_slot: ModelSlot
 
     @property
     def slots(self) -> int:

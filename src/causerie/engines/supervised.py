@@ -22,7 +22,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -82,6 +82,7 @@ class GivenUp(EngineFailed):
     """No server can be started any more: its files are gone or were replaced."""
 
 
+@dataclass(eq=False)
 class EngineSupervisor(Generic[ChildT]):
     """One child at a time. ``child`` is there only while it is ready.
 
@@ -91,22 +92,16 @@ class EngineSupervisor(Generic[ChildT]):
     from then on.
     """
 
-    def __init__(
-        self,
-        name: str,
-        spawn: Callable[[], Awaitable[ChildT]],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._name = name
-        self._spawn = spawn
-        self._sleep = sleep
-        self._task: asyncio.Task[None] | None = None
-        self.child: ChildT | None = None
-        self.state = EngineState.ABSENT
-        self.restarts = 0
-        self.detail = ""
-        self.retry_at = 0.0
-        self._proved = False
+    _name: str
+    _spawn: Callable[[], Awaitable[ChildT]]
+    _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    child: ChildT | None = None
+    state: EngineState = EngineState.ABSENT
+    restarts: int = 0
+    detail: str = ""
+    retry_at: float = 0.0
+    _task: asyncio.Task[None] | None = None
+    _proved: bool = False
 
     def proved(self) -> None:
         self._proved = True
@@ -128,10 +123,7 @@ class EngineSupervisor(Generic[ChildT]):
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await end_task(task)
         child, self.child = self.child, None
         if child is not None:
             await child.stop()
@@ -186,6 +178,13 @@ class EngineSupervisor(Generic[ChildT]):
                 continue
             self.state, self.detail = EngineState.READY, ""
             return self.child, delay
+
+
+async def end_task(task: asyncio.Task[None] | None) -> None:
+    """Cancel a task, and wait for its end."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class Files:

@@ -217,7 +217,7 @@ class AllowedTokens:
                 yield id, False
 
 
-class LlamaCppClient:
+class LlamaCppClient(EngineTransport):
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
     ``place`` is its port on the loopback address, or the path of its Unix socket.
@@ -239,13 +239,10 @@ class LlamaCppClient:
         self._slots = slots
         self._prefill = prefill
         # A new connection each time: an idle one would occupy a thread of the engine's server.
-        self._wire = EngineTransport(*child_address(place), key, idle_seconds=0)
-
-    async def close(self) -> None:
-        await self._wire.close()
+        super().__init__(*child_address(place), key, idle_seconds=0)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        response = await self._wire.send(method, path, body)
+        response = await self.send(method, path, body)
         content = await read_answer(response)
         if response.status != 200:
             raise EngineFailed(f"the engine answered {response.status}")
@@ -306,7 +303,7 @@ class LlamaCppClient:
     async def _run(
         self, request: TextRequest, slot: Slot
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
+        response = await self.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
                 raise _refusal(response.status, await read_answer(response))

@@ -218,6 +218,11 @@ def native_arguments(
     """
     batch, physical = build.batches(launch)
     host, port = (place, 1) if isinstance(place, str) else ("127.0.0.1", place)
+    options, drafts = launch.options, bool(launch.options.draft)
+    quoted = (
+        '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
+        for path in options.lora
+    )
     chosen: Mapping[str, object] = {
         "--model": launch.weights,
         "--host": host,
@@ -235,39 +240,22 @@ def native_arguments(
         "--threads-http": 2 * launch.parallel + 32,  # one for each open connection
         "--chat-template": "chatml",
         "--fit": "on" if build.computes_on_gpu(launch) else "off",
-        **_optional_arguments(launch),
+        "--gpu-layers": options.gpu_layers,
+        "--flash-attn": {True: "on", False: "off", None: None}[options.flash_attention],
+        "--pooling": options.pooling,
+        "--lora": ",".join(quoted) or None,
+        "--model-draft": options.draft or None,
+        "--spec-draft-n-max": launch.drafted if drafts else None,
+        "--spec-ngram-simple-size-m": None if drafts else launch.drafted or None,
+        "--spec-type": "draft-simple" if drafts else "ngram-simple" if launch.drafted else None,
     }
     switches = ["--slots", "--no-webui", "--no-context-shift"]
     if launch.cache_tokens < launch.context * launch.parallel:
         switches.append("--kv-unified")
-    if launch.options.embeddings:
+    if options.embeddings:
         switches.append("--embeddings")
-    given = [str(part) for pair in chosen.items() for part in pair]
-    return [build.program, *given, *switches, *launch.options.args]
-
-
-def _optional_arguments(launch: Launch) -> dict[str, object]:
-    options = launch.options
-    flash = {True: "on", False: "off", None: None}[options.flash_attention]
-    quoted = (
-        '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
-        for path in options.lora
-    )
-    optional: dict[str, object | None] = {
-        "--gpu-layers": options.gpu_layers,
-        "--flash-attn": flash,
-        "--pooling": options.pooling,
-        "--lora": ",".join(quoted) or None,
-    }
-    if options.draft:
-        optional |= {
-            "--model-draft": options.draft,
-            "--spec-draft-n-max": launch.drafted,
-            "--spec-type": "draft-simple",
-        }
-    elif launch.drafted:
-        optional |= {"--spec-ngram-simple-size-m": launch.drafted, "--spec-type": "ngram-simple"}
-    return {name: value for name, value in optional.items() if value is not None}
+    given = [str(part) for pair in chosen.items() if pair[1] is not None for part in pair]
+    return [build.program, *given, *switches, *options.args]
 
 
 async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from causerie.engines.supervised import end_task
 from causerie.http.addresses import Address
 
 log = structlog.get_logger(__name__)
@@ -151,9 +152,7 @@ class Discovery:
     async def stop(self) -> None:
         self._running = False
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_task(task)
 
     def _watch_names(self) -> None:
         if self._task is not None:

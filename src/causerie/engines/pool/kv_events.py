@@ -27,6 +27,7 @@ import structlog
 from msgspec import Raw, Struct
 
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended, root
+from causerie.engines.supervised import end_task
 
 if TYPE_CHECKING:
     from zmq.asyncio import Context, Socket
@@ -159,12 +160,9 @@ class KvView:
     def __init__(self, index: PrefixIndex, name: str, member: str) -> None:
         self.name = name
         self._member = member
-        self.complete = False
-        """Return whether every block that is there is known."""
-        self.block_size = 0
-        """Return the size of a block in tokens; 0 while nothing was stored."""
-        self.salted = False
-        """Events name the salts of prompts, which are their scopes."""
+        self.complete = False  # whether every block that is there is known
+        self.block_size = 0  # in tokens; 0 while nothing was stored
+        self.salted = False  # whether events name the salts of prompts, which are their scopes
         self._index = index
         self._next: int | None = None  # number of the next batch
         self._ts = 0.0  # the latest of its batches
@@ -283,21 +281,19 @@ class KvEndpoint:
     replay: str | None = None
 
 
+@dataclass(eq=False)
 class KvSubscriber:
     """Keeps a view up to date. Raises nothing: without events there are other ways to choose.
 
-    ``changed`` is called when the view has changed, or can be used no more.
+    ``_changed`` is called when the view has changed, or can be used no more.
     """
 
-    def __init__(self, endpoint: KvEndpoint, view: KvView, changed: Callable[[], None]) -> None:
-        self.view = view
-        self._changed = changed
-        self.failure = "no KV events yet"
-        """The reason the view says nothing; empty where it says something."""
-        self.heard = 0.0
-        """The time of the last batch, on the monotonic clock."""
-        self._endpoint = endpoint
-        self._task: asyncio.Task[None] | None = None
+    _endpoint: KvEndpoint
+    view: KvView
+    _changed: Callable[[], None]
+    failure: str = "no KV events yet"  # why the view says nothing; empty where it says something
+    heard: float = 0.0  # when the last batch came, on the monotonic clock
+    _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         if self._task is None:
@@ -305,9 +301,7 @@ class KvSubscriber:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_task(task)
 
     def fail(self, why: str) -> None:
         """Forget what is known, until events come again."""
@@ -343,8 +337,7 @@ class KvSubscriber:
                 while True:
                     await self._receive(context, await _frames(socket))
             finally:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
+                await end_task(watch)
 
     async def _watch(self, socket: Socket) -> None:
         # After the end of a connection another server may publish, even if the numbers go on.

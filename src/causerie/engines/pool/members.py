@@ -23,20 +23,26 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import InitVar, dataclass, field, replace
 from itertools import count
 from time import monotonic
 from typing import Any, TypeVar
 
 import structlog
 
-from causerie.engines.base import EngineFailed, EngineState, EngineStatus, Output, TextRequest
+from causerie.engines.base import EngineFailed, EngineState, EngineStatus
 from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extended, root
-from causerie.engines.supervised import SupervisedEngine
+from causerie.engines.supervised import SupervisedEngine, end_task
 from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 
 _READING = 2  # how often a token that this prompt has to read counts
@@ -224,10 +230,8 @@ class Member(MemberLoad):
             self._start = asyncio.get_running_loop().create_task(self._load(news))
 
     async def stop(self) -> None:
-        if self._start is not None:
-            self._start.cancel()
-            await asyncio.gather(self._start, return_exceptions=True)
-            self._start = None
+        await end_task(self._start)
+        self._start = None
         await self.cache.stop()
         await self.engine.stop()
 
@@ -260,44 +264,32 @@ class Member(MemberLoad):
             delay = min(delay * 2, _LONGEST_WAIT_SECONDS)
 
 
+@dataclass(eq=False)
 class MemberTurn:
     """A generation at a member, counted until its ``end``.
 
-    The prompt has these ``blocks``; the member has ``unread`` tokens of it to read. ``before`` is
-    the root of its chain of blocks; ``left`` is called at the end.
+    The prompt has these ``_blocks``; the member has ``_unread`` tokens of it to read. ``_before``
+    is the root of its chain of blocks; ``_left`` is called at the end.
     """
 
-    def __init__(
-        self,
-        at: Member,
-        prompt: Sequence[int],
-        before: int,
-        blocks: Sequence[int],
-        unread: int,
-        left: Callable[[Member], None],
-    ) -> None:
-        self._at = at
-        self._before = before
-        self._blocks = blocks
-        self._rest = prompt[len(blocks) * BLOCK :]  # the tokens that fill no block
-        self._read = self._unread = unread
-        self._left = left
-        self._since = monotonic()
-        at.running += 1
-        at.unread += unread
-        at.cache.enter(blocks)
+    at: Member
+    prompt: InitVar[Sequence[int]]
+    _before: int
+    _blocks: Sequence[int]
+    _unread: int
+    _left: Callable[[Member], None]
 
-    @property
-    def member(self) -> str:
-        return self._at.name
-
-    def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        return self._at.engine.generate(request)
+    def __post_init__(self, prompt: Sequence[int]) -> None:
+        self._rest = prompt[len(self._blocks) * BLOCK :]  # the tokens that fill no block
+        self._read, self._since = self._unread, monotonic()
+        self.at.running += 1
+        self.at.unread += self._unread
+        self.at.cache.enter(self._blocks)
 
     def answered(self) -> None:
-        self._at.unread -= self._unread
+        self.at.unread -= self._unread
         self._unread = 0
-        self._at.answered()
+        self.at.answered()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
         """Free the member.
@@ -305,7 +297,7 @@ class MemberTurn:
         ``made`` are the tokens of a generation that is complete; ``failure`` is what the member
         failed by. With neither, the generation was left, or refused.
         """
-        at = self._at
+        at = self.at
         at.running -= 1
         at.unread -= self._unread
         at.cache.leave(self._blocks)
@@ -327,24 +319,20 @@ _MOST_BLOCKS = 10_000_000  # of all, where events say that they are there; some 
 _FIT_EVERY = 256  # requests
 
 
+@dataclass(eq=False)
 class Members:
-    """Servers at addresses; ``make`` builds the engine of one, without starting it.
+    """Servers at addresses; ``_make`` builds the engine of one, without starting it.
 
-    ``events`` says where a server publishes what its caches hold, if anywhere.
+    ``_events`` says where a server publishes what its caches hold, if anywhere.
     """
 
-    def __init__(
-        self,
-        make: Callable[[MemberAddress], SupervisedEngine[Any]],
-        events: Callable[[MemberAddress], Sequence[KvEndpoint]],
-    ) -> None:
-        self._make = make
-        self._events = events
-        self._members: dict[str, Member] = {}
-        self._leaving: set[Member] = set()
-        self._ends: set[asyncio.Task[None]] = set()
-        self._numbers = count(1)
-        self.index = PrefixIndex(_BLOCKS)
+    _make: Callable[[MemberAddress], SupervisedEngine[Any]]
+    _events: Callable[[MemberAddress], Sequence[KvEndpoint]]
+    _members: dict[str, Member] = field(default_factory=dict)
+    _leaving: set[Member] = field(default_factory=set)
+    _ends: set[asyncio.Task[None]] = field(default_factory=set)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    index: PrefixIndex = field(default_factory=lambda: PrefixIndex(_BLOCKS))
 
     def every(self) -> Sequence[Member]:
         return list(self._members.values())

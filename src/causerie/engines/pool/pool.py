@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from causerie.engines.base import (
@@ -30,11 +30,13 @@ _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 
 
 # Where a server fails in the middle, another one goes on from the very same tokens.
+@dataclass(eq=False)
 class _Generation:
-    def __init__(self, members: Members, request: TextRequest, ends: Collection[int]) -> None:
-        self._members = members
-        self._request = request
-        self._ends = ends
+    _members: Members
+    _request: TextRequest
+    _ends: Collection[int]
+
+    def __post_init__(self) -> None:
         self._made: list[int] = []
         self._made_before = 0  # of those made, by servers that have failed
         self._tried: list[str] = []
@@ -48,9 +50,9 @@ class _Generation:
         while True:
             turn = self._turn = self._members.choose(rest.prompt, rest.scope, self._tried)
             self._answered = False
-            self._tried.append(turn.member)
+            self._tried.append(turn.at.name)
             try:
-                self._outputs = await self._stack.enter_async_context(turn.generate(rest))
+                self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
                 return
             except EngineFailed as failure:
                 await self._leave_failed(failure)

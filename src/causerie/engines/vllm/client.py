@@ -153,21 +153,16 @@ class VllmRefused(EngineFailed):
         self.refused = 400 <= status < 500 and status != _TOO_MANY
 
 
-class VllmClient:
+class VllmClient(EngineTransport):
     """Speaks to the server at ``address`` with its ``key``; ``close`` ends all connections.
 
     ``model`` is what it calls the model that completes.
     """
 
-    def __init__(
-        self, address: str, reach: Reach, key: str | None, *, model: str = SERVED_NAME
-    ) -> None:
+    def __init__(self, address: str, reach: Reach, key: str | None) -> None:
         # The server closes idle connections after five seconds.
-        self._wire = EngineTransport(address, reach, key, idle_seconds=3)
-        self.model = model
-
-    async def close(self) -> None:
-        await self._wire.close()
+        super().__init__(address, reach, key, idle_seconds=3)
+        self.model = SERVED_NAME
 
     async def check_health(self) -> None:
         """Return if it serves; raise :class:`EngineFailed` if not."""
@@ -186,7 +181,7 @@ class VllmClient:
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion; leaving ends it, as do ``stops``. Each piece triggers ``pulse``."""
         body = {"model": self.model, **completion_body(request, stops)}
-        response = await self._wire.send("POST", "/v1/completions", body)
+        response = await self.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
                 raise _refused(response.status, await read_answer(response))
@@ -196,7 +191,7 @@ class VllmClient:
             response.close()  # the engine sees its client gone, also in the middle
 
     async def _checked(self, method: str, path: str, body: object) -> bytes:
-        response = await self._wire.send(method, path, body)
+        response = await self.send(method, path, body)
         content = await read_answer(response)
         if response.status != 200:
             raise _refused(response.status, content)

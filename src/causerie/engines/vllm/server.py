@@ -12,6 +12,7 @@ import random
 import re
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -118,12 +119,11 @@ _ANSWER_SECONDS = 10.0
 _SERVER_QUESTIONS = (("/health", 5.0),)
 
 
+@dataclass(eq=False)
 class _VllmServer:
+    client: VllmClient
+    _pulse: Pulse
     pid: int | None = None  # no process of ours
-
-    def __init__(self, client: VllmClient, pulse: Pulse) -> None:
-        self.client = client
-        self._pulse = pulse
 
     async def ended(self) -> str:
         await wait_for_silence(

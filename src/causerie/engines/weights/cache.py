@@ -77,6 +77,7 @@ _FOLDERS: dict[CacheKind, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Cache:
     """The cache in ``folder``, which is made when something is stored.
 
@@ -84,9 +85,8 @@ class Cache:
     weights (``outline``), and for folders that were converted for OpenVINO.
     """
 
-    def __init__(self, folder: Path, kind: CacheKind = "file") -> None:
-        self.folder = folder
-        self.kind = kind
+    folder: Path
+    kind: CacheKind = "file"
 
     def home(self, reference: Reference) -> Path:
         usual = "hub" if reference.kind is Kind.HUB else "packages"

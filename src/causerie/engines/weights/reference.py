@@ -105,7 +105,6 @@ class Reference:
 
 _SHIPPED = Path(__file__).with_name("library.toml")
 _LATEST = "latest"  # what others call the tag that a name alone means
-_SUGGESTED = 3
 
 Positive = Annotated[int, Meta(gt=0)]
 _Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -151,7 +150,13 @@ class Library:
         model = self._by_name.get(text.lower())
         if model is not None:
             return Reference.parse(model.ref)
-        raise BadReference(f"{text!r} is no name of the library; {self.advice(text)}")
+        near = difflib.get_close_matches(text.lower(), self._by_name, n=3, cutoff=0.5)
+        near = [name for name in near if not name.endswith(f":{_LATEST}")]
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise BadReference(
+            f"{text!r} is no name of the library; {meant}"
+            f"`causerie list --library` shows the names; other weights: {FORMS}."
+        )
 
     def of(self, reference: Reference) -> LibraryModel | None:
         """Return the model whose weights these are, if it has a name."""
@@ -168,13 +173,6 @@ class Library:
         """Return the shortest text that :meth:`reference` resolves to ``ref``."""
         model = self._by_ref.get(str(Reference.parse(ref).settled))
         return model.name if model is not None else ref
-
-    def advice(self, text: str) -> str:
-        """Return what to write instead of an unknown name, for the end of a sentence."""
-        near = difflib.get_close_matches(text.lower(), self._by_name, n=_SUGGESTED, cutoff=0.5)
-        near = [name for name in near if not name.endswith(f":{_LATEST}")]
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
-        return f"{meant}`causerie list --library` shows the names; other weights: {FORMS}."
 
 
 def load_library(own: Path | None = None) -> Library:
