@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -184,7 +183,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
     """
     kv_type = options.kv_type or "f16"
-    threads = options.threads or cores(part=options.part)
+    threads = options.threads or cores(options.part)
     context, parallel, cache_tokens = _cache_sizes(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
@@ -218,7 +217,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
     # weights and the prompts that left their slots leave (a quarter beside a GPU); and never less
     # than one context. One of several processes has fewer slots instead, since nobody counts the
     # tokens of each.
-    few = cores(part=options.part) <= _FEW_CORES
+    few = cores(options.part) <= _FEW_CORES
     parallel = options.parallel or (
         1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS
     )
@@ -261,10 +260,9 @@ def _cpu_batch(token_seconds: float) -> int:
     return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 
 
-def available_memory(groups: Sequence[Path] | None = None) -> int:
+def available_memory() -> int:
     """Return the bytes this process may use: the machine's or its control groups', if less."""
-    folders = own_groups() if groups is None else groups
-    files = [*(group / "memory.max" for group in folders), _OLD_MEMORY_LIMIT]
+    files = [*(group / "memory.max" for group in own_groups()), _OLD_MEMORY_LIMIT]
     limits = [limit for file in files if (limit := group_number(file)) is not None]
     try:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

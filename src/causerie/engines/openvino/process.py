@@ -120,7 +120,7 @@ def _threads(part: MachinePart, cpus: tuple[int, ...] | None) -> int | None:
     # OpenVINO sees which hardware threads the process may use, but no quota of a control group.
     # None leaves the number to OpenVINO.
     seen = len(cpus or allowed_cpus())
-    given = quota(part=part)
+    given = quota(part)
     if given is not None and given < seen:
         return given
     return len(cpus) if cpus else None
