@@ -1,12 +1,9 @@
 """Grammars that are continued in the middle of an output, for engines that only begin them.
 
-An engine's own constraints begin at the start. If a grammar has accepted a part already, its
-state is followed here: the engine generates freely, and of its tokens only those that the
-grammar admits are used. If it samples another one, that one token is sampled again from just
-those that are admitted. The engine itself does the same with a grammar of its own (it samples
-first and checks then), so both give the same distribution.
-
-Knows llguidance and the vocabulary, but no server.
+The state of the grammar is followed here: the engine generates freely, and of its tokens only
+those that the grammar admits are used. If it samples another one, that one token is sampled again
+from just those that are admitted. An engine with a grammar of its own does the same, so both give
+the same distribution.
 """
 
 from __future__ import annotations

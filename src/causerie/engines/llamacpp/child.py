@@ -6,12 +6,10 @@ standard input and answers with lines of JSON on standard output: ``{"ready": tr
 …, "batch": 64}`` once it is loaded and listens. Standard input stays open; when it ends, the
 parent is gone or has enough, and so are we.
 
-Where the model is on no GPU, memory that the engine has cleared and not used is given back
-first: it reserves the key-value caches of all slots when it loads, and clears them, which makes
-the system provide every page. A page that was given back reads as zeros again, as long as
-nobody writes to it between the look and the return. Therefore this runs once, when nobody can
-ask yet, and only looks at large mappings in large pieces: caches lie in them, and the heaps and
-stacks of running threads do not.
+Where the model is on no GPU, cleared memory that is not used is given back first. A page that was
+given back reads as zeros again, as long as nobody writes to it between the look and the return:
+so this runs once, when nobody can ask yet, and only looks at large mappings in large pieces.
+Caches lie in them, and the heaps and stacks of running threads do not.
 """
 
 from __future__ import annotations

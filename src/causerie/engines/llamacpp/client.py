@@ -3,14 +3,9 @@
 Always streams: a completion that is not streamed goes on when its client leaves. Reads bytes
 and splits on line feeds only; decodes just the fields it needs.
 
-*Chunked prefill.* In each of its steps the engine computes a token of every stream, and fills its
-batch with tokens of a prompt. The size of the batch is fixed when it loads, so that during a long
-prompt every step would take as long as a whole batch. Long prompts are therefore given in
-*chunks*, of which each extends what the slot holds. A chunk that is smaller than the batch makes a
-short step. While nobody streams, a chunk is many batches, so that its round trip does not count.
-
-A prompt that is not long mixes in one batch with those of others. Beside a stream it is read in
-chunks where a whole batch takes too long, but in none that cost more than they are worth.
+*Chunked prefill.* The size of the engine's batch is fixed when it loads, and every step beside a
+long prompt would take as long as a whole batch. Long prompts are therefore given in *chunks*, of
+which each extends what the slot holds (`docs/internals/design/engines.md`).
 
 *Withheld tokens.* While its text ends in the middle of a character the engine sends nothing, and
 then only the last token with the whole character. Their bytes show which tokens came before: they

@@ -210,13 +210,9 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
 
 
 def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
-    # Return the tokens of one request, the number of slots, and the tokens of all together.
-    # Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as
-    # fits. Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more
-    # than fits into the free memory, nor (unless ``auto``) into half of the memory that the
-    # weights and the prompts that left their slots leave (a quarter beside a GPU); and never less
-    # than one context. One of several processes has fewer slots instead, since nobody counts the
-    # tokens of each.
+    # The tokens of one request, the number of slots, and the tokens of all together; the rules are
+    # in `docs/reference/engines.md`. One of several processes has fewer slots instead of a shared
+    # cache, since nobody counts the tokens of each.
     few = cores(options.part) <= _FEW_CORES
     parallel = options.parallel or (
         1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS

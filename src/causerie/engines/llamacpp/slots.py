@@ -1,30 +1,15 @@
 """The slots of the engine: which prompt each holds, and which one a request takes.
 
-The engine would choose a slot by itself, but it overwrites what other conversations left there.
-Here every request names its slot, so that no prompt is lost that memory has room for:
+Every request names its slot, so that no prompt is lost that memory has room for; what leaves a
+slot goes to the store. A request that begins reserves what it may come to hold of the cache:
+where requests do not fit together, the engine would fail all of them. The rules, and why, are in
+`docs/internals/design/prompts-and-caches.md` and `engines.md` there.
 
-1. A free slot that holds the beginning of the prompt continues, in place. If another conversation
-   loses its end by that (one with the same instructions), that is copied to the store before.
-2. If the store has more of the prompt, its copy goes to the slot that was used longest ago. What
-   that slot holds is copied to the store before.
-3. A prompt that nothing is known of takes the slot that was used longest ago, likewise.
-
-A prompt reuses nothing of another scope. The engine compares tokens by itself, so a slot that
-goes from one scope to another is emptied in between.
-
-Slots may share one cache that does not hold a whole context of each. A request that begins
-reserves what it may come to hold. Slots that nobody uses make room for that: those used longest
-ago are copied to the store and emptied. Otherwise the engine would empty some itself, and not
-copy them. Requests whose reservations do not fit together must not be sent: the engine would
-fail all of them.
-
-The store keeps the key-value states of prompts that have left their slots, in files of
-anonymous memory. The engine writes a slot's state to such a file and reads it back. The files
-belong to this process, so that they outlive an engine that crashes. They are used again and
+The store keeps key-value states in files of anonymous memory, which the engine writes and reads.
+They belong to this process, so that they outlive an engine that crashes. They are used again and
 never closed while an engine runs: it names them by their descriptors, which must not come to
 mean another file. A state that is not what the store takes it for costs time, never a wrong
-answer: it holds its own tokens, and the engine compares them. The store is bounded by a limit
-in bytes and by the memory that is free.
+answer: it holds its own tokens, and the engine compares them.
 """
 
 from __future__ import annotations

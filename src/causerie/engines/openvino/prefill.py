@@ -1,10 +1,8 @@
 """The plan of a step: the tokens that it reads, and of which prompts.
 
-The pipeline fills every step with as many tokens of prompts as its batch holds, oldest prompt
-first. A stream waits for each step, and a short prompt for all that came before it. So prompts
-are given to it in *parts*, as many tokens as the next step is to read. What a part has read
-stays in the prefix cache, where the next one finds it; the last part is the request itself.
-Parts end where a block of the cache ends, for whole blocks are found.
+The pipeline would fill every step with all that its batch holds, oldest prompt first. So prompts
+are given to it in *parts*, as many tokens as the next step is to read; they end where a block of
+the prefix cache ends, in which the next part finds them. The last part is the request itself.
 
 What the cache holds is not told, so :class:`KnownBlocks` keeps count. Where that is mistaken, a
 step is longer or shorter than planned, and nothing else.

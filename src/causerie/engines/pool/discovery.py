@@ -1,9 +1,8 @@
 """The servers behind the names of a pool, which may come and go.
 
-A host name stands for as many servers as it has IP addresses: those of IPv4, or without any
-those of IPv6, since a server often has one of each. The name of a service (RFC 2782, such as
-``_http._tcp.example.org``) stands for its targets. A lookup that fails, or finds nothing, keeps
-the servers that were known.
+A host name stands for its IP addresses, of one family; the name of a service (RFC 2782, such as
+``_http._tcp.example.org``) for its targets. A lookup that fails, or finds nothing, keeps the
+servers that were known.
 """
 
 from __future__ import annotations

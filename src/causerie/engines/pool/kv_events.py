@@ -1,12 +1,7 @@
-"""Contents of the prefix cache of a member, as it publishes them over ZeroMQ.
+"""Contents of the prefix cache of a member, as vLLM publishes them over ZeroMQ.
 
-Events of vLLM are decoded, blocks that were stored or removed; a view keeps what they say; a
-subscriber reads them, and asks again for what it missed.
-
-Hashes of vLLM are only names here: an event names the tokens of each block, from which the
-block of the prefix index follows, and a removal names the hash. Batches are numbered. One that
-is missing leaves nothing certain, so the view begins anew with nothing; what was stored before
-and is still there is unknown then, and the view is not ``complete``.
+Hashes of vLLM are only names here, for parents and removals. Batches are numbered. One that is
+missing leaves nothing certain, so the view begins anew and is not ``complete``.
 
 Batches come to a SUB socket: topic, number, payload. A ROUTER at the server's replay port
 answers a number with all batches from there that it still keeps, and then with the number -1.

@@ -1,17 +1,7 @@
 """The members of a pool: who there is, what each carries and holds, and who gets a request.
 
-The choice: who can begin to answer soonest, at what cost to others. The cost of a member is
-counted in tokens:
-
-- what it has to read of this prompt, twice: the request waits for it, and later requests pay for
-  it once more, because they wait for it too and it evicts what they would have found;
-- what it has to read for others first, once: it is read in any case;
-- 64 for each request that runs there, since they share every step.
-
-So a beginning is read by a second member when waiting for the first one takes longer than twice
-the reading. What a member holds counts up to its share of requests, and up to two shares where
-it holds more of the prompt than every other member: a beginning that everybody sends spreads,
-and a conversation stays where it is.
+The choice goes by what a member has to read, in tokens; the rule, and why it is so, is in
+`docs/internals/design/routing-and-pools.md`.
 
 What a member holds of a prompt is known by the best source that there is. KV events say what
 each cache of the member holds. Where they do not come, what was sent to the member counts
