@@ -94,7 +94,7 @@ _LEAST_CONTEXT = 256
 _BATCH_SECONDS = 0.2
 _BATCH_STEP = 64
 _MOST_BATCH = 512
-_CORE_SECONDS_PER_GB = 0.06
+_CORE_SECONDS_PER_GB = 0.06  # of weights, for a token of a prompt
 _SLOTS, _SLOTS_OF_FEW_CORES, _FEW_CORES = 8, 4, 4
 # Tokens proposed at a time, by a draft model and by repetition. The engine aborts if a batch
 # cannot hold those of all slots, each behind the token that the slot drew itself.
@@ -172,15 +172,9 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context, slots and cache: see `_cache_sizes`. Threads: the cores that it may use.
-    Prompt batch on a CPU: see `_cpu_batch`, and at least two for each slot, for a token of
-    everybody who generates is in it too. No batch is smaller than what all slots generate in one
-    step, proposed tokens included.
-    An embedding model reads a whole text at once, of at most 2,048 tokens unless the context is
-    configured, and one text at a time: beside others the engine computes other numbers.
-    Prompts that left their slots: an eighth of the memory, at most 8 GiB; none with a draft model,
-    whose state is not saved.
-    Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
+    No batch is smaller than what all slots generate in one step, proposed tokens included. An
+    embedding model reads a whole text at once, and one text at a time: beside others the engine
+    computes other numbers. Raises :class:`OSError` where a file cannot be read.
     """
     kv_type = options.kv_type or "f16"
     threads = options.threads or cores(options.part)
@@ -246,12 +240,9 @@ def _prompt_cache(options: LlamaCppOptions) -> int:
 
 
 def _cpu_batch(token_seconds: float) -> int:
-    # Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
-    # As many as are expected to take 0.2 s (a token takes one core about 60 ms for each GB of
-    # weights), so that a client that has gone is noticed after two batches. Where a stream runs at
-    # the same time as a long prompt, less is given to the engine at once; see
-    # :mod:`.client`. Multiples of 64 up to the engine's own 512: the kernels are as fast
-    # with 64 as with 512, and with 32 they need a third more time.
+    # As many tokens as are expected to take 0.2 s, for nothing else happens meanwhile: a client
+    # that has gone is noticed after two batches. The kernels are as fast with 64 as with the
+    # engine's own 512, and with 32 they need a third more time.
     in_time = int(_BATCH_SECONDS / token_seconds)
     return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 

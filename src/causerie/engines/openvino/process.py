@@ -215,21 +215,18 @@ class OpenVinoClient:
             while piece := await self._process.stdout.read(_PIECE):
                 self._pulse.beat = monotonic()
                 *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    self._take(_decode(line))
+                for answer in map(_decode, lines):
+                    if answer.ready:
+                        self.version = answer.version
+                        self._ready.set_result(True)
+                    elif (answers := self._waiting.get(answer.id)) is not None:
+                        answers.put_nowait(answer)
         finally:
             self._gone = True
             if not self._ready.done():
                 self._ready.set_result(False)
             for answers in self._waiting.values():
                 answers.put_nowait(None)
-
-    def _take(self, answer: _Answer) -> None:
-        if answer.ready:
-            self.version = answer.version
-            self._ready.set_result(True)
-        elif (answers := self._waiting.get(answer.id)) is not None:
-            answers.put_nowait(answer)
 
 
 # Unset parameters are neutral, not the engine's defaults.

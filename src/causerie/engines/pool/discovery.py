@@ -12,7 +12,8 @@ import ipaddress
 import random
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import structlog
@@ -108,20 +109,18 @@ async def targets(url: str, server: tuple[str, int] | None = None) -> Sequence[M
     return [MemberAddress(parts._replace(netloc=host).geturl()) for host in hosts]
 
 
+@dataclass(eq=False)
 class Discovery:
-    """Calls ``found`` with all servers whenever they have changed."""
+    """Calls ``_found`` with all servers whenever they have changed."""
 
-    def __init__(
-        self, found: Callable[[Sequence[MemberAddress]], None], lookup: Lookup = lookup
-    ) -> None:
-        self._found = found
-        self._lookup = lookup
-        self._known: dict[str, Sequence[MemberAddress]] = {}  # by base URL, in order
-        self._failures: dict[str, str] = {}
-        self._last: Sequence[MemberAddress] | None = None
-        self._running = False
-        self._task: asyncio.Task[None] | None = None
-        self._names: list[str] = []
+    _found: Callable[[Sequence[MemberAddress]], None]
+    _lookup: Lookup = lookup
+    _known: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # by URL, in order
+    _failures: dict[str, str] = field(default_factory=dict)
+    _last: Sequence[MemberAddress] | None = None
+    _running: bool = False
+    _task: asyncio.Task[None] | None = None
+    _names: Sequence[str] = ()
 
     @property
     def detail(self) -> str:
@@ -132,7 +131,7 @@ class Discovery:
 
         Where a name is new, those before are kept until it has been looked up.
         """
-        names = [url for url in urls if not _literal(url)]
+        names = [url for url in urls if not _is_literal(url)]
         unknown = [url for url in names if url not in self._known]
         self._known = {
             url: self._known.get(url, ()) if url in names else [MemberAddress(url)] for url in urls
@@ -156,9 +155,7 @@ class Discovery:
     def _watch_names(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            self._task = None
-        if self._names:
-            self._task = asyncio.get_running_loop().create_task(self._watch())
+        self._task = asyncio.get_running_loop().create_task(self._watch()) if self._names else None
 
     async def _watch(self) -> None:
         while True:
@@ -187,11 +184,7 @@ class Discovery:
             self._found(members)
 
 
-def _literal(url: str) -> bool:
-    if "://" not in url:
-        return True
-    try:
-        ipaddress.ip_address(Address.parse(url).host)
-    except ValueError:
-        return False
-    return True
+def _is_literal(url: str) -> bool:
+    with suppress(ValueError):
+        return "://" not in url or bool(ipaddress.ip_address(Address.parse(url).host))
+    return False

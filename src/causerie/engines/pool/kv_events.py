@@ -145,20 +145,22 @@ def _event(raw: bytes) -> Event:
     return event
 
 
+@dataclass(eq=False)
 class KvView:
-    """The content of one cache of ``member``, called ``name`` in the index.
+    """The content of one cache of ``_member``, called ``name`` in the index.
 
     What was sent to the member is in the index by its name; blocks that are gone are taken from
     there too.
     """
 
-    def __init__(self, index: PrefixIndex, name: str, member: str) -> None:
-        self.name = name
-        self._member = member
+    _index: PrefixIndex
+    name: str
+    _member: str
+
+    def __post_init__(self) -> None:
         self.complete = False  # whether every block that is there is known
         self.block_size = 0  # in tokens; 0 while nothing was stored
         self.salted = False  # whether events name the salts of prompts, which are their scopes
-        self._index = index
         self._next: int | None = None  # number of the next batch
         self._ts = 0.0  # the latest of its batches
         self._blocks: dict[int, tuple[int, ...]] = {}  # by the hash of vLLM's hash
