@@ -108,8 +108,15 @@ def block(
         f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
         "  models   "
         + (", ".join(default.models) or "none in the file; add providers on the console"),
-        *_context_line(engines),
     ]
+    loaded = [
+        f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
+        + (f", {engine.cache_tokens:,} tokens together" if engine.cache_tokens else "")
+        for engine in engines
+        if engine.context is not None
+    ]
+    if loaded:
+        lines.append(f"  context  {'; '.join(loaded)}")
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
@@ -129,16 +136,6 @@ def block(
     if len(others) > 1 or any(door_address.models != default.models for door_address in others):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
-
-
-def _context_line(engines: Sequence[EngineStatus]) -> Sequence[str]:
-    loaded = [engine for engine in engines if engine.context is not None]
-    told = [
-        f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
-        + (f", {engine.cache_tokens:,} tokens together" if engine.cache_tokens else "")
-        for engine in loaded
-    ]
-    return [f"  context  {'; '.join(told)}"] if told else []
 
 
 def _curl(door_address: DoorAddress, base: str) -> str:

@@ -149,7 +149,11 @@ class _ChatSession:
                 text = self._keyboard.line(f"result of {printable(call.name)}: ")
                 if text is None:
                     return False
-                result = {"role": "tool", "tool_call_id": call.id, "content": text}
+                result: dict[str, object] = {
+                    "role": "tool",
+                    "tool_call_id": call.id,
+                    "content": text,
+                }
                 self._conversation.messages.append(result)
 
     async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:

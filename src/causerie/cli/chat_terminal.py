@@ -270,7 +270,9 @@ class StreamedMarkdown:
             self._size = self._out.size
         self._unrendered += text
         self._print_source(text)
-        if self._shows_its_block():
+        lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
+        if lines != self._lines_seen and len(last.strip()) >= _TELLING:
+            self._lines_seen = lines
             self._finish_until(list(_blocks(self._unrendered))[-1][0])
 
     def end(self) -> None:
@@ -279,16 +281,6 @@ class StreamedMarkdown:
             self._unrendered += "\n"
             self._print_source("\n")
         self._finish_until(len(self._unrendered))
-
-    def _shows_its_block(self) -> bool:
-        lines = self._unrendered.count("\n")
-        if (
-            lines == self._lines_seen
-            or len(self._unrendered.rpartition("\n")[2].strip()) < _TELLING
-        ):
-            return False
-        self._lines_seen = lines
-        return True
 
     def _finish_until(self, end: int) -> None:
         if not end:
@@ -321,7 +313,8 @@ class StreamedMarkdown:
         if _DEFINITION.search(block) or _letter_counts(content) - _letter_counts(text):
             self._print_source(block)
             return
-        for line in _without_blank_ends(lines):
+        filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
+        for line in lines[filled[0] : filled[-1] + 1] if filled else ():
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
 
     def _print_source(self, text: str) -> None:
@@ -366,13 +359,6 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         block = "".join(lines[start:end])
         yield len("".join(lines[:start])), block.rstrip("\n") + "\n"
-
-
-def _without_blank_ends(lines: list[list[Segment]]) -> list[list[Segment]]:
-    filled = [
-        number for number, line in enumerate(lines) if any(part.text.strip() for part in line)
-    ]
-    return lines[filled[0] : filled[-1] + 1] if filled else []
 
 
 def _letter_counts(text: str) -> Counter[str]:

@@ -120,13 +120,20 @@ def _serve_until_stopped(read: ReadWith) -> None:
     from causerie.composition.supervisor import supervise
     from causerie.composition.worker import own_place
     from causerie.observe.logging import configure, heedless
+    from causerie.settings.problems import Problem, SettingsError
     from causerie.settings.rules import worker_count
+
+    def again(entries: Sequence[Entry], text: str | None) -> Loaded:
+        try:
+            return read(entries, text)
+        except CommandFailed as error:
+            raise SettingsError([Problem("the command line", "", str(error))]) from error
 
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
         announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-        place, again = own_place(), _with_settings_errors(read)
+        place = own_place()
         if place is not None:
             run_on_loop(run_worker(loaded, again, place))
         elif worker_count(loaded.settings.server) > 1:
@@ -156,18 +163,6 @@ def read_settings(
     override = Override("models", msgspec.to_builtins(models), "the command line")
     loaded = settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
     return replace(loaded, chosen=chosen)
-
-
-def _with_settings_errors(read: ReadWith) -> ReadWith:
-    from causerie.settings.problems import Problem, SettingsError
-
-    def again(entries: Sequence[Entry], text: str | None) -> Loaded:
-        try:
-            return read(entries, text)
-        except CommandFailed as error:
-            raise SettingsError([Problem("the command line", "", str(error))]) from error
-
-    return again
 
 
 def chosen_models(

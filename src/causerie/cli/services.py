@@ -151,11 +151,12 @@ def show_services(found: Sequence[Service], known: Library) -> None:
 def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     for model in service.facts.models:
+        shared = f" of {model.cache_tokens:,}" if model.cache_tokens else ""
         yield (
             model.id,
             known.name(model.ref) if model.ref else "-",
             model.state,
-            _context(model),
+            f"{model.context:,}{shared}" if model.context else "-",
             f"{model.busy}/{model.slots}",
             _size(resident(model.pid)),
             _size(model.memory_bytes),
@@ -166,12 +167,6 @@ def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
             yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
     if not service.facts.models:
         yield (*"-" * (len(_COLUMNS) - len(where)), *where)
-
-
-def _context(model: RunningModel) -> str:
-    if not model.context:
-        return "-"
-    return f"{model.context:,}" + (f" of {model.cache_tokens:,}" if model.cache_tokens else "")
 
 
 def resident(pid: int | None) -> int | None:

@@ -222,7 +222,11 @@ class Fleet:
                     _ = self._load(model_slot)
             self._model_slots[entry.model] = model_slot
         for model_slot in before.values():
-            self._retire(model_slot)
+            model_slot.leaving = True
+            self._leaving.add(model_slot)
+            if model_slot.loading is not None and not model_slot.uses:
+                model_slot.loading.cancel()
+            self._unload_when_idle(model_slot)
 
     def engine(self, model: str) -> FleetEngine:
         """Return the engine of a model; using it loads it. Raise :class:`KeyError` if unknown."""
@@ -374,13 +378,6 @@ class Fleet:
 
     def _all_slots(self) -> list[ModelSlot]:
         return [*self._model_slots.values(), *self._leaving]
-
-    def _retire(self, model_slot: ModelSlot) -> None:
-        model_slot.leaving = True
-        self._leaving.add(model_slot)
-        if model_slot.loading is not None and not model_slot.uses:
-            model_slot.loading.cancel()
-        self._unload_when_idle(model_slot)
 
     def _unload_when_idle(self, model_slot: ModelSlot) -> None:
         if model_slot.idle is not None:

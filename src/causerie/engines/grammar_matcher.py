@@ -153,7 +153,14 @@ class Spelling:
         written = self.raw(token)
         if not written or self._is_control(token):
             return written.decode("utf-8", "replace")
-        return self._decode_pending(self._pending + written)
+        whole, self._pending = self._pending + written, b""
+        try:
+            return whole.decode()
+        except UnicodeDecodeError as error:
+            if error.reason != "unexpected end of data":
+                return whole.decode("utf-8", "replace")
+            self._pending = whole
+            return ""
 
     def raw(self, token: int) -> bytes:
         """Return the bytes of a token, even incomplete characters; empty if it is not visible."""
@@ -165,16 +172,6 @@ class Spelling:
 
     def _is_control(self, token: int) -> bool:
         return token in self._hidden or self._vocabulary.types[token] in _HIDDEN
-
-    def _decode_pending(self, raw: bytes) -> str:
-        self._pending = b""
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            if error.reason == "unexpected end of data":
-                self._pending = raw
-                return ""
-            return raw.decode("utf-8", "replace")
 
 
 @dataclass(eq=False)

@@ -146,7 +146,9 @@ class Interview:
                     return unclear(self._ended), tuple(seen)
                 reply = await self._reply(found, asks)
                 seen.append(exchange(found, reply))
-                self._count_silence(reply)
+                self._silent = self._silent + 1 if reply.ended in ("late", "broken") else 0
+                if self._silent >= _MAX_SILENT:
+                    self._ended = f"the server went silent ({reply.trouble})"
         finally:
             script.close()
         return found, tuple(seen)
@@ -154,12 +156,6 @@ class Interview:
     @property
     def _seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
-
-    def _count_silence(self, reply: ProbeReply) -> None:
-        silent = reply.ended in ("late", "broken")
-        self._silent = self._silent + 1 if silent else 0
-        if self._silent >= _MAX_SILENT:
-            self._ended = f"the server went silent ({reply.trouble})"
 
     async def _reply(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
         as_kept = (asks is self._asks, ask)

@@ -46,7 +46,12 @@ def give_back_zero_pages() -> int:
     library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     zeros = ctypes.create_string_buffer(_PIECE)
     size = 0
-    for piece in _piece_addresses(private_mappings(_MAPS.read_text().splitlines())):
+    pieces = [
+        piece
+        for mapping in private_mappings(_MAPS.read_text().splitlines())
+        for piece in range(-(-mapping.start // _PIECE) * _PIECE, mapping.stop - _PIECE + 1, _PIECE)
+    ]
+    for piece in pieces:
         if library.memcmp(piece, zeros, _PIECE) != 0:
             continue
         if library.madvise(piece, _PIECE, mmap.MADV_DONTNEED) == 0:
@@ -65,12 +70,6 @@ def private_mappings(lines: Iterable[str]) -> Iterator[range]:
         begin, end = (int(address, 16) for address in addresses.split("-"))
         if end - begin > _LEAST_MAPPING:
             yield range(begin, end)
-
-
-def _piece_addresses(mappings: Iterable[range]) -> Iterator[int]:
-    for mapping in mappings:
-        first = -(-mapping.start // _PIECE) * _PIECE
-        yield from range(first, mapping.stop - _PIECE + 1, _PIECE)
 
 
 _LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()

@@ -119,7 +119,10 @@ class PromptStore:
             return
         for state in [one for one in self._of(scope) if tokens.startswith(one.tokens)]:
             self._drop(state)
-        if not self._has_room(expected, needed):
+        if expected > self.limit:
+            return
+        self._evict(expected, needed)
+        if self.size + expected > self.limit or expected > free_memory() // 2:
             return
         file = self._spare.pop() if self._spare else os.memfd_create("prompt")
         state = _StoredPrompt(file, scope, tokens, expected, self._next_use())
@@ -157,12 +160,6 @@ class PromptStore:
 
     def _of(self, scope: str) -> list[_StoredPrompt]:
         return [state for state in self._states if state.scope == scope]
-
-    def _has_room(self, size: int, needed: _StoredPrompt | None) -> bool:
-        if size > self.limit:
-            return False
-        self._evict(size, needed)
-        return self.size + size <= self.limit and size <= free_memory() // 2
 
     def _evict(self, more: int, needed: _StoredPrompt | None) -> None:
         droppable = [state for state in self._states if state is not needed]

@@ -103,8 +103,13 @@ class Prefill:
         and the last one of its step.
         """
         self._oldest_first = not self._oldest_first
-        left, planned = self._step_tokens(), []
-        for prompt in self._in_order():
+        waiting, planned = list(self._waiting.values()), []
+        left = sum(prompt.rest for prompt in waiting)
+        if self._divided:
+            left = min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
+        if not self._oldest_first:
+            waiting.sort(key=lambda prompt: prompt.rest)
+        for prompt in waiting:
             self._skip_known(prompt)
             prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
             small = self._divided and streaming and prompt.is_long
@@ -138,19 +143,10 @@ class Prefill:
         """Note that the cache holds these, from the first on."""
         self._known.add(block_keys(tokens))
 
-    def _in_order(self) -> Sequence[_WaitingPrompt]:
-        waiting = list(self._waiting.values())
-        return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
-
     def _skip_known(self, prompt: _WaitingPrompt) -> None:
         # At least one token has to be computed, so the last one is never skipped.
         while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
             prompt.read += BLOCK
-
-    def _step_tokens(self) -> int:
-        if not self._divided:
-            return sum(prompt.rest for prompt in self._waiting.values())
-        return min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
 
 
 def _round_to_blocks(tokens: int) -> int:

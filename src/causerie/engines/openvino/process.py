@@ -97,6 +97,10 @@ def for_machine(
     ``recurrent`` models keep a state for several blocks together, so parts would not be found.
     """
     cpus = options.part.cpus()
+    threads = options.threads or (len(cpus) if cpus else None)  # none: OpenVINO's choice
+    given = quota(options.part)  # which it does not see
+    if not options.threads and given is not None:
+        threads = given if given < len(cpus or allowed_cpus()) else threads
     longest = trained or options.context or _DEFAULT_CONTEXT
     context = min(options.context or _DEFAULT_CONTEXT, longest)
     parallel = options.parallel or _SLOTS
@@ -107,23 +111,13 @@ def for_machine(
         weights=str(weights),
         context=context,
         parallel=parallel,
-        threads=options.threads or _threads(options.part, cpus),
+        threads=threads,
         blocks=-(-cached // BLOCK) + parallel,  # each request begins a block of its own
         divided=not recurrent,
         memory=model_memory_bytes(model, cached, _KV_TYPE),
         cpus=cpus,
         environment=options.environment,
     )
-
-
-def _threads(part: MachinePart, cpus: tuple[int, ...] | None) -> int | None:
-    # OpenVINO sees which hardware threads the process may use, but no quota of a control group.
-    # None leaves the number to OpenVINO.
-    seen = len(cpus or allowed_cpus())
-    given = quota(part)
-    if given is not None and given < seen:
-        return given
-    return len(cpus) if cpus else None
 
 
 _ENGINE = "openvino"

@@ -102,8 +102,13 @@ class MemberCache:
     @property
     def source(self) -> str:
         """Return what is used: ``kv_events``, ``sent`` or both."""
-        if self._expected is not None:
-            self._notice_silence(*self._expected)
+        since, noted = self._expected or (0.0, math.inf)
+        if any(cache.heard >= since for cache in self._caches):
+            self._expected = None
+        elif monotonic() - noted > _SILENCE_SECONDS:
+            self._expected = None
+            for cache in self._caches:
+                cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
         return self._source
 
     @property
@@ -170,14 +175,6 @@ class MemberCache:
         else:
             complete = all(cache.view.complete for cache in self._caches)
             self._source = KV_EVENTS if complete else BOTH
-
-    def _notice_silence(self, since: float, noted: float) -> None:
-        if any(cache.heard >= since for cache in self._caches):
-            self._expected = None
-        elif monotonic() - noted > _SILENCE_SECONDS:
-            self._expected = None
-            for cache in self._caches:
-                cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
 
 
 log = structlog.get_logger(__name__)

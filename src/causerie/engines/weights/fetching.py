@@ -169,7 +169,9 @@ class _Fetching:
     async def whole_folder(self) -> Sequence[StoredFile]:
         name = self.reference.name
         sources = await self._listed(_CHOICES[self.store.kind])
-        self.progress.started(_size(self._lacking(sources)), f"Fetching {name}")
+        sizes = [source.size for source in self._lacking(sources)]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        self.progress.started(total, f"Fetching {name}")
         progress = _FolderProgress(self.progress)
         # Before gigabytes that are of no use are fetched.
         index = [source for source in sources if source.name == INDEX]
@@ -305,11 +307,6 @@ def _own_folder(reference: Reference) -> CachedWeights:
     own = [file for file in files if is_of_folder(file.name) or file.name in OPENVINO]
     size = sum(file.stat().st_size for file in own)
     return CachedWeights(path, str(reference), None, size)
-
-
-def _size(sources: Sequence[DownloadSource]) -> int | None:
-    sizes = [source.size for source in sources if source.size is not None]
-    return sum(sizes) if len(sizes) == len(sources) else None
 
 
 class _FolderProgress(Silent):
