@@ -240,21 +240,26 @@ async def starting(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineChild(Generic[C]):
-    """A child that has loaded its model. ``client`` speaks to it."""
+    """A server that has loaded its model. ``client`` speaks to it."""
 
-    process: EngineProcess
+    process: EngineProcess | None  # `None` where others run it
     client: C
     pulse: Pulse
     questions: Sequence[Question]  # what it must go on answering
     last_words: Callable[[Iterable[str]], str]  # finds in its log why it gave up
 
     @property
-    def pid(self) -> int:
-        return self.process.pid
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
 
     async def ended(self) -> str:
+        """Wait for its end, or until it no longer answers; return why, in a few words."""
+        silence = wait_for_silence(self.client.ask, self.pulse, self.questions)
+        if self.process is None:
+            await silence
+            return "the server answers no more"
         loop = asyncio.get_running_loop()
-        silent = loop.create_task(wait_for_silence(self.client.ask, self.pulse, self.questions))
+        silent = loop.create_task(silence)
         ended = loop.create_task(self.process.ended())
         try:
             await asyncio.wait({ended, silent}, return_when=asyncio.FIRST_COMPLETED)
@@ -267,10 +272,12 @@ class EngineChild(Generic[C]):
         return f"the engine process ended ({ended.result()})" + (f": {why}" if why else "")
 
     async def stop(self) -> None:
+        """Have no more to do with it; a process of ours has ended then. May be called again."""
         try:
             await self.client.close()
         finally:
-            await self.process.end()
+            if self.process is not None:
+                await self.process.end()
 
 
 def _exit_description(code: int) -> str:

@@ -49,7 +49,7 @@ from causerie.engines.grammar_matcher import (
     Spelling,
     guidance_tokenizer,
 )
-from causerie.engines.process import C, EngineClient, Pulse
+from causerie.engines.process import C, EngineChild, Pulse
 from causerie.engines.sampling import sampling_of_folder, sampling_of_gguf
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, ModelFolder
@@ -66,13 +66,8 @@ _STABLE_SECONDS = 60.0
 class Child(Protocol):
     """A server that has started."""
 
-    async def ended(self) -> str:
-        """Wait for its end, or until it no longer answers; return why, in a few words."""
-        ...
-
-    async def stop(self) -> None:
-        """Have no more to do with it; a child of ours has ended then. May be called again."""
-        ...
+    async def ended(self) -> str: ...
+    async def stop(self) -> None: ...
 
 
 ChildT = TypeVar("ChildT", bound=Child)
@@ -308,18 +303,6 @@ def folder_model(folder: ModelFolder, files: Files, ref: str) -> LocalModel:
     )
 
 
-C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
-
-
-class Served(Child, Protocol[C_co]):
-    """A server that has loaded: a child of ours, or one that others run, which has no ``pid``."""
-
-    @property
-    def client(self) -> C_co: ...
-    @property
-    def pid(self) -> int | None: ...
-
-
 class SupervisedEngine(ABC, Generic[C]):
     """One model in a supervised server, which a client of type ``C`` speaks to.
 
@@ -360,7 +343,7 @@ class SupervisedEngine(ABC, Generic[C]):
 
     # Raises EngineFailed.
     @abstractmethod
-    async def _load(self) -> Served[C]: ...
+    async def _load(self) -> EngineChild[C]: ...
 
     # Name and version of what runs.
     @abstractmethod
@@ -513,7 +496,7 @@ class SupervisedEngine(ABC, Generic[C]):
     async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
         return vocabulary.control
 
-    async def _start_server(self) -> Served[C]:
+    async def _start_server(self) -> EngineChild[C]:
         ensure_unchanged = self._local.files.ensure_unchanged
         await asyncio.to_thread(ensure_unchanged)
         child = await self._load()

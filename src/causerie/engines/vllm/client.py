@@ -29,6 +29,7 @@ from causerie.http.client import Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder
 
+HEALTH = "/health"  # answered with what nobody reads
 SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
 _SLOTS = 256  # vLLM's own default for servers
 MOST_ALTERNATIVES = 20
@@ -164,14 +165,13 @@ class VllmClient(EngineTransport):
         super().__init__(address, reach, key, idle_seconds=3)
         self.model = SERVED_NAME
 
-    async def check_health(self) -> None:
-        """Return if it serves; raise :class:`EngineFailed` if not."""
-        await self._checked("GET", "/health", None)
-
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        content = await self._checked(method, path, body)
+        response = await self.send(method, path, body)
+        content = await read_answer(response)
+        if response.status != 200:
+            raise _refused(response.status, content)
         try:
-            return msgspec.json.decode(content) if content else None
+            return msgspec.json.decode(content) if content and path != HEALTH else None
         except (msgspec.DecodeError, ValueError) as error:  # the latter for what is no UTF-8
             raise EngineFailed(f"the engine wrote what cannot be read: {error}") from error
 
@@ -189,13 +189,6 @@ class VllmClient(EngineTransport):
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
-
-    async def _checked(self, method: str, path: str, body: object) -> bytes:
-        response = await self.send(method, path, body)
-        content = await read_answer(response)
-        if response.status != 200:
-            raise _refused(response.status, content)
-        return content
 
 
 def completion_body(request: TextRequest, stops: tuple[int, ...]) -> dict[str, Any]:

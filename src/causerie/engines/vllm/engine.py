@@ -17,7 +17,7 @@ import msgspec
 
 from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
-from causerie.engines.supervised import Served, SupervisedEngine, folder_model
+from causerie.engines.supervised import SupervisedEngine, folder_model
 from causerie.engines.vllm.client import (
     MOST_ALTERNATIVES,
     SERVED_NAME,
@@ -26,7 +26,7 @@ from causerie.engines.vllm.client import (
     VllmOptions,
     VllmRefused,
 )
-from causerie.engines.vllm.server import reached, spawn
+from causerie.engines.vllm.server import VllmChild, reached, spawn
 from causerie.engines.vllm.tokenizer import FolderTokenizer, ServedFolder
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.protocol.parameters import SamplingParams
@@ -195,9 +195,8 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)
 
-    async def _load(self) -> Served[VllmClient]:
+    async def _load(self) -> VllmChild:
         options = self._options
-        child: Served[VllmClient]
         if isinstance(options, VllmOptions):
             child = await spawn(self._folder.facts.path, options, self._load_seconds, self._pulse)
         else:
