@@ -63,14 +63,11 @@ def chat(
 
     `git diff | causerie chat "Write a commit message." -u http://gpu:8000/v1`
     """
-    from causerie.cli.chat_session import ChatOptions, talk
+    from causerie.cli.chat_session import talk
 
-    talk(
-        question_of(question),
-        base_url,
-        model,
-        ChatOptions(thinking, _valid_text(system), tools, plain),
-    )
+    asked = question_of(question)
+    told = _valid_text(system)
+    talk(asked, base_url, model, thinking=thinking, system=told, tools=tools, plain=plain)
 
 
 def run(
@@ -99,11 +96,12 @@ def run(
 
     `cat report.txt | causerie run smollm2 "Summarize this."`
     """
-    from causerie.cli.chat_session import ChatOptions, talk
+    from causerie.cli.chat_session import talk
 
     question = question_of(prompt)  # what is wrong with it is told before a model is loaded
     with _running_model(name, context, config, pairs) as (base_url, model):
-        talk(question, base_url, model, ChatOptions(thinking, _valid_text(system), None, plain))
+        told = _valid_text(system)
+        talk(question, base_url, model, thinking=thinking, system=told, plain=plain)
 
 
 # That runs already, or while the block runs.

@@ -39,30 +39,29 @@ from causerie.settings.problems import SettingsError
 _LONG = 24 * 3600.0  # a person ends what takes too long
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """Options of one chat."""
-
-    thinking: bool | None
-    system: str | None
-    tools: Path | None
-    plain: bool
-
-
-def talk(question: str | None, base_url: str, model: str | None, options: ChatOptions) -> None:
+def talk(
+    question: str | None,
+    base_url: str,
+    model: str | None,
+    *,
+    thinking: bool | None,
+    system: str | None,
+    tools: Path | None = None,
+    plain: bool,
+) -> None:
     with asyncio.Runner() as runner:
         long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
         provider = provider_at(base_url, long, client_key())
         try:
             fields: dict[str, object] = {}
-            if options.thinking is not None:
-                fields["chat_template_kwargs"] = {"enable_thinking": options.thinking}
-            if options.tools is not None:
-                fields["tools"] = _tools(options.tools)
+            if thinking is not None:
+                fields["chat_template_kwargs"] = {"enable_thinking": thinking}
+            if tools is not None:
+                fields["tools"] = _tools(tools)
             name = model or runner.run(first_model(provider, base_url))
             target = partial(ProviderTarget, provider, separators=Separation(provider.dialect.tag))
-            conversation = Conversation(target, name, fields, options.system or None)
-            made = _ChatSession(runner, conversation, provider, base_url, options.plain)
+            conversation = Conversation(target, name, fields, system or None)
+            made = _ChatSession(runner, conversation, provider, base_url, plain)
             if question is not None:
                 made.once(question)
             else:
@@ -146,15 +145,12 @@ class _ChatSession:
             if not answer.calls:
                 return True
             for call in answer.calls:
-                text = self._keyboard.line(f"result of {printable(call.name)}: ")
+                text = self._keyboard.line(f"result of {printable(call['function']['name'])}: ")
                 if text is None:
                     return False
-                result: dict[str, object] = {
-                    "role": "tool",
-                    "tool_call_id": call.id,
-                    "content": text,
-                }
-                self._conversation.messages.append(result)
+                self._conversation.messages.append(
+                    {"role": "tool", "tool_call_id": call["id"], "content": text}
+                )
 
     async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
         began = time.monotonic()

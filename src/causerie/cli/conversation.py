@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -38,21 +39,12 @@ _RULES = ParsingRules()
 
 
 @dataclass(slots=True)
-class ChatCall:
-    """A tool call of the model; ``arguments`` is JSON text."""
-
-    id: str
-    name: str
-    arguments: str = ""
-
-
-@dataclass(slots=True)
 class ChatAnswer:
     """The received part of an answer."""
 
     reasoning: str = ""
     text: str = ""
-    calls: list[ChatCall] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)  # as a message has them
 
     def take(self, event: Event) -> None:
         match event:
@@ -61,9 +53,10 @@ class ChatAnswer:
             case TextDelta(text=text):
                 self.text += text
             case ToolCallStarted(id=id_, name=name):
-                self.calls.append(ChatCall(id_, name))
+                function = {"name": name, "arguments": ""}
+                self.calls.append({"id": id_, "type": "function", "function": function})
             case ToolCallDelta(index=index, arguments=arguments) if index < len(self.calls):
-                self.calls[index].arguments += arguments
+                self.calls[index]["function"]["arguments"] += arguments
             case _:
                 pass
 
@@ -73,14 +66,7 @@ class ChatAnswer:
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
         if self.calls:
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in self.calls
-            ]
+            message["tool_calls"] = self.calls
         return message
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from inspect import getdoc
 from typing import Any, Literal, TypeVar
 
@@ -105,20 +106,10 @@ class ProbeVerdict:
         return self.grade in (Grade.YES, Grade.PARTLY)
 
 
-def yes(how: str = "") -> ProbeVerdict:
-    return ProbeVerdict(Grade.YES, how)
-
-
-def partly(how: str) -> ProbeVerdict:
-    return ProbeVerdict(Grade.PARTLY, how)
-
-
-def no(how: str) -> ProbeVerdict:
-    return ProbeVerdict(Grade.NO, how)
-
-
-def unclear(how: str) -> ProbeVerdict:
-    return ProbeVerdict(Grade.UNCLEAR, how)
+yes = partial(ProbeVerdict, Grade.YES)
+partly = partial(ProbeVerdict, Grade.PARTLY)
+no = partial(ProbeVerdict, Grade.NO)
+unclear = partial(ProbeVerdict, Grade.UNCLEAR)
 
 
 def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
