@@ -5,7 +5,6 @@ model, and the weights in the cache.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from causerie.engines.weights.gguf import Header
     from causerie.settings.tree import Settings
 
+Facts = dict[str, object]
+
 
 def models(
     config: Config = None,
@@ -56,43 +57,36 @@ def models(
 
     found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
     rows = asyncio.run(list_models(found.settings))
-    cells = [(row.id or "-", row.ref or "-", row.engine or "-", row.size) for row in rows]
+    cells = []
+    for row in rows:
+        size = row["bytes"]
+        told = "not fetched" if row["ref"] else "-"
+        names = [str(row[key] or "-") for key in ("id", "ref", "engine")]
+        cells.append((*names, size_text(size) if isinstance(size, int) else told))
     titles = ("MODEL", "WEIGHTS", "ENGINE", "SIZE")
     print_found(rows, titles, cells, json=as_json, right={"SIZE"})
 
 
-# `bytes` is `None` where the weights are not fetched.
-@dataclass(frozen=True, slots=True)
-class _ModelLine:
-    id: str | None
-    ref: str | None
-    engine: str | None
-    bytes: int | None
-    path: str | None
-
-    @property
-    def size(self) -> str:
-        if self.bytes is None:
-            return "not fetched" if self.ref else "-"
-        return size_text(self.bytes)
-
-
-async def list_models(settings: Settings) -> list[_ModelLine]:
+async def list_models(settings: Settings) -> list[Facts]:
     """Return the configured models, then the other weights in the cache."""
     import asyncio
 
     from causerie.composition.engine_makers import cached_weights, weights_here
 
-    rows = []
+    rows: list[Facts] = []
     for model in settings.models:
         here = await weights_here(settings, model) if model.ref else None
         size, path = (here.size, str(here.path)) if here else (None, None)
-        rows.append(_ModelLine(model.id, model.ref, model.engine, size, path))
-    known = {row.path for row in rows}
+        rows.append(_model_row(model.id, model.ref, model.engine, size, path))
+    known = {row["path"] for row in rows}
     for weights in await asyncio.to_thread(cached_weights, settings):
         if str(weights.path) not in known:
-            rows.append(_ModelLine(None, weights.ref, None, weights.size, str(weights.path)))
+            rows.append(_model_row(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
+
+
+def _model_row(*values: object) -> Facts:
+    return dict(zip(("id", "ref", "engine", "bytes", "path"), values, strict=True))
 
 
 def show(
@@ -118,9 +112,6 @@ def show(
         print_json(facts)
         return
     print_facts([(key.replace("_", " "), _facts_text(key, facts[key])) for key in facts])
-
-
-Facts = dict[str, object]
 
 
 def _model_facts(name: str, config: Config, pairs: Set) -> Facts:
@@ -315,23 +306,22 @@ def show_list(
         return
     rows, cells = [], []
     for one in cached_weights(settings_in_force(config, pairs).settings):
-        name, quantization, path = known.name(one.ref), _quantization_of(one), str(one.path)
-        rows.append(_CachedModel(name, one.ref, one.size, quantization, one.used_at, path))
+        name, quantization = known.name(one.ref), _quantization_of(one)
+        rows.append(
+            {
+                "name": name,
+                "ref": one.ref,
+                "bytes": one.size,
+                "quantization": quantization,
+                "used_at": one.used_at,  # seconds since the epoch
+                "path": str(one.path),
+            }
+        )
         cells.append((name, size_text(one.size), quantization or "-", _age(one.used_at)))
     print_found(rows, ("NAME", "SIZE", "QUANT", "USED"), cells, json=as_json, right={"SIZE"})
     if not rows and not as_json:
         words = "`causerie pull NAME` fetches a model of `causerie list --library`."
         typer.echo(f"Nothing is in the cache. {words}", err=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedModel:
-    name: str
-    ref: str
-    bytes: int
-    quantization: str | None
-    used_at: float | None  # seconds since the epoch
-    path: str
 
 
 def _quantization_of(weights: CachedWeights) -> str | None:

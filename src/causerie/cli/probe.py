@@ -74,7 +74,7 @@ def probe(
         words = "--entry needs every answer, and is another form than --json"
         raise CommandFailed(words, ExitCode.USAGE)
     from causerie.cli.probe_run import (
-        ProbePlan,
+        ProbeRun,
         carry_out,
         chosen_dialect,
         chosen_key,
@@ -85,7 +85,7 @@ def probe(
     address = base_url.rstrip("/")
     providers = settings_in_force(config, None).settings.providers
     known = next((one for one in providers if one.base_url.rstrip("/") == address), None)
-    plan = ProbePlan(
+    run = ProbeRun(
         base_url=address,
         models=tuple(models or ()),
         key=chosen_key(key, key_env, key_file, known),
@@ -96,4 +96,4 @@ def probe(
         yes=yes,
         quick=quick,
     )
-    carry_out(plan, entry=entry, as_json=as_json)
+    carry_out(run, entry=entry, as_json=as_json)

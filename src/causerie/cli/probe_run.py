@@ -44,10 +44,10 @@ from causerie.settings.toml import table_text
 from causerie.settings.values import Secret
 
 
-def carry_out(plan: ProbePlan, *, entry: bool, as_json: bool) -> None:
-    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
+def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
+    interviews = asyncio.run(run.interviews())
     if as_json:
-        print_json([one.report(plan.base_url) for one in interviews])
+        print_json([one.report(run.base_url) for one in interviews])
     elif entry:
         for one in interviews:
             if not one.complete:
@@ -56,41 +56,33 @@ def carry_out(plan: ProbePlan, *, entry: bool, as_json: bool) -> None:
     else:
         for one in interviews:
             _show_findings(Console(), one.entry, one.findings)
-            if one.complete and not plan.quick:
+            if one.complete and not run.quick:
                 typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
 
 
-@dataclass(frozen=True, slots=True)
-class ProbePlan:
+@dataclass(eq=False)
+class ProbeRun:
+    """One probe: provider, models, bounds. ``dialect`` is that which was named, or is guessed."""
+
     base_url: str
     models: tuple[str, ...]
     key: str | None = field(repr=False)
-    dialect: Dialect | None  # `None` if nobody has named one
+    dialect: Dialect | None
     reach: Reach | None  # `None` if the provider is not configured
     bounds: ProbeBounds
     total_seconds: float
     yes: bool
     quick: bool
 
-    @property
-    def questions(self) -> Sequence[ProbeQuestion]:
-        return QUICK_QUESTIONS if self.quick else QUESTIONS
-
-
-@dataclass
-class _ProbeRun:
-    _plan: ProbePlan
-    _notes: Console
-
     def __post_init__(self) -> None:
-        self.dialect = self._plan.dialect
+        self._notes = Console(stderr=True)
+        self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
 
     async def interviews(self) -> list[CompletedInterview]:
-        plan = self._plan
         try:
-            asker = ProbeClient(plan.base_url, plan.key, plan.reach, plan.bounds)
+            asker = ProbeClient(self.base_url, self.key, self.reach, self.bounds)
         except ValueError as error:
-            raise CommandFailed(f"{plan.base_url}: {error}", ExitCode.USAGE) from error
+            raise CommandFailed(f"{self.base_url}: {error}", ExitCode.USAGE) from error
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
@@ -100,25 +92,24 @@ class _ProbeRun:
                 self._print_note(f"it looks like {guessed.server}; {words}")
             self.dialect = self.dialect or guessed
             preview = self.dialect is not None
-            self._confirm_cost(cost(plan.questions, subjects, dialect_preview=preview))
+            self._confirm_cost(cost(self._questions, subjects, dialect_preview=preview))
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _subjects(self, listed: ProbeReply) -> list[Subject]:
-        plan = self._plan
         if not listed.status:
             raise CommandFailed(listed.trouble, ExitCode.NETWORK)
         if listed.status in (401, 403):
             raise CommandFailed(
-                f"{plan.base_url} wants {'another' if plan.key else 'a'} key: "
+                f"{self.base_url} wants {'another' if self.key else 'a'} key: "
                 f"status {listed.status}; give one with --key-env, --key-file or --key"
             )
-        names = plan.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
+        names = self.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
         if not names:
-            why = f"{listed.status}: {message_of(listed)}{advice(listed.status, plan.base_url)}"
+            why = f"{listed.status}: {message_of(listed)}{advice(listed.status, self.base_url)}"
             raise CommandFailed(
-                f"{plan.base_url}/models lists no models ({why}); name one with --model"
+                f"{self.base_url}/models lists no models ({why}); name one with --model"
             )
-        bare = Subject(plan.base_url, "", keyed=plan.key is not None)
+        bare = Subject(self.base_url, "", keyed=self.key is not None)
         return [
             replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
             for name in names
@@ -126,9 +117,9 @@ class _ProbeRun:
 
     def _confirm_cost(self, cost: ProbeBudget) -> None:
         if self.dialect is not None:
-            self._print_note(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
-        self._print_note(f"{self._plan.base_url}: {cost}")
-        if not cost.large or self._plan.yes:
+            self._print_note(f"{self.base_url} is spoken to as {self.dialect.server}")
+        self._print_note(f"{self.base_url}: {cost}")
+        if not cost.large or self.yes:
             return
         if not sys.stdin.isatty():
             raise CommandFailed("that is much; say --yes to go on", ExitCode.USAGE)
@@ -137,12 +128,12 @@ class _ProbeRun:
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         self._print_note(f"asking {subject.model}")
-        with _progress(self._notes, len(self._plan.questions)) as begins:
-            patience = Patience(total_seconds=self._plan.total_seconds)
+        with _progress(self._notes, len(self._questions)) as begins:
+            patience = Patience(total_seconds=self.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
-            asked = await run_interview(asking, self._plan.questions)
+            asked = await run_interview(asking, self._questions)
         self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
-        if self._plan.quick:
+        if self.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
             self._print_note(f"left out by --quick: {', '.join(left)}")
         return asked
