@@ -73,27 +73,20 @@ def probe(
     if entry and (quick or as_json):
         words = "--entry needs every answer, and is another form than --json"
         raise CommandFailed(words, ExitCode.USAGE)
-    from causerie.cli.probe_run import (
-        ProbeRun,
-        carry_out,
-        chosen_dialect,
-        chosen_key,
-        configured_reach,
-    )
-    from causerie.probe.asker import ProbeBounds
+    from causerie.cli import probe_run
 
     address = base_url.rstrip("/")
     providers = settings_in_force(config, None).settings.providers
     known = next((one for one in providers if one.base_url.rstrip("/") == address), None)
-    run = ProbeRun(
+    run = probe_run.ProbeRun(
         base_url=address,
         models=tuple(models or ()),
-        key=chosen_key(key, key_env, key_file, known),
-        dialect=chosen_dialect(dialect, known),
-        reach=configured_reach(known) if known is not None else None,
-        bounds=ProbeBounds(seconds),
+        key=probe_run.chosen_key(key, key_env, key_file, known),
+        dialect=probe_run.chosen_dialect(dialect, known),
+        reach=probe_run.configured_reach(known),
+        seconds=seconds,
         total_seconds=total_seconds or (60.0 if quick else 1800.0),
         yes=yes,
         quick=quick,
     )
-    carry_out(run, entry=entry, as_json=as_json)
+    probe_run.carry_out(run, entry=entry, as_json=as_json)

@@ -69,7 +69,7 @@ class ProbeRun:
     key: str | None = field(repr=False)
     dialect: Dialect | None
     reach: Reach | None  # `None` if the provider is not configured
-    bounds: ProbeBounds
+    seconds: float  # for one request
     total_seconds: float
     yes: bool
     quick: bool
@@ -80,7 +80,7 @@ class ProbeRun:
 
     async def interviews(self) -> list[CompletedInterview]:
         try:
-            asker = ProbeClient(self.base_url, self.key, self.reach, self.bounds)
+            asker = ProbeClient(self.base_url, self.key, self.reach, ProbeBounds(self.seconds))
         except ValueError as error:
             raise CommandFailed(f"{self.base_url}: {error}", ExitCode.USAGE) from error
         async with asker:
@@ -161,7 +161,9 @@ def chosen_dialect(name: str | None, known: ProviderSettings | None) -> Dialect 
     return dialect
 
 
-def configured_reach(known: ProviderSettings) -> Reach:
+def configured_reach(known: ProviderSettings | None) -> Reach | None:
+    if known is None:
+        return None
     try:
         found = known.proxy if isinstance(known.proxy, Secret) else None
         return reach(known, secret_value(found, variables()) if found is not None else None)

@@ -92,11 +92,8 @@ def serve(
     from causerie.settings.load import Override
 
     server = {"host": host, "port": port, "keys": keys, "workers": workers}
-    flags = [
-        Override(f"server.{name}", value, f"--{name}")
-        for name, value in server.items()
-        if value is not None
-    ]
+    given = {name: value for name, value in server.items() if value is not None}
+    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
     options = {
         "context": context,
         "parallel": parallel,
