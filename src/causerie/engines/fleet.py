@@ -149,8 +149,7 @@ class ModelSlot:
 
 log = structlog.get_logger(__name__)
 
-NOT_LOADED = "model not loaded"
-"""What the log says of a load that failed."""
+NOT_LOADED = "model not loaded"  # what the log says of a load that failed
 
 _STOPPING = "the service is being stopped"
 

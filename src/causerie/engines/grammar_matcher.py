@@ -141,25 +141,21 @@ class Spelling:
         self._vocabulary = vocabulary
         self._hidden = hidden
         self._visible = frozenset(visible)
-        self._pending = b""
+        self.pending = b""
         for token in behind[-_RESUMED:]:
             _ = self(token)
-
-    @property
-    def complete(self) -> bool:
-        return not self._pending
 
     def __call__(self, token: int) -> str:
         written = self.raw(token)
         if not written or self._is_control(token):
             return written.decode("utf-8", "replace")
-        whole, self._pending = self._pending + written, b""
+        whole, self.pending = self.pending + written, b""
         try:
             return whole.decode()
         except UnicodeDecodeError as error:
             if error.reason != "unexpected end of data":
                 return whole.decode("utf-8", "replace")
-            self._pending = whole
+            self.pending = whole
             return ""
 
     def raw(self, token: int) -> bytes:
@@ -196,7 +192,7 @@ class Guided:
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
         while self._reason is None:
-            if self._spelling.complete:  # a stream cannot begin in the middle of a character
+            if not self._spelling.pending:  # a stream cannot begin in the middle of a character
                 async with aclosing(self._generate_freely()) as outputs:
                     async for output in outputs:
                         yield output

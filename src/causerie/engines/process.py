@@ -315,8 +315,7 @@ class Program:
     """A command and how it is run."""
 
     command: Sequence[str]
-    environment: Mapping[str, str]
-    """Variables in addition to those of the supervising process."""
+    environment: Mapping[str, str]  # variables in addition to those of the supervising process
     farewell_seconds: float = 0.0
     """Time to end by itself once it was asked to; with 0 it is killed at once."""
     cpus: Sequence[int] | None = None  # hardware threads that it stays on; `None`: on any

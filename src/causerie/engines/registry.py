@@ -86,8 +86,7 @@ class FakeScript:
 
     replies: Sequence[str] = ()  # returned in turn (default: the user's last message)
     fail_after: int | None = None  # a generation fails after so many tokens
-    gate: asyncio.Semaphore | None = None
-    """If set, the engine waits for it before each token."""
+    gate: asyncio.Semaphore | None = None  # if set, the engine waits for it before each token
 
 
 @dataclass(slots=True)

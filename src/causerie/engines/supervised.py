@@ -259,8 +259,7 @@ def ensure_can_fit(vocabulary: TokenTable, pieces: Sequence[str | int], context:
 class LocalModel:
     """Weights on this disk, and what they say of their model."""
 
-    files: Files
-    """All that make it this model and no other, as they were before they were read."""
+    files: Files  # all that make it this model and no other, as they were before they were read
     size: int  # of the weights, in bytes
     architecture: str
     chat_template: str  # empty if there is none
@@ -310,10 +309,8 @@ class SupervisedEngine(ABC, Generic[C]):
     one generation goes. ``context`` is the most tokens of one request, prompt and output together.
     """
 
-    keeps_grammars = True
-    """Whether a server itself follows a grammar from its beginning."""
-    cache_tokens: int | None = None
-    """Tokens of a cache that requests share, if it bounds them."""
+    keeps_grammars = True  # whether a server itself follows a grammar from its beginning
+    cache_tokens: int | None = None  # tokens of a cache that requests share, if it bounds them
 
     def __init__(
         self,

@@ -222,6 +222,12 @@ class ProbedModel:
 
 
 def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> ProbedModel:
+    grades = {one.question.id: one.verdict.grade for one in findings}
+    served = {name: grades.get(question, Grade.UNCLEAR) for question, name in _OPERATIONS.items()}
+    known = Grade.UNCLEAR not in served.values()
+    claimed = dig(subject.entry, "supported_parameters")
+    names = map(str, claimed if isinstance(claimed, list) else ())
+    seen = _by_parameter(findings)
     return ProbedModel(
         id=subject.model,
         context_length=subject.context_length,
@@ -230,31 +236,15 @@ def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Probed
         continues=subject.continues,
         probed=probed,
         evidence=_evidence(findings),
-        overclaimed=_overclaimed(subject, findings),
-        operations=_operations(findings),
+        overclaimed=tuple(sorted(name for name in names if Grade.NO in seen.get(name, ()))),
+        operations=tuple(name for name, grade in served.items() if known and grade in _GOOD),
     )
-
-
-def _operations(findings: Sequence[Finding]) -> tuple[str, ...]:
-    grades = {one.question.id: one.verdict.grade for one in findings}
-    found = [grades.get(question, Grade.UNCLEAR) for question in _OPERATIONS]
-    if Grade.UNCLEAR in found:
-        return ()
-    named = zip(_OPERATIONS.values(), found, strict=True)
-    return tuple(name for name, grade in named if grade in _GOOD)
 
 
 def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the parameters for which every question that decides them had a good verdict."""
     good = _by_parameter(findings)
     return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
-
-
-def _overclaimed(subject: Subject, findings: Sequence[Finding]) -> tuple[str, ...]:
-    claimed = dig(subject.entry, "supported_parameters")
-    names = claimed if isinstance(claimed, list) else []
-    seen = _by_parameter(findings)
-    return tuple(sorted(str(name) for name in names if Grade.NO in seen.get(str(name), ())))
 
 
 _GOOD = {Grade.YES, Grade.PARTLY}

@@ -147,10 +147,8 @@ class Subject:
     limit: str = "max_tokens"  # name of the output limit that it takes
     steady: Mapping[str, object] = field(default_factory=lambda: {"temperature": 0})
     """Fields that make it repeat itself."""
-    quiet: Mapping[str, object] = field(default_factory=dict)
-    """Fields that keep it from thinking."""
-    loud: Mapping[str, object] | None = None
-    """Fields that make it think; ``None``: nothing does."""
+    quiet: Mapping[str, object] = field(default_factory=dict)  # fields that keep it from thinking
+    loud: Mapping[str, object] | None = None  # fields that make it think; `None`: nothing does
     room: int = 0
     """Tokens that a reply needs in addition to its text, if it cannot be kept from thinking."""
     thinking: Thinking | None = None
@@ -175,8 +173,7 @@ class Subject:
 
 
 T = TypeVar("T")
-Steps = Generator[ProbeRequest, ProbeReply, T]
-"""A part of a script, which comes to some result."""
+Steps = Generator[ProbeRequest, ProbeReply, T]  # a part of a script, which comes to some result
 Script = Steps["ProbeVerdict | Learned"]
 MakeQuestion = Callable[[Callable[["Subject"], Script]], "ProbeQuestion"]
 

@@ -337,8 +337,7 @@ class _Stream:
     slot: Slot
     prefill: ChunkedPrefill
     ids: list[int]  # tokens that the engine has generated
-    read_ms: float = 0.0
-    """Time after which the engine had read ``slot.read`` tokens of the prompt."""
+    read_ms: float = 0.0  # time after which the engine had read `slot.read` tokens of the prompt
 
     def read(self, progress: _Progress) -> None:
         tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms

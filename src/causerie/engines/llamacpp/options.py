@@ -129,8 +129,7 @@ class LlamaCppOptions:
     embeddings: bool = False  # the model makes vectors of texts, and generates nothing
     pooling: str | None = None  # how it makes one of several; `None`: as the file says
     prompt_cache: int | None = None  # bytes for prompts that left their slots; 0 keeps none
-    part: MachinePart = WHOLE
-    """Part of the machine that cores, memory and devices are taken from."""
+    part: MachinePart = WHOLE  # part of the machine that cores, memory and devices are taken from
     command: str | None = None
     """The program of a native build; ``None`` for the package that comes with the service."""
     args: tuple[str, ...] = ()  # further arguments of that program
@@ -156,8 +155,7 @@ class Launch:
     drafted: int  # tokens that a draft model, or repetition, proposes at a time
     prompt_cache: int
     memory: int
-    cpus: tuple[int, ...] | None
-    """Hardware threads that the process stays on; ``None``: on any."""
+    cpus: tuple[int, ...] | None  # hardware threads that the process stays on; `None`: on any
 
     @property
     def files(self) -> str:

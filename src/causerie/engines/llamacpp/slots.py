@@ -196,11 +196,9 @@ class Slot:
     busy: bool = False
     used: int = 0
     cells: int = 0  # tokens of the cache that it may come to hold, or may have left
-    finished: bool = False
-    """The engine has completed the request, and computes no more for it."""
+    finished: bool = False  # the engine has completed the request, and computes no more for it
     read: int = 0  # tokens of the prompt that the engine has read
-    ahead: int = 0
-    """Tokens of them that were computed ahead of the request, and so are new in it."""
+    ahead: int = 0  # tokens of them that were computed ahead of the request, and so are new in it
     made: list[int] = field(default_factory=list)  # tokens that the engine has generated
 
     def shares(self, scope: str, tokens: bytes) -> int:

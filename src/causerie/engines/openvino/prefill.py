@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 from causerie.engines.prefill import STREAMING_SECONDS, TOKEN_BYTES, PrefillSpeed, packed
 
-BLOCK = 32
-"""Tokens of a block of the cache on a CPU."""
-BATCH = 256
-"""Tokens of the largest step."""
+BLOCK = 32  # tokens of a block of the cache on a CPU
+BATCH = 256  # tokens of the largest step
 
 _ALONE_SECONDS = 1.0  # a client that leaves, and a prompt that comes, wait for the step
 _LONG_SECONDS = 3.0  # small parts cost half more: too much for prompts that are read sooner

@@ -42,8 +42,7 @@ from causerie.engines.openvino.prefill import BLOCK
 from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
-"""Those whose GGUF files OpenVINO GenAI reads."""
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # those whose GGUF files OpenVINO GenAI reads
 _DEFAULT_CONTEXT = 8_192
 _SLOTS = 16
 _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
@@ -72,8 +71,7 @@ class OpenVinoLaunch:
     blocks: int  # blocks of the cache that all requests share
     divided: bool  # whether prompts are read in parts; see `prefill.py`
     memory: int
-    cpus: tuple[int, ...] | None
-    """Hardware threads that the process stays on; ``None``: on any."""
+    cpus: tuple[int, ...] | None  # hardware threads that the process stays on; `None`: on any
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 

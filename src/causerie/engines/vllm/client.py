@@ -67,8 +67,7 @@ class Elsewhere:
     address: str  # its base address, without `/v1`
     key: str | None = field(default=None, repr=False)  # the key that it requires
     name: str | None = None  # its name of the model; `None` if it has only one
-    context: int | None = None
-    """Bound on a request in tokens, if less than the server's own."""
+    context: int | None = None  # bound on a request in tokens, if less than the server's own
     parallel: int | None = None  # requests at the same time
     reach: Reach = field(default_factory=Reach, repr=False)
 

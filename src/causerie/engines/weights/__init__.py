@@ -16,8 +16,7 @@ class HubOptions:
     endpoint: str | None = None  # the hub's; `None`: the public hub
     token: str | None = field(default=None, repr=False)
     """The hub's; ``None``: the token that its own tools stored."""
-    index_urls: tuple[str, ...] = ()
-    """Package indexes; empty: those that pip is configured with."""
+    index_urls: tuple[str, ...] = ()  # package indexes; empty: those that pip is configured with
     offline: bool = False  # forbids the network
     attempts: int = 5  # number of times without progress that a broken transfer is resumed
     retry_seconds: float = 1.0  # wait before an attempt; it doubles each time

@@ -40,8 +40,7 @@ class CachedWeights:
 
     path: Path  # the model's file, or its first part, or its folder
     ref: str
-    sha256: str | None
-    """Of that file, in hex; ``None`` for a folder, and for the user's own files."""
+    sha256: str | None  # of that file, in hex; `None` for a folder, and for the user's own files
     size: int  # of all parts, in bytes
     record: Path | None = None
     """The file of the cache that says so; ``None`` for the user's own files."""

@@ -25,8 +25,7 @@ from pathlib import Path
 from causerie.engines.weights.errors import NotModelFolder
 
 CONFIG = "config.json"
-INDEX = "model.safetensors.index.json"
-"""Which file of a split model holds which tensor."""
+INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
 TOKENIZER = "tokenizer.json"
 GENERATION = "generation_config.json"
 OPENVINO_MODEL = "openvino_model.xml"

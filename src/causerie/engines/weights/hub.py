@@ -52,37 +52,33 @@ def sources(
         raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")
     api = HfApi(endpoint=options.endpoint, token=token or None, library_name="causerie")
     try:
-        return _sources(api, reference, choose)
+        model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
+        siblings = {sibling.rfilename: sibling for sibling in model.siblings or ()}
+        chosen = choose(reference.name, list(siblings))
+        revision = model.sha or "main"
+        urls = {
+            name: hf_hub_url(reference.name, name, revision=revision, endpoint=api.endpoint)
+            for name in chosen
+        }
+        # A gated repository lists its files to everybody; only asking for one tells.
+        api.get_hf_file_metadata(url=urls[chosen[0]], timeout=_SECONDS)
+        every = api._build_hf_headers()
+        headers = {name: value for name, value in every.items() if name.lower() == "authorization"}
+        found = ((siblings[name], siblings[name].lfs) for name in chosen)
+        return tuple(
+            DownloadSource(
+                name=file.rfilename,
+                url=urls[file.rfilename],
+                headers=headers,
+                size=large.size if large else file.size,
+                sha256=large.sha256 if large else None,
+            )
+            for file, large in found
+        )
     except HFValidationError as error:
         raise BadReference(f"{reference} names no repository: {_brief(error)}.") from error
     except (HTTPError, OSError) as error:
         raise _explained(reference.name, api.endpoint, error) from error
-
-
-def _sources(api: HfApi, reference: Reference, choose: Choose) -> tuple[DownloadSource, ...]:
-    model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
-    siblings = {sibling.rfilename: sibling for sibling in model.siblings or ()}
-    chosen = choose(reference.name, list(siblings))
-    revision = model.sha or "main"
-    urls = {
-        name: hf_hub_url(reference.name, name, revision=revision, endpoint=api.endpoint)
-        for name in chosen
-    }
-    # A gated repository lists its files to everybody; only asking for one tells.
-    api.get_hf_file_metadata(url=urls[chosen[0]], timeout=_SECONDS)
-    every = api._build_hf_headers()
-    headers = {name: value for name, value in every.items() if name.lower() == "authorization"}
-    found = ((siblings[name], siblings[name].lfs) for name in chosen)
-    return tuple(
-        DownloadSource(
-            name=file.rfilename,
-            url=urls[file.rfilename],
-            headers=headers,
-            size=large.size if large else file.size,
-            sha256=large.sha256 if large else None,
-        )
-        for file, large in found
-    )
 
 
 def _explained(repository: str, endpoint: str, error: Exception) -> WeightsError:
