@@ -15,23 +15,19 @@ import math
 import random
 from collections.abc import (
     Callable,
-    Collection,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from dataclasses import InitVar, dataclass, field, replace
-from itertools import count
+from dataclasses import InitVar, dataclass, replace
 from time import monotonic
 from typing import Any, TypeVar
 
 import structlog
 
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus
-from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extended, root
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended
 from causerie.engines.supervised import SupervisedEngine, end_task
 from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 
@@ -298,94 +294,3 @@ class MemberTurn:
         elif failure:
             at.failed(failure)
         self._left(at)
-
-
-_BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
-
-_MOST_BLOCKS = 10_000_000  # of all, where events say that they are there; some 1.1 GB
-_FIT_EVERY = 256  # requests
-
-
-@dataclass(eq=False)
-class Members:
-    """Servers at addresses; ``_make`` builds the engine of one, without starting it.
-
-    ``_events`` says where a server publishes what its caches hold, if anywhere.
-    """
-
-    _make: Callable[[MemberAddress], SupervisedEngine[Any]]
-    _events: Callable[[MemberAddress], Sequence[KvEndpoint]]
-    _members: dict[str, Member] = field(default_factory=dict)
-    _leaving: set[Member] = field(default_factory=set)
-    _ends: set[asyncio.Task[None]] = field(default_factory=set)
-    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    index: PrefixIndex = field(default_factory=lambda: PrefixIndex(_BLOCKS))
-
-    def every(self) -> Sequence[Member]:
-        return list(self._members.values())
-
-    def ready(self) -> Sequence[Member]:
-        ready = [member for member in self._members.values() if member.engine.ready]
-        for member in ready:
-            if member.restarts != member.engine.restarts:
-                member.restarts = member.engine.restarts
-                member.cache.forget()  # whoever is there now has an empty one
-        return ready
-
-    def renew(self, addresses: Sequence[MemberAddress]) -> None:
-        """Replace the members; those that leave finish what they have started."""
-        before, self._members = self._members, {}
-        for address in addresses:
-            name = address.name
-            member = before.pop(name, None)
-            if member is None:
-                cache = MemberCache(self.index, name, self._events(address))
-                member = Member(name, self._make(address), cache)
-            self._members[name] = member
-        for member in before.values():
-            member.cache.forget()
-            self._leaving.add(member)
-            self._end_unused(member)
-        self._resize_index()
-
-    async def stop(self) -> None:
-        await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
-        await asyncio.gather(*self._ends)
-
-    def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
-        """Choose the member for a prompt: it reuses what it holds in this scope.
-
-        None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
-        """
-        blocks = chain(prompt, scope)
-        there = [member for member in self.ready() if member.name not in tried]
-        awake = [member for member in there if not member.rests] or there
-        able = [member for member in awake if member.running < member.engine.slots] or awake
-        if not able:
-            raise self.nobody()
-        found = self.index.runs(blocks)
-        runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
-        member = least_cost(able, len(prompt), runs)
-        unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
-        member.chosen = next(self._numbers)
-        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
-        if member.chosen % _FIT_EVERY == 0:
-            self._resize_index()
-        return turn
-
-    def nobody(self) -> EngineFailed:
-        """Return the failure of a request that no member can take."""
-        away = next((f": {one.failure}" for one in self.every() if one.failure), "")
-        return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
-
-    def _resize_index(self) -> None:
-        held = sum(len(member.cache) for member in self._members.values())
-        self.index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
-
-    def _end_unused(self, member: Member) -> None:
-        if member in self._leaving and not member.running:
-            self._leaving.discard(member)
-            # Awaited by `stop`.
-            task = asyncio.get_running_loop().create_task(member.stop())
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from causerie.engines.base import (
@@ -23,7 +24,8 @@ from causerie.engines.base import (
 )
 from causerie.engines.pool.discovery import Discovery, Lookup, MemberAddress, lookup
 from causerie.engines.pool.kv_events import KvEndpoint
-from causerie.engines.pool.members import Member, Members, MemberTurn
+from causerie.engines.pool.members import Member, MemberCache, MemberTurn, least_cost
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, root
 from causerie.engines.supervised import SupervisedEngine
 
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
@@ -32,7 +34,7 @@ _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 # Where a server fails in the middle, another one goes on from the very same tokens.
 @dataclass(eq=False)
 class _Generation:
-    _members: Members
+    _pool: EnginePool
     _request: TextRequest
     _ends: Collection[int]
 
@@ -48,7 +50,7 @@ class _Generation:
     async def begin(self) -> None:
         rest = self._remaining_request()
         while True:
-            turn = self._turn = self._members.choose(rest.prompt, rest.scope, self._tried)
+            turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried)
             self._answered = False
             self._tried.append(turn.at.name)
             try:
@@ -129,6 +131,9 @@ class _Generation:
         )
 
 
+_BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
+_MOST_BLOCKS = 10_000_000  # of all, where events say that they are there; some 1.1 GB
+_FIT_EVERY = 256  # requests
 _BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
 
 
@@ -152,7 +157,13 @@ class EnginePool:
     ) -> None:
         self._model = model
         self._close = close
-        self._members = Members(make, events)
+        self._make = make
+        self._events = events
+        self._members: dict[str, Member] = {}
+        self._leaving: set[Member] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        self._numbers = count(1)
+        self._index = PrefixIndex(_BLOCKS)
         self._news = asyncio.Event()
         self._started = False
         self._discovery = Discovery(self._set_members, lookup)
@@ -163,12 +174,12 @@ class EnginePool:
     @property
     def slots(self) -> int:
         """Return the number of concurrent requests of all members that can generate now."""
-        return sum(member.engine.slots for member in self._members.ready())
+        return sum(member.engine.slots for member in self._ready())
 
     @property
     def memory_bytes(self) -> int:
         """Return the memory of all members in bytes; those that others run take none."""
-        return sum(member.engine.memory_bytes for member in self._members.every())
+        return sum(member.engine.memory_bytes for member in self._members.values())
 
     def renew(self, addresses: Sequence[str]) -> None:
         self._discovery.renew(addresses)
@@ -181,10 +192,10 @@ class EnginePool:
         self._started = True
         self._discovery.start()
         self._begin_loading()
-        while not self._members.ready():
-            members = self._members.every()
+        while not self._ready():
+            members = self._members.values()
             if members and all(member.failure for member in members):
-                raise EngineFailed(str(self._members.nobody()))
+                raise EngineFailed(str(self._nobody()))
             self._news.clear()
             await self._news.wait()
 
@@ -192,12 +203,14 @@ class EnginePool:
         self._started = False
         try:
             await self._discovery.stop()
-            await self._members.stop()
+            everybody = [*self._members.values(), *self._leaving]
+            await asyncio.gather(*(member.stop() for member in everybody))
+            await asyncio.gather(*self._ends)
         finally:
             self._close()
 
     def status(self) -> EngineStatus:
-        members = tuple(member.status() for member in self._members.every())
+        members = tuple(member.status() for member in self._members.values())
         ready = [one for one in members if one.state is EngineState.READY]
         states = {one.state for one in members}
         without_members = EngineState.LOADING if self._started else EngineState.ABSENT
@@ -223,7 +236,7 @@ class EnginePool:
         facts = replace(
             await ready[0].engine.facts(),
             context_length=min(member.engine.context for member in ready),
-            parallel=sum(member.engine.slots for member in self._members.every()),
+            parallel=sum(member.engine.slots for member in self._members.values()),
         )
         if self._facts is None or facts != self._facts:  # the chat knows them by identity
             self._facts = facts
@@ -239,7 +252,7 @@ class EnginePool:
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         ends = (await self.facts()).end_tokens
-        generation = _Generation(self._members, request, ends)
+        generation = _Generation(self, request, ends)
         try:
             await generation.begin()
             async with aclosing(generation.outputs()) as outputs:
@@ -250,19 +263,77 @@ class EnginePool:
         await generation.leave(None)
 
     def _ready_members(self) -> Sequence[Member]:
-        ready = self._members.ready()
+        ready = self._ready()
         if not ready:
-            raise self._members.nobody()
+            raise self._nobody()
         return ready
 
+    def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
+        """Choose the member for a prompt: it reuses what it holds in this scope.
+
+        None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
+        """
+        blocks = chain(prompt, scope)
+        there = [member for member in self._ready() if member.name not in tried]
+        awake = [member for member in there if not member.rests] or there
+        able = [member for member in awake if member.running < member.engine.slots] or awake
+        if not able:
+            raise self._nobody()
+        found = self._index.runs(blocks)
+        runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
+        member = least_cost(able, len(prompt), runs)
+        unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
+        member.chosen = next(self._numbers)
+        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
+        if member.chosen % _FIT_EVERY == 0:
+            self._resize_index()
+        return turn
+
+    def _ready(self) -> Sequence[Member]:
+        ready = [member for member in self._members.values() if member.engine.ready]
+        for member in ready:
+            if member.restarts != member.engine.restarts:
+                member.restarts = member.engine.restarts
+                member.cache.forget()  # whoever is there now has an empty one
+        return ready
+
+    def _nobody(self) -> EngineFailed:
+        away = next((f": {one.failure}" for one in self._members.values() if one.failure), "")
+        return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
+
+    # Those that leave finish what they have started.
     def _set_members(self, addresses: Sequence[MemberAddress]) -> None:
-        self._members.renew(addresses)
+        before, self._members = self._members, {}
+        for address in addresses:
+            name = address.name
+            member = before.pop(name, None)
+            if member is None:
+                cache = MemberCache(self._index, name, self._events(address))
+                member = Member(name, self._make(address), cache)
+            self._members[name] = member
+        for member in before.values():
+            member.cache.forget()
+            self._leaving.add(member)
+            self._end_unused(member)
+        self._resize_index()
         if self._started:
             self._begin_loading()
             self._news.set()
 
+    def _resize_index(self) -> None:
+        held = sum(len(member.cache) for member in self._members.values())
+        self._index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
+
+    def _end_unused(self, member: Member) -> None:
+        if member in self._leaving and not member.running:
+            self._leaving.discard(member)
+            # Awaited by `stop`.
+            task = asyncio.get_running_loop().create_task(member.stop())
+            self._ends.add(task)
+            task.add_done_callback(self._ends.discard)
+
     def _begin_loading(self) -> None:
-        for member in self._members.every():
+        for member in self._members.values():
             member.begin(self._news)
 
 
