@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import random
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -51,10 +51,6 @@ class MemberAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{parts.port}" if parts.port else ""
         return parts._replace(netloc=host + port).geturl()
-
-
-Lookup = Callable[[str], Awaitable[Sequence[MemberAddress]]]
-"""Return the servers of a base URL with a name; raise :class:`Unresolved`."""
 
 
 async def lookup(url: str) -> Sequence[MemberAddress]:
@@ -114,7 +110,6 @@ class Discovery:
     """Calls ``_found`` with all servers whenever they have changed."""
 
     _found: Callable[[Sequence[MemberAddress]], None]
-    _lookup: Lookup = lookup
     _known: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # by URL, in order
     _failures: dict[str, str] = field(default_factory=dict)
     _last: Sequence[MemberAddress] | None = None
@@ -165,7 +160,7 @@ class Discovery:
 
     async def _look_up(self, url: str) -> None:
         try:
-            found = await self._lookup(url)
+            found = await lookup(url)
             if not found:
                 raise Unresolved(f"{urlsplit(url).hostname} stands for no server")
         except Unresolved as failure:

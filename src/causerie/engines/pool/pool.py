@@ -22,7 +22,7 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.pool.discovery import Discovery, Lookup, MemberAddress, lookup
+from causerie.engines.pool.discovery import Discovery, MemberAddress
 from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.pool.members import Member, MemberCache, MemberTurn, least_cost
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, root
@@ -141,7 +141,7 @@ class EnginePool:
     """The engine of the servers at ``addresses``; ``make`` builds one of them, without starting it.
 
     An address without a scheme is the name of a server that is started here.
-    A host name among the addresses may stand for several servers, which ``lookup`` finds.
+    A host name among the addresses may stand for several servers.
     ``events`` says where a server publishes what its caches hold. ``close`` frees what the members
     share, once they have stopped.
     """
@@ -151,7 +151,6 @@ class EnginePool:
         model: str,
         addresses: Sequence[str],
         make: Callable[[MemberAddress], SupervisedEngine[Any]],
-        lookup: Lookup = lookup,
         events: Callable[[MemberAddress], Sequence[KvEndpoint]] = lambda _: (),
         close: Callable[[], None] = lambda: None,
     ) -> None:
@@ -166,7 +165,7 @@ class EnginePool:
         self._index = PrefixIndex(_BLOCKS)
         self._news = asyncio.Event()
         self._started = False
-        self._discovery = Discovery(self._set_members, lookup)
+        self._discovery = Discovery(self._set_members)
         self._discovery.renew(addresses)
         self._facts: ModelFacts | None = None
         self._facts_of: object = None
