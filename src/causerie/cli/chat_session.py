@@ -31,12 +31,10 @@ from causerie.cli.conversation import (
     provider_at,
 )
 from causerie.protocol.events import Usage
-from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import client_key, state_folder, variables
 from causerie.settings.problems import SettingsError
-
-_LONG = 24 * 3600.0  # a person ends what takes too long
 
 
 def talk(
@@ -50,8 +48,7 @@ def talk(
     plain: bool,
 ) -> None:
     with asyncio.Runner() as runner:
-        long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
-        provider = provider_at(base_url, long, client_key())
+        provider = provider_at(base_url, client_key())
         try:
             fields: dict[str, object] = {}
             if thinking is not None:

@@ -28,7 +28,6 @@ from causerie.protocol.events import (
     ToolCallStarted,
 )
 from causerie.protocol.parameters import ParsingRules
-from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
@@ -150,7 +149,6 @@ class Conversation:
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
 
-_REACH = Reach(connect_seconds=10)
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 
 
@@ -174,19 +172,15 @@ def explain_failures(base_url: str) -> Iterator[None]:
         raise CommandFailed(f"{error.message}{said}") from error
 
 
-def provider_at(
-    base_url: str,
-    deadlines: Deadlines,
-    key: str | None,
-    dialect: Dialect = GENERIC,
-    reach: Reach = _REACH,
-) -> Provider:
+def provider_at(base_url: str, key: str | None) -> Provider:
     """Return the provider at a base URL. Raises :class:`CommandFailed` for an invalid URL."""
     try:
-        client = HttpClient(base_url, reach)
+        client = HttpClient(base_url, Reach(connect_seconds=10))
     except ValueError as error:
         raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
-    provider = Provider("endpoint", client, dialect, credential=key, deadlines=deadlines)
+    day = 24 * 3600.0  # a person ends what takes too long
+    deadlines = Deadlines(first_token=day, between_chunks=day, total=day)
+    provider = Provider("endpoint", client, GENERIC, credential=key, deadlines=deadlines)
     provider.candid = True
     return provider
 

@@ -99,7 +99,11 @@ class Interview:
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         for question in questions:
             self._asking(question)
-            reason = self._reason_to_skip(question)
+            reason = self._ended
+            if not reason and not question.alone and not self._answers:
+                reason = "no completion came"
+            elif not reason and question.loud and self.subject.loud is None:
+                reason = "the model does not think"
             if reason:
                 yield Finding(question, unclear(f"not asked: {reason}"))
                 continue
@@ -109,15 +113,6 @@ class Interview:
             if question.id in _OPERATIONS:
                 self._serves = self._serves or finding.verdict.good
             yield finding
-
-    def _reason_to_skip(self, question: ProbeQuestion) -> str:
-        if self._ended:
-            return self._ended
-        if not question.alone and not self._answers:
-            return "no completion came"
-        if question.loud and self.subject.loud is None:
-            return "the model does not think"
-        return ""
 
     async def _finding(self, question: ProbeQuestion) -> Finding:
         found, seen = await self._ask(question, self._asks)

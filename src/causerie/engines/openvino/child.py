@@ -48,7 +48,9 @@ Order = dict[str, Any]
 def main() -> None:
     die_with_parent(signal.SIGKILL)
     ignore_signals()
-    out = _redirect_output()
+    # What native code prints to standard output goes to the log instead.
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     launch = json.loads(sys.stdin.readline())
     stay_on(launch["cpus"])
     orders: SimpleQueue[Order] = SimpleQueue()
@@ -216,13 +218,6 @@ def _generation_config(order: Order, end: set[int]) -> Any:
             grammar=order["ebnf"]
         )
     return config
-
-
-def _redirect_output() -> TextIO:
-    # What native code prints to standard output goes to the log instead.
-    own = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return os.fdopen(own, "w", encoding="utf-8")
 
 
 def _read_orders(orders: SimpleQueue[Order]) -> None:

@@ -94,7 +94,10 @@ async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generat
     async with _time_limit():
         await _ensure_same_words(client, ids)
         await _ensure_grammars(one_token, generate)
-        await _ensure_logprobs(one_token, generate)
+        lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
+        tokens = await _generated(replace(one_token, logprobs=MOST_ALTERNATIVES), generate, lack)
+        if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
+            raise EngineFailed(f"the server {lack}")
 
 
 @asynccontextmanager
@@ -133,13 +136,6 @@ async def _ensure_grammars(request: TextRequest, generate: Generate) -> None:
         )
     if tokens[0].text != _OBEYED:
         raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
-
-
-async def _ensure_logprobs(request: TextRequest, generate: Generate) -> None:
-    lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
-    tokens = await _generated(replace(request, logprobs=MOST_ALTERNATIVES), generate, lack)
-    if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
-        raise EngineFailed(f"the server {lack}")
 
 
 async def _generated(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:

@@ -219,7 +219,11 @@ _decode = msgspec.json.Decoder(_File).decode
 def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     folder = path.parent
     file = _file(path)
-    ids = _token_ids(folder, file.model)
+    model, ids = file.model, file.model.vocab
+    if model.continuing_subword_prefix or model.end_of_word_suffix:
+        raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
+    if not isinstance(ids, dict):
+        ids = {piece: id for id, (piece, _) in enumerate(ids)}
     config = _optional_object(folder, "config.json")
     sizes = _integers(in_config(config, "vocab_size"))
     added = {one.id for one in file.added_tokens}
@@ -248,14 +252,6 @@ def _file(path: Path) -> _File:
             path.parent, f"{TOKENIZER} is of the kind {kind}; BPE and Unigram are read"
         )
     return file
-
-
-def _token_ids(folder: Path, model: _Model) -> dict[str, int]:
-    if model.continuing_subword_prefix or model.end_of_word_suffix:
-        raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
-    if isinstance(model.vocab, dict):
-        return model.vocab
-    return {piece: id for id, (piece, _) in enumerate(model.vocab)}
 
 
 def _fill_tokens(
