@@ -98,12 +98,12 @@ class MemberCache:
     @property
     def source(self) -> str:
         """Return what is used: ``kv_events``, ``sent`` or both."""
-        since, noted = self._expected or (0.0, math.inf)
-        if any(cache.heard >= since for cache in self._caches):
-            self._expected = None
-        elif monotonic() - noted > _SILENCE_SECONDS:
-            self._expected = None
-            for cache in self._caches:
+        if self._expected is not None:
+            since, noted = self._expected
+            heard = any(cache.heard >= since for cache in self._caches)
+            if heard or monotonic() - noted > _SILENCE_SECONDS:
+                self._expected = None
+            for cache in self._caches if self._expected is None and not heard else ():
                 cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
         return self._source
 
