@@ -328,7 +328,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self._model = model
         self._local = local
         self._load_seconds = load_seconds
-        self._supervisor = EngineSupervisor(model, self._start_server)
+        self.supervisor = EngineSupervisor(model, self._start_server)
         self._busy = 0
         self._pulse = Pulse()
         self._facts: ModelFacts | None = None
@@ -362,16 +362,8 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @property
     def pid(self) -> int | None:
-        child = self._supervisor.child
+        child = self.supervisor.child
         return child.pid if child is not None else None
-
-    @property
-    def ready(self) -> bool:
-        return self._supervisor.child is not None
-
-    @property
-    def restarts(self) -> int:
-        return self._supervisor.restarts
 
     async def start(self) -> None:
         """Load the model; raise :class:`EngineFailed` with the reason."""
@@ -379,14 +371,14 @@ class SupervisedEngine(ABC, Generic[C]):
             await self._vocabulary()
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        await self._supervisor.start()
+        await self.supervisor.start()
 
     async def stop(self) -> None:
         """End the child process; an external server keeps running."""
-        await self._supervisor.stop()
+        await self.supervisor.stop()
 
     def status(self) -> EngineStatus:
-        supervisor = self._supervisor
+        supervisor = self.supervisor
         return EngineStatus(
             model=self._model,
             state=supervisor.state,
@@ -425,7 +417,7 @@ class SupervisedEngine(ABC, Generic[C]):
         finally:
             self._busy -= 1
             if done:
-                self._supervisor.proved()
+                self.supervisor.proved()
 
     @asynccontextmanager
     async def _guided(
@@ -505,7 +497,7 @@ class SupervisedEngine(ABC, Generic[C]):
         return child
 
     def _client(self) -> C:
-        supervisor = self._supervisor
+        supervisor = self.supervisor
         if supervisor.child is not None:
             return supervisor.child.client
         raise EngineFailed(

@@ -189,27 +189,18 @@ class _Item(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Item).decode
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedTokens:
-    """The only tokens that may be drawn, of a vocabulary of ``size``."""
+def biases(
+    allowed: Sequence[int], size: int, body: Mapping[str, Any]
+) -> Iterator[tuple[int, float | Literal[False]]]:
+    """Yield what is added to the logits of which tokens of ``size``; ``False`` bans one.
 
-    ids: Sequence[int]
-    size: int
-
-    def biases(self, body: Mapping[str, Any]) -> Iterator[tuple[int, float | Literal[False]]]:
-        """Yield what a request adds to the logits of which tokens; ``False`` bans one.
-
-        All the others are banned. A few are raised instead, unless a penalty applies: it would
-        divide what they were raised by.
-        """
-        if len(self.ids) < self.size // 2 and not _penalised(body):
-            for id in self.ids:
-                yield id, _RAISED
-            return
-        allowed = frozenset(self.ids)
-        for id in range(self.size):
-            if id not in allowed:
-                yield id, False
+    All but those ``allowed`` are banned. A few are raised instead, unless a penalty applies: it
+    would divide what they were raised by.
+    """
+    if len(allowed) < size // 2 and not _penalised(body):
+        yield from ((id, _RAISED) for id in allowed)
+    else:
+        yield from ((id, False) for id in sorted(set(range(size)).difference(allowed)))
 
 
 class LlamaCppClient(EngineTransport):
@@ -309,16 +300,22 @@ class LlamaCppClient(EngineTransport):
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
-    async def sample(self, request: TextRequest, allowed: AllowedTokens | None = None) -> Token:
+    async def sample(
+        self, request: TextRequest, allowed: Sequence[int] | None = None, size: int = 0
+    ) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back).
 
-        It is one of those ``allowed``, by the probabilities that the model gives them.
+        It is one of those ``allowed`` of a vocabulary of ``size``, by the probabilities that the
+        model gives them.
         """
         async with self._slots.hold(self, request.prompt, 1, request.scope) as slot:
             body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
             body["response_fields"] = (*_LAST_FIELDS, "completion_probabilities")
             if allowed is not None:
-                body["logit_bias"] = [*body.get("logit_bias", ()), *allowed.biases(body)]
+                body["logit_bias"] = [
+                    *body.get("logit_bias", ()),
+                    *biases(allowed, size, body),
+                ]
             item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
             if len(item.tokens) != 1:
                 raise EngineFailed("the engine drew no token")

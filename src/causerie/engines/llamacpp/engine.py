@@ -13,7 +13,7 @@ import structlog
 
 from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation
-from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient, PartialTokens
+from causerie.engines.llamacpp.client import LlamaCppClient, PartialTokens
 from causerie.engines.llamacpp.options import (
     LlamaCppOptions,
     Need,
@@ -141,7 +141,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
             answer = await self._client().ask("POST", "/v1/embeddings", body)
         finally:
             self._busy -= len(inputs)
-        self._supervisor.proved()
+        self.supervisor.proved()
         found = sorted(answer["data"], key=lambda one: one["index"])
         return [b64decode(one["embedding"]) for one in found]
 
@@ -198,8 +198,8 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]
         if len(ids) == 1 and request.logprobs is None:
             return Token(ids[0], "")  # no choice
-        allowed = AllowedTokens(ids, len(vocabulary.tokens))
-        return await client.sample(replace(request, ignore_eos=False), allowed)
+        request = replace(request, ignore_eos=False)
+        return await client.sample(request, ids, len(vocabulary.tokens))
 
     async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
         # The engine promotes words that look like the end of a text to control tokens, which the

@@ -289,10 +289,10 @@ class EnginePool:
         return turn
 
     def _ready(self) -> Sequence[Member]:
-        ready = [member for member in self._members.values() if member.engine.ready]
+        ready = [member for member in self._members.values() if member.engine.supervisor.child]
         for member in ready:
-            if member.restarts != member.engine.restarts:
-                member.restarts = member.engine.restarts
+            if member.restarts != (restarts := member.engine.supervisor.restarts):
+                member.restarts = restarts
                 member.cache.forget()  # whoever is there now has an empty one
         return ready
 

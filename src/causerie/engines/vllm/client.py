@@ -31,7 +31,7 @@ from causerie.protocol.sse import EventDecoder
 
 HEALTH = "/health"  # answered with what nobody reads
 SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
-_SLOTS = 256  # vLLM's own default for servers
+SLOTS = 256  # vLLM's own default for servers
 MOST_ALTERNATIVES = 20
 
 
@@ -55,10 +55,6 @@ class VllmOptions:
     devices: str | None = None
     """The devices that it sees, as numbers or names with commas; ``None`` for all."""
 
-    @property
-    def slots(self) -> int:
-        return self.parallel or _SLOTS
-
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
@@ -71,10 +67,6 @@ class Elsewhere:
     parallel: int | None = None  # requests at the same time
     reach: Reach = field(default_factory=Reach, repr=False)
 
-    @property
-    def slots(self) -> int:
-        return self.parallel or _SLOTS
-
 
 def vllm_arguments(model: Path, options: VllmOptions, place: int | str) -> Sequence[str]:
     """Return the command that serves the model folder at a loopback port, or at a socket.
@@ -85,7 +77,7 @@ def vllm_arguments(model: Path, options: VllmOptions, place: int | str) -> Seque
     where = ["--uds", place] if isinstance(place, str) else ["--host", "127.0.0.1", "--port", place]
     chosen = {
         "--max-model-len": options.context,
-        "--max-num-seqs": options.slots,
+        "--max-num-seqs": options.parallel or SLOTS,
         "--tensor-parallel-size": options.tensor_parallel,
         "--pipeline-parallel-size": options.pipeline_parallel,
         "--data-parallel-size": options.data_parallel,

@@ -21,6 +21,7 @@ from causerie.engines.supervised import SupervisedEngine, folder_model
 from causerie.engines.vllm.client import (
     MOST_ALTERNATIVES,
     SERVED_NAME,
+    SLOTS,
     Elsewhere,
     VllmClient,
     VllmOptions,
@@ -174,7 +175,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             model,
             folder_model(folder.facts, folder.files, ref),
             load_seconds,
-            slots=options.slots,
+            slots=options.parallel or SLOTS,
             memory_bytes=folder.facts.file_size,  # vLLM's other memory is on the devices
             context=options.context or folder.facts.context_length,
         )
