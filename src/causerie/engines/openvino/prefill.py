@@ -4,13 +4,12 @@ The pipeline would fill every step with all that its batch holds, oldest prompt 
 are given to it in *parts*, as many tokens as the next step is to read; they end where a block of
 the prefix cache ends, in which the next part finds them. The last part is the request itself.
 
-What the cache holds is not told, so :class:`KnownBlocks` keeps count. Where that is mistaken, a
+What the cache holds is not told, so it is counted here. Where that is mistaken, a
 step is longer or shorter than planned, and nothing else.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -51,24 +50,6 @@ class Part:
         return self.end == len(self.prompt.tokens)
 
 
-class KnownBlocks:
-    """Blocks that the prefix cache holds, at most ``limit``; those used longest ago go first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._keys: OrderedDict[int, None] = OrderedDict()
-
-    def __contains__(self, key: int) -> bool:
-        return key in self._keys
-
-    def add(self, keys: Iterable[int]) -> None:
-        for key in keys:
-            self._keys[key] = None
-            self._keys.move_to_end(key)
-        while len(self._keys) > self._limit:
-            _ = self._keys.popitem(last=False)
-
-
 class Prefill:
     """The prompts that wait, and which of their tokens the next step reads.
 
@@ -77,7 +58,8 @@ class Prefill:
 
     def __init__(self, blocks: int, *, divided: bool = True) -> None:
         self._speed = PrefillSpeed(_EXPECTED_SECONDS)
-        self._known = KnownBlocks(blocks)
+        self._limit = blocks
+        self.known: dict[int, None] = {}  # keys of blocks in the cache, in the order of their use
         self._divided = divided
         self._waiting: dict[int, _WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
@@ -134,16 +116,23 @@ class Prefill:
             self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
         self._warm = True
         for part in self._planned:
-            self._known.add(part.prompt.blocks[: part.end // BLOCK])
+            self._remember(part.prompt.blocks[: part.end // BLOCK])
         self._planned = ()
 
     def note(self, tokens: Sequence[int]) -> None:
         """Note that the cache holds these, from the first on."""
-        self._known.add(block_keys(tokens))
+        self._remember(block_keys(tokens))
+
+    def _remember(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            self.known.pop(key, None)
+            self.known[key] = None
+        while len(self.known) > self._limit:
+            del self.known[next(iter(self.known))]
 
     def _skip_known(self, prompt: _WaitingPrompt) -> None:
         # At least one token has to be computed, so the last one is never skipped.
-        while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
+        while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self.known:
             prompt.read += BLOCK
 
 
