@@ -258,9 +258,7 @@ class Fleet:
         model_slot.begin_step(first=first)
         if model_slot.leaving:
             self._leaving.add(model_slot)
-        if model_slot.idle is not None:
-            model_slot.idle.cancel()
-            model_slot.idle = None
+        self._unload_when_idle(model_slot)  # which it is no more
         try:
             yield await self._loaded_engine(model_slot, model_slot.entry.wait_seconds, log_failure)
         finally:

@@ -199,24 +199,19 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         else:
             child = await reached(options, self._load_seconds, self._pulse)
         try:
-            longest = await self._longest_context(child.client)
+            if isinstance(options, VllmOptions):
+                _, longest = await _served_model(child.client, SERVED_NAME)
+            else:
+                child.client.model, longest = await _served_model(child.client, options.name)
+                ids = self._tokenizer.ids([VOCABULARY_SAMPLE], special=False)
+                generate = partial(self._run, child.client, await self._vocabulary())
+                await _ensure_able(child.client, ids, generate)
         except BaseException:
             await child.stop()
             raise
         self.context = min(longest, options.context or longest)
         self._facts = None  # another one may be of another version, or have another context
         return child
-
-    async def _longest_context(self, client: VllmClient) -> int:
-        if isinstance(self._options, VllmOptions):
-            _, longest = await _served_model(client, SERVED_NAME)
-            return longest
-        client.model, longest = await _served_model(client, self._options.name)
-        generate = partial(self._run, client, await self._vocabulary())
-        await _ensure_able(
-            client, self._tokenizer.ids([VOCABULARY_SAMPLE], special=False), generate
-        )
-        return longest
 
     def _read_vocabulary(self) -> TokenTable:
         self._tokenizer, vocabulary = self._folder.words()

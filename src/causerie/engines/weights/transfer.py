@@ -104,28 +104,25 @@ def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.Cl
 
     ``certificates`` is a file or folder of authorities to trust instead of the usual ones.
     """
+    trust: ssl.SSLContext | bool = True
+    if certificates is not None:
+        path, folder = str(certificates), certificates.is_dir()
+        try:
+            trust = ssl.create_default_context(
+                cafile=None if folder else path, capath=path if folder else None
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise WeightsError(f"{path} holds no usable certificates: {error}.") from error
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=options.read_seconds, sock_read=options.read_seconds
     )
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=_trust(certificates)),
+        connector=aiohttp.TCPConnector(ssl=trust),
         trust_env=True,
         timeout=timeout,
         auto_decompress=False,
         headers={"Accept-Encoding": "identity"},
     )
-
-
-def _trust(certificates: Path | None) -> ssl.SSLContext | bool:
-    if certificates is None:
-        return True
-    path, folder = str(certificates), certificates.is_dir()
-    try:
-        return ssl.create_default_context(
-            cafile=None if folder else path, capath=path if folder else None
-        )
-    except (OSError, ssl.SSLError) as error:
-        raise WeightsError(f"{certificates} holds no usable certificates: {error}.") from error
 
 
 async def download(
