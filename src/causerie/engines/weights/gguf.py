@@ -273,41 +273,37 @@ def gguf_parts(path: Path) -> tuple[Path, ...]:
 def read_header(path: Path) -> Header:
     """Return the facts of the model file at ``path``; raise :class:`NotGguf` for anything else."""
     with open_metadata(path) as data:
-        return _header(path, data)
+        arch = data.text("general.architecture")
+        if not arch:
+            raise NotGguf(path, "it names no architecture (general.architecture)")
 
+        def number(key: str) -> int:
+            return max(data.integer(f"{arch}.{key}") or 0, 0)
 
-def _header(path: Path, data: GgufMetadata) -> Header:
-    arch = data.text("general.architecture")
-    if not arch:
-        raise NotGguf(path, "it names no architecture (general.architecture)")
-
-    def number(key: str) -> int:
-        return max(data.integer(f"{arch}.{key}") or 0, 0)
-
-    blocks, heads = number("block_count"), number("attention.head_count")
-    width = number("embedding_length")
-    per_head = width // heads if heads else 0
-    latent = number("attention.kv_lora_rank")
-    kv_heads = _kv_heads(data, arch, blocks, heads)
-    return Header(
-        path=path,
-        file_size=sum(part.stat().st_size for part in gguf_parts(path) if part.exists()),
-        architecture=arch,
-        context_length=number("context_length"),
-        block_count=blocks,
-        embedding_length=width,
-        head_count_kv=kv_heads,
-        key_length=number("attention.key_length") or per_head,
-        value_length=number("attention.value_length") or per_head,
-        latent_length=latent + number("rope.dimension_count") if latent else 0,
-        vocabulary_size=data.length("tokenizer.ggml.tokens") or number("vocab_size"),
-        chat_template=data.text("tokenizer.chat_template"),
-        names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
-        sampling=data.numbers_below("general.sampling."),
-        file_type=data.integer("general.file_type"),
-        pooling=data.integer(f"{arch}.pooling_type"),
-        cuts_back=all(kv_heads) and not any(map(number, _FORGETTING)),
-    )
+        blocks, heads = number("block_count"), number("attention.head_count")
+        width = number("embedding_length")
+        per_head = width // heads if heads else 0
+        latent = number("attention.kv_lora_rank")
+        kv_heads = _kv_heads(data, arch, blocks, heads)
+        return Header(
+            path=path,
+            file_size=sum(part.stat().st_size for part in gguf_parts(path) if part.exists()),
+            architecture=arch,
+            context_length=number("context_length"),
+            block_count=blocks,
+            embedding_length=width,
+            head_count_kv=kv_heads,
+            key_length=number("attention.key_length") or per_head,
+            value_length=number("attention.value_length") or per_head,
+            latent_length=latent + number("rope.dimension_count") if latent else 0,
+            vocabulary_size=data.length("tokenizer.ggml.tokens") or number("vocab_size"),
+            chat_template=data.text("tokenizer.chat_template"),
+            names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
+            sampling=data.numbers_below("general.sampling."),
+            file_type=data.integer("general.file_type"),
+            pooling=data.integer(f"{arch}.pooling_type"),
+            cuts_back=all(kv_heads) and not any(map(number, _FORGETTING)),
+        )
 
 
 def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
