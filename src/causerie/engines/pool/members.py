@@ -100,11 +100,13 @@ class MemberCache:
         """Return what is used: ``kv_events``, ``sent`` or both."""
         if self._expected is not None:
             since, noted = self._expected
-            heard = any(cache.heard >= since for cache in self._caches)
-            if heard or monotonic() - noted > _SILENCE_SECONDS:
+            if any(cache.heard >= since for cache in self._caches):
                 self._expected = None
-            for cache in self._caches if self._expected is None and not heard else ():
-                cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
+            elif monotonic() - noted > _SILENCE_SECONDS:
+                self._expected = None
+                why = f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read"
+                for cache in self._caches:
+                    cache.fail(why)
         return self._source
 
     @property
