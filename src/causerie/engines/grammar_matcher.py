@@ -93,7 +93,19 @@ class GrammarMatcher:
         resumed: str = "",
     ) -> None:
         self.end = vocabulary.end
-        self._matcher = _matcher_after(words, grammar, [*words.greedy_tokenize(resumed), *accepted])
+        taken = [*words.greedy_tokenize(resumed), *accepted]
+        self._matcher = LLMatcher(words, grammar, log_level=0)
+        if self._matcher.try_consume_tokens(taken) == len(taken):
+            return
+        self._matcher.compute_bitmask()
+        if not self._matcher.is_error():
+            raise NotAdmitted
+        # It gave up: the work between two masks is bounded, and all tokens at once took more.
+        self._matcher = LLMatcher(words, grammar, log_level=0)
+        for token in taken:
+            self._matcher.compute_bitmask()
+            if not self._matcher.consume_token(token):
+                raise NotAdmitted
 
     def accept(self, token: int) -> bool:
         if token in self.end and self._matcher.is_accepting():
@@ -106,22 +118,6 @@ class GrammarMatcher:
         mask = self._matcher.compute_bitmask()
         spans = tuple(_admitted_spans(mask, self.end))
         return Admitted(spans, not spans or any(has_bit(mask, id) for id in self.end))
-
-
-def _matcher_after(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
-    matcher = LLMatcher(words, grammar, log_level=0)
-    if matcher.try_consume_tokens(taken) == len(taken):
-        return matcher
-    matcher.compute_bitmask()
-    if not matcher.is_error():
-        raise NotAdmitted
-    # It gave up: the work between two masks is bounded, and all tokens at once took more.
-    matcher = LLMatcher(words, grammar, log_level=0)
-    for token in taken:
-        matcher.compute_bitmask()
-        if not matcher.consume_token(token):
-            raise NotAdmitted
-    return matcher
 
 
 class Spelling:

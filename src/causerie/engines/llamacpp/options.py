@@ -180,6 +180,11 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     token_seconds = header.file_size / 1e9 * _CORE_SECONDS_PER_GB / threads
+    # As many tokens as are expected to take 0.2 s, for nothing else happens meanwhile: a client
+    # that has gone is noticed after two batches. The kernels are as fast with 64 as with the
+    # engine's own 512, and with 32 they need a third more time.
+    in_time = int(_BATCH_SECONDS / token_seconds) // _BATCH_STEP * _BATCH_STEP
+    cpu_batch = min(max(in_time, _BATCH_STEP), _MOST_BATCH)
     alongside = [Path(name) for name in (*options.lora, *filter(None, [options.draft]))]
     return Launch(
         weights=str(weights),
@@ -190,7 +195,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         threads=threads,
         kv_type=kv_type,
         batch=context if options.embeddings else options.batch and max(options.batch, step),
-        cpu_batch=max(_cpu_batch(token_seconds), 2 * parallel, step),
+        cpu_batch=max(cpu_batch, 2 * parallel, step),
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
         drafted=drafted,
@@ -235,14 +240,6 @@ def _prompt_cache(options: LlamaCppOptions) -> int:
     if options.prompt_cache is not None:
         return options.prompt_cache
     return min(available_memory() // options.part.of // 8, _MOST_PROMPT_CACHE)
-
-
-def _cpu_batch(token_seconds: float) -> int:
-    # As many tokens as are expected to take 0.2 s, for nothing else happens meanwhile: a client
-    # that has gone is noticed after two batches. The kernels are as fast with 64 as with the
-    # engine's own 512, and with 32 they need a third more time.
-    in_time = int(_BATCH_SECONDS / token_seconds)
-    return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
 
 
 def available_memory() -> int:
