@@ -72,10 +72,6 @@ def private_mappings(lines: Iterable[str]) -> Iterator[range]:
             yield range(begin, end)
 
 
-_LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
-_LOG_FLUSH = "_Z16common_log_flushP10common_log"  # common_log_flush(common_log *)
-
-
 def main() -> None:
     die_with_parent(signal.SIGKILL)
     ignore_signals()
@@ -191,7 +187,8 @@ def _flush_log() -> None:
     # that does not export them may lose its last lines.
     library = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
     with suppress(AttributeError):
-        main, flush = library[_LOG_MAIN], library[_LOG_FLUSH]
+        main = library["_Z15common_log_mainv"]  # common_log_main()
+        flush = library["_Z16common_log_flushP10common_log"]  # common_log_flush(common_log *)
         main.argtypes, main.restype = (), ctypes.c_void_p
         flush.argtypes, flush.restype = (ctypes.c_void_p,), None
         flush(main())
