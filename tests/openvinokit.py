@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 from causerie.engines.weights.gguf import open_metadata, read_header
-from causerie.engines.weights.tokens import TokenType
-from causerie.engines.weights.vocabulary import read_vocabulary
+from causerie.engines.weights.vocabulary import TokenType, read_vocabulary
 
 # In a process of its own: what OpenVINO allocates there is given back.
 _CONVERT = """

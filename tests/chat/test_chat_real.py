@@ -20,7 +20,7 @@ from formatkit import WEATHER
 from causerie.chat.chat import TextChat
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.weights.gguf import read_gguf_vocabulary
+from causerie.engines.weights.vocabulary import read_gguf_vocabulary
 from causerie.protocol.parameters import SamplingParams
 from causerie.protocol.request import ChatRequest, JsonSchema, Message, Thinking, Tool, ToolChoice
 

@@ -100,7 +100,7 @@ async def test_the_quick_probe_ends_after_a_minute(monkeypatch: pytest.MonkeyPat
         given.append(Patience(total_seconds=total_seconds))
         return given[-1]
 
-    monkeypatch.setattr("causerie.probe.interview.Patience", noted)
+    monkeypatch.setattr("causerie.cli.probe_run.Patience", noted)
     async with provider() as (base_url, _):
         await run(base_url, "--quick")
         await run(base_url, "--quick", "--total-seconds", "7")

@@ -71,6 +71,12 @@ def single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "LEAVING_SECONDS", 0.0)
 
 
+@pytest.fixture
+def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that failed is tried again at once."""
+    monkeypatch.setattr(fleet, "FIRST_DELAY", 0.0)
+
+
 def states(fleet: Fleet) -> list[EngineState]:
     return [status.state for status in fleet.status()]
 
@@ -103,12 +109,13 @@ async def test_a_loaded_model_is_not_loaded_again() -> None:
     assert yard.made == 1
 
 
+@pytest.mark.usefixtures("no_delay")
 async def test_the_log_tells_of_a_load_that_fails_unless_somebody_else_does() -> None:
     async def broken() -> ManagedEngine:
         raise EngineFailed("not a model file")
 
     with capture_logs() as logged:
-        async with Fleet([entry(broken)], retry_seconds=0.0) as fleet:
+        async with Fleet([entry(broken)]) as fleet:
             with pytest.raises(LoadFailed, match="not a model file"):
                 await fleet.engine("a").load()
             assert logged == []
@@ -146,9 +153,10 @@ async def test_a_failed_load_is_not_tried_again_at_once() -> None:
         assert yard.made == 1
 
 
+@pytest.mark.usefixtures("no_delay")
 async def test_a_failed_load_is_tried_again_later() -> None:
     yard = Yard([Ship("a", fails="no memory"), Ship("a")])
-    async with Fleet([entry(yard)], retry_seconds=0.0) as fleet:
+    async with Fleet([entry(yard)]) as fleet:
         with pytest.raises(EngineFailed, match="no memory"):
             await fleet.engine("a").facts()
         await fleet.engine("a").facts()

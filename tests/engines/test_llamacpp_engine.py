@@ -517,7 +517,7 @@ async def test_proposed_tokens_change_no_answer(gguf: Path) -> None:
     await engine.start()
     made = await asyncio.gather(*(run(engine, each) for each in requests))
     assert [text(each) for each in made] == wanted
-    assert engine.restarts == 0
+    assert engine.supervisor.restarts == 0
     said = list(range(1000, 1040))  # nothing like what the slot held before
     grammar = "%llguidance {}\nstart: " + " ".join(f"<[{id}]>" for id in said[13:30])
     again = TextRequest([*said, *said[:13]], 17, GREEDY, grammar=grammar)

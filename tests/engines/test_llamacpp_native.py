@@ -17,7 +17,7 @@ from llama_server_stand_in import DEVICES, program, script
 from waiting import eventually, gone
 
 from causerie.engines.base import EngineFailed, EngineState, LoadFailed, TextRequest
-from causerie.engines.llamacpp.client import AllowedTokens, completion_body
+from causerie.engines.llamacpp.client import biases, completion_body
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.llamacpp.process import (
@@ -171,10 +171,9 @@ def test_a_gpu_has_its_own_batches(tiny_gguf: Path) -> None:
 
 def test_only_allowed_tokens_can_be_drawn() -> None:
     plain = completion_body(TextRequest((1,), 1), 0)
-    assert list(AllowedTokens([2, 5], 8).biases(plain)) == [(2, 1000.0), (5, 1000.0)]
-    many = AllowedTokens([0, 1, 2, 3, 5], 8)
-    assert list(many.biases(plain)) == [(4, False), (6, False), (7, False)]
+    assert list(biases([2, 5], 8, plain)) == [(2, 1000.0), (5, 1000.0)]
+    assert list(biases([0, 1, 2, 3, 5], 8, plain)) == [(4, False), (6, False), (7, False)]
     # A penalty would divide what they were raised by.
     sampling = SamplingParams(repetition_penalty=1.1)
     penalised = completion_body(TextRequest((1,), 1, sampling), 0)
-    assert list(AllowedTokens([2], 3).biases(penalised)) == [(0, False), (1, False)]
+    assert list(biases([2], 3, penalised)) == [(0, False), (1, False)]

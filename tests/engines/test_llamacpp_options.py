@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from enginekit import HEADER
 
+from causerie.engines import machine as machine_module
 from causerie.engines.llamacpp import options as module
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, available_memory, for_machine
 from causerie.engines.llamacpp.process import environment
@@ -23,7 +24,7 @@ KV = 16 * 8 * 128 * 2  # bytes a token
 def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(module, "available_memory", lambda: 64 * GIB)
     monkeypatch.setattr(module, "free_memory", lambda: 64 * GIB)
-    monkeypatch.setattr(module, "cores", lambda **_: 16)
+    monkeypatch.setattr(module, "cores", lambda *_: 16)
     monkeypatch.setattr(module, "has_gpu", lambda: False)
     return monkeypatch
 
@@ -106,7 +107,7 @@ def test_a_laptop_of_16_gb_holds_what_the_documentation_says(machine: pytest.Mon
 
 
 def test_few_cores_get_four_slots(machine: pytest.MonkeyPatch) -> None:
-    machine.setattr(module, "cores", lambda **_: 2)
+    machine.setattr(module, "cores", lambda *_: 2)
     launch = for_machine(FILE, LlamaCppOptions(), HEADER)
     assert (launch.parallel, launch.threads, launch.cpu_batch) == (4, 2, 64)
 
@@ -132,21 +133,27 @@ def test_adapters_and_the_draft_count_as_memory(
 @pytest.mark.parametrize(
     ("text", "most"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None)]
 )
-def test_a_control_group_bounds_the_cores(tmp_path: Path, text: str, most: int | None) -> None:
+def test_a_control_group_bounds_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, most: int | None
+) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    everything = cores([own, tmp_path])
+    monkeypatch.setattr(machine_module, "own_groups", lambda: (own, tmp_path))
+    everything = cores()
     assert 1 <= everything <= (os.cpu_count() or 1)
     for group in (own, tmp_path):
         (group / "cpu.max").write_text(text)
-        assert cores([own, tmp_path]) == (most or everything)
+        assert cores() == (most or everything)
         (group / "cpu.max").unlink()
 
 
-def test_parts_of_a_machine_share_its_quota(tmp_path: Path) -> None:
-    assert quota([tmp_path]) is None
+def test_parts_of_a_machine_share_its_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_module, "own_groups", lambda: (tmp_path,))
+    assert quota() is None
     (tmp_path / "cpu.max").write_text("800000 100000")
-    assert [quota([tmp_path], MachinePart(0, of)) for of in (1, 2, 16)] == [8, 4, 1]
+    assert [quota(MachinePart(0, of)) for of in (1, 2, 16)] == [8, 4, 1]
 
 
 @pytest.mark.parametrize(("logical", "expected"), [(2, 2), (4, 4), (6, 4), (12, 6), (16, 8)])
@@ -154,18 +161,24 @@ def test_of_two_threads_on_a_core_one_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logical: int, expected: int
 ) -> None:
     for cpu in range(logical):
-        (tmp_path / str(cpu)).write_text(f"{cpu // 2 * 2},{cpu // 2 * 2 + 1}\n")
+        topology = tmp_path / f"cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        siblings = f"{cpu // 2 * 2},{cpu // 2 * 2 + 1}\n"
+        (topology / "thread_siblings_list").write_text(siblings)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(logical)), raising=False)
-    assert cores([], str(tmp_path / "{}")) == expected
+    monkeypatch.setattr(machine_module, "_CPUS", tmp_path)
+    monkeypatch.setattr(machine_module, "own_groups", lambda: ())
+    assert cores() == expected
 
 
-def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
+def test_a_control_group_bounds_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
-    machine = available_memory([tmp_path])
+    monkeypatch.setattr(module, "own_groups", lambda: (tmp_path,))
+    machine = available_memory()
     limit.write_text("max\n")
-    assert available_memory([tmp_path]) == machine
+    assert available_memory() == machine
     limit.write_text(f"{machine // 2}\n")
-    assert available_memory([tmp_path]) == machine // 2
+    assert available_memory() == machine // 2
 
 
 @pytest.mark.parametrize(
@@ -177,11 +190,15 @@ def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
         ("4:memory:/x\n", ("",)),
     ],
 )
-def test_the_groups_of_a_process(tmp_path: Path, text: str, groups: tuple[str, ...]) -> None:
+def test_the_groups_of_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, groups: tuple[str, ...]
+) -> None:
     root, own = tmp_path / "groups", tmp_path / "own"
-    assert own_groups(own, root) == (root,)
+    monkeypatch.setattr(machine_module, "_ROOT", root)
+    monkeypatch.setattr(machine_module, "_OWN", own)
+    assert own_groups() == (root,)
     own.write_text(text)
-    assert own_groups(own, root) == tuple(root / group for group in groups)
+    assert own_groups() == tuple(root / group for group in groups)
 
 
 def test_threads_spin_shortly_unless_the_environment_says_otherwise(

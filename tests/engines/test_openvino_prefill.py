@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from casekit import each_of
 
-from causerie.engines.openvino.prefill import BATCH, KnownBlocks, Prefill, block_keys
+from causerie.engines.openvino.prefill import BATCH, Prefill, block_keys
 
 FAST, SLOW = 0.0005, 0.005  # seconds for each token
 
@@ -132,11 +132,10 @@ def test_prompts_of_models_without_whole_blocks_are_read_at_once() -> None:
 
 
 def test_blocks_that_were_used_longest_ago_are_forgotten() -> None:
-    known = KnownBlocks(2)
-    known.add([1, 2])
-    known.add([1])
-    known.add([3])
-    assert [key in known for key in (1, 2, 3)] == [True, False, True]
+    asked = Prefill(2)
+    for noted in (tokens(64), tokens(32), [7] * 32):
+        asked.note(noted)
+    assert list(asked.known) == [*block_keys(tokens(32)), *block_keys([7] * 32)]
 
 
 def test_a_key_stands_for_all_tokens_up_to_its_block() -> None:

@@ -13,6 +13,7 @@ import pytest_asyncio
 from waiting import eventually
 
 from causerie.composition.engine_makers import parts_of, replicated
+from causerie.engines import machine
 from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
@@ -95,27 +96,35 @@ async def test_another_one_goes_on_where_one_is_killed(pool: EnginePool) -> None
     await eventually(partial(all_ready, pool))  # it comes back by itself
 
 
-def test_parts_have_whole_cores_of_one_node(tmp_path: Path) -> None:
+def test_parts_have_whole_cores_of_one_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for cpu in range(16):  # two nodes of four cores, whose threads are numbered eight apart
         core = cpu % 8
         folder = tmp_path / f"cpu{cpu}"
         (folder / f"node{core // 4}").mkdir(parents=True)
         (folder / "topology").mkdir()
         (folder / "topology/thread_siblings_list").write_text(f"{core},{core + 8}\n")
-    halves = [MachinePart(number, 2).cpus(range(16), tmp_path) for number in (0, 1)]
+    monkeypatch.setattr(machine, "_CPUS", tmp_path)
+    monkeypatch.setattr(machine, "allowed_cpus", lambda: range(16))
+    halves = [MachinePart(number, 2).cpus() for number in (0, 1)]
     assert halves == [(0, 8, 1, 9, 2, 10, 3, 11), (4, 12, 5, 13, 6, 14, 7, 15)]
-    thirds = [MachinePart(number, 3).cpus(range(16), tmp_path) or () for number in range(3)]
+    thirds = [MachinePart(number, 3).cpus() or () for number in range(3)]
     assert sorted(cpu for third in thirds for cpu in third) == list(range(16))
     assert all((cpu + 8) % 16 in third for third in thirds for cpu in third)
-    assert MachinePart(0, 9).cpus(range(16), tmp_path) is None
-    assert MachinePart().cpus(range(16), tmp_path) is None
+    assert MachinePart(0, 9).cpus() is None
+    assert MachinePart().cpus() is None
 
 
-def test_a_part_has_its_share_of_what_is_there(tmp_path: Path) -> None:
+def test_a_part_has_its_share_of_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cpu.max").write_text("600000 100000")
     many = MachinePart(0, 4 * (os.cpu_count() or 1))
-    assert cores([], part=many) == 1
-    assert cores([tmp_path], part=MachinePart(1, 2)) <= 3
+    monkeypatch.setattr(machine, "own_groups", lambda: ())
+    assert cores(many) == 1
+    monkeypatch.setattr(machine, "own_groups", lambda: (tmp_path,))
+    assert cores(MachinePart(1, 2)) <= 3
 
 
 def test_a_replica_that_does_not_fit_into_its_share_is_refused(

@@ -138,10 +138,13 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-async def test_what_is_known_is_kept_until_there_is_an_answer() -> None:
+async def test_what_is_known_is_kept_until_there_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     names = Names(a=["1.1.1.1", "1.1.1.2"], b=None)
+    monkeypatch.setattr(discovery, "lookup", names)
     seen: list[list[str]] = []
-    watch = Discovery(lambda found: seen.append([one.name for one in found]), names)
+    watch = Discovery(lambda found: seen.append([one.name for one in found]))
     watch.renew(["http://a:1", "http://9.9.9.9:1"])
     assert not seen  # nobody has been asked yet
     watch.start()
@@ -172,8 +175,11 @@ async def test_what_is_known_is_kept_until_there_is_an_answer() -> None:
 
 
 @pytest.mark.usefixtures("soon")
-async def test_members_come_and_go_with_the_answers_of_a_resolver(tmp_path: Path) -> None:
+async def test_members_come_and_go_with_the_answers_of_a_resolver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = Names(vllm=None)
+    monkeypatch.setattr(discovery, "lookup", names)
     hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
     folders = [tmp_path / host for host in hosts]
     for folder in folders:
@@ -190,7 +196,7 @@ async def test_members_come_and_go_with_the_answers_of_a_resolver(tmp_path: Path
             reach = Reach(host=address.host)
             return VllmEngine("m", served, Elsewhere(address.url, parallel=4, reach=reach))
 
-        pool = EnginePool("m", [f"http://vllm:{port}"], make, names)
+        pool = EnginePool("m", [f"http://vllm:{port}"], make)
         there.push_async_callback(pool.stop)
         starting = asyncio.ensure_future(pool.start())
         await names.again()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from causerie.engines.machine import kv_bytes_per_token, model_memory_bytes
 from causerie.engines.weights.errors import NotGguf
-from causerie.engines.weights.gguf import gguf_parts, read_gguf_vocabulary, read_header
-from causerie.engines.weights.vocabulary import TokenType
+from causerie.engines.weights.gguf import gguf_parts, read_header
+from causerie.engines.weights.vocabulary import TokenType, read_gguf_vocabulary
 
 
 def written(folder: Path, content: bytes, name: str = "m.gguf") -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from casekit import each_of
+from enginekit import HEADER
 
 from causerie.engines.weights.errors import BadLibrary, BadReference
-from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
+from causerie.engines.weights.gguf import quantization_of_name
 from causerie.engines.weights.reference import (
     DEFAULT_REFERENCE,
     Kind,
@@ -139,5 +141,5 @@ def test_the_quantization_in_a_files_name(name: str, quantization: str | None) -
 
 
 def test_the_quantization_by_its_number() -> None:
-    assert (quantization_of_type(3), quantization_of_type(15)) == ("Q4_1", "Q4_K_M")
-    assert quantization_of_type(None) is quantization_of_type(999) is None
+    found = {each: replace(HEADER, file_type=each).quantization for each in (None, 3, 15, 999)}
+    assert found == {None: None, 3: "Q4_1", 15: "Q4_K_M", 999: None}

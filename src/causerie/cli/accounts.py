@@ -104,7 +104,7 @@ def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJso
 
     `causerie users disable ann@example.org`
     """
-    change_user(who, config, pairs, json, lambda users, by, id: users.disable(by, id))
+    _change_user(who, config, pairs, json, lambda users, by, id: users.disable(by, id))
 
 
 @users.command("enable")
@@ -115,7 +115,7 @@ def enable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson
 
     `causerie users enable ann@example.org`
     """
-    change_user(
+    _change_user(
         who, config, pairs, json, lambda users, by, id: users.disable(by, id, disabled=False)
     )
 
@@ -128,7 +128,7 @@ def link_to_reset(who: Who, config: Config = None, pairs: Set = None, json: AsJs
 
     `causerie users link ann@example.org`
     """
-    settings, created = with_user(
+    settings, created = _with_user(
         who, config, pairs, lambda users, by, id: users.reset_link(by, id)
     )
     show_link(settings, created, json)
@@ -144,7 +144,7 @@ def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
 
     `causerie users remove-factor ann@example.org`
     """
-    _, user = with_user(who, config, pairs, lambda users, by, id: users.remove_factor(by, id))
+    _, user = _with_user(who, config, pairs, lambda users, by, id: users.remove_factor(by, id))
     typer.echo(f"Two-factor authentication of {user.email} is removed.", err=True)
 
 
@@ -164,21 +164,20 @@ def make_operator(
 
     `causerie users operator ann@example.org --revoke`
     """
-    change_user(
+    _change_user(
         *(who, config, pairs, json),
         lambda users, by, id: users.make_operator(by, id, operator=not revoke),
     )
 
 
-def change_user(
+def _change_user(
     who: str,
     config: Config,
     pairs: Set,
     json: bool,
     change: Callable[[Users, Actor, str], Coroutine[Any, Any, User]],
 ) -> None:
-    """Change an account, and print it."""
-    show_users([with_user(who, config, pairs, change)[1]], json, alone=True)
+    show_users([_with_user(who, config, pairs, change)[1]], json, alone=True)
 
 
 def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> None:
@@ -238,7 +237,7 @@ def create_project(
     """
 
     async def create(accounts: Accounts, by: Actor) -> Project:
-        id = None if owner is None else (await find_user(accounts, by, owner)).id
+        id = None if owner is None else (await _find_user(accounts, by, owner)).id
         return await accounts.projects.create(by, name, owner=id)
 
     show_projects([with_accounts(config, pairs, create)[1]], json, alone=True)
@@ -308,21 +307,20 @@ def with_accounts(
     return settings, asyncio.run(main())
 
 
-def with_user(
+def _with_user(
     who: str,
     config: Path | None,
     pairs: list[str] | None,
     work: Callable[[Users, Actor, str], Coroutine[Any, Any, T]],
 ) -> tuple[Settings, T]:
-    """Return the settings, and the result of work on one user, whose id the work gets."""
 
     async def find_and_work(accounts: Accounts, by: Actor) -> T:
-        return await work(accounts.users, by, (await find_user(accounts, by, who)).id)
+        return await work(accounts.users, by, (await _find_user(accounts, by, who)).id)
 
     return with_accounts(config, pairs, find_and_work)
 
 
-async def find_user(accounts: Accounts, by: Actor, given: str) -> User:
+async def _find_user(accounts: Accounts, by: Actor, given: str) -> User:
     for user in await accounts.users.every(by):
         if given == user.id or given.strip().lower() == user.email:
             return user

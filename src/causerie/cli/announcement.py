@@ -10,7 +10,6 @@ import json
 import shlex
 import time
 from collections.abc import Sequence
-from typing import Self
 
 from rich import progress
 from rich.console import Console
@@ -57,8 +56,16 @@ class ConsoleAnnouncer:
             for engine in engines
             if engine.state is EngineState.LOADING
         ]
-        if self._console.is_terminal:
-            self._show("" if self.download.active else ", ".join(words))
+        text = "" if self.download.active else ", ".join(words)
+        if not self._console.is_terminal:
+            return
+        if not text:
+            self.stop()
+        elif self._status is None:
+            self._status = self._console.status(text)
+            self._status.start()
+        else:
+            self._status.update(text)
 
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
@@ -79,15 +86,6 @@ class ConsoleAnnouncer:
         if self._status is not None:
             self._status.stop()
             self._status = None
-
-    def _show(self, text: str) -> None:
-        if not text:
-            self.stop()
-        elif self._status is None:
-            self._status = self._console.status(text)
-            self._status.start()
-        else:
-            self._status.update(text)
 
 
 def block(
@@ -110,8 +108,15 @@ def block(
         f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
         "  models   "
         + (", ".join(default.models) or "none in the file; add providers on the console"),
-        *_context_line(engines),
     ]
+    loaded = [
+        f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
+        + (f", {engine.cache_tokens:,} tokens together" if engine.cache_tokens else "")
+        for engine in engines
+        if engine.context is not None
+    ]
+    if loaded:
+        lines.append(f"  context  {'; '.join(loaded)}")
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
@@ -131,16 +136,6 @@ def block(
     if len(others) > 1 or any(door_address.models != default.models for door_address in others):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
-
-
-def _context_line(engines: Sequence[EngineStatus]) -> Sequence[str]:
-    loaded = [engine for engine in engines if engine.context is not None]
-    told = [
-        f"{engine.model}: {engine.context:,} tokens a request, {engine.slots} at a time"
-        + (f", {engine.cache_tokens:,} tokens together" if engine.cache_tokens else "")
-        for engine in loaded
-    ]
-    return [f"  context  {'; '.join(told)}"] if told else []
 
 
 def _curl(door_address: DoorAddress, base: str) -> str:
@@ -190,12 +185,6 @@ class DownloadBar:
         self._label = ""
         self._bytes = 0
         self._began = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def active(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -26,8 +26,11 @@ from causerie.cli.command import (
     settings_in_force,
 )
 
-if TYPE_CHECKING:
-    from causerie.settings.tree import ModelSettings, Settings
+Thinking = Annotated[
+    bool | None,
+    typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
+]
+System = Annotated[str | None, typer.Option("--system", "-s", help="System message.")]
 
 
 def chat(
@@ -38,11 +41,8 @@ def chat(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
     ] = None,
-    thinking: Annotated[
-        bool | None,
-        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    thinking: Thinking = None,
+    system: System = None,
     tools: Annotated[
         Path | None,
         typer.Option("--tools", help="JSON file with tool definitions; you give the results."),
@@ -63,14 +63,11 @@ def chat(
 
     `git diff | causerie chat "Write a commit message." -u http://gpu:8000/v1`
     """
-    from causerie.cli.chat_session import ChatOptions, talk
+    from causerie.cli.chat_session import talk
 
-    talk(
-        question_of(question),
-        base_url,
-        model,
-        ChatOptions(thinking, valid_text(system), tools, plain),
-    )
+    asked = question_of(question)
+    told = _valid_text(system)
+    talk(asked, base_url, model, thinking=thinking, system=told, tools=tools, plain=plain)
 
 
 def run(
@@ -79,11 +76,8 @@ def run(
     ],
     prompt: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
     context: Context = None,
-    thinking: Annotated[
-        bool | None,
-        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
-    ] = None,
-    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    thinking: Thinking = None,
+    system: System = None,
     plain: Plain = False,
     config: Config = None,
     pairs: Set = None,
@@ -102,20 +96,21 @@ def run(
 
     `cat report.txt | causerie run smollm2 "Summarize this."`
     """
-    from causerie.cli.chat_session import ChatOptions, talk
+    from causerie.cli.chat_session import talk
 
     question = question_of(prompt)  # what is wrong with it is told before a model is loaded
-    with running_model(name, context, config, pairs) as (base_url, model):
-        talk(question, base_url, model, ChatOptions(thinking, valid_text(system), None, plain))
+    with _running_model(name, context, config, pairs) as (base_url, model):
+        told = _valid_text(system)
+        talk(question, base_url, model, thinking=thinking, system=told, plain=plain)
 
 
+# That runs already, or while the block runs.
 @contextmanager
-def running_model(
+def _running_model(
     name: str, context: Context, config: Config, pairs: Set
 ) -> Iterator[tuple[str, str]]:
-    """Yield the base URL and the id of a model that runs already, or while the block runs."""
     from causerie.cli.announcement import ModelAnnouncer
-    from causerie.cli.serve import with_options
+    from causerie.cli.serve import chosen_models, with_options
     from causerie.cli.services import services
     from causerie.composition.app import Address, serving_alongside
     from causerie.observe.logging import configure, heedless
@@ -130,7 +125,11 @@ def running_model(
             yield service.base_url, found.id
             return
     settings = settings_in_force(config, pairs).settings
-    model = with_options(_chosen(settings, name), {"context": context})[0]
+    if any(model.id == name for model in settings.models):
+        chosen = chosen_models(settings, None, None, [name], None)
+    else:
+        chosen = chosen_models(settings, name, None, None, None)
+    model = with_options(chosen, {"context": context})[0]
     local = Settings(
         server=ServerSettings(host="127.0.0.1", port=0),
         models=(model,),
@@ -142,14 +141,6 @@ def running_model(
     announcer = ModelAnnouncer(local, address)
     with heedless(), _exit_on_sigterm(), serving_alongside(Loaded(local), announcer, address) as at:
         yield f"http://{at[0]}:{at[1]}/v1", model.id
-
-
-def _chosen(settings: Settings, name: str) -> tuple[ModelSettings, ...]:
-    from causerie.cli.serve import chosen_models
-
-    if any(model.id == name for model in settings.models):
-        return chosen_models(settings, None, None, [name], None)
-    return chosen_models(settings, name, None, None, None)
 
 
 @contextmanager
@@ -174,7 +165,7 @@ def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> st
     What is piped goes before the question of the command line. A pipe is read to its end, however
     long that takes; after ``patience`` seconds without anything in it a note says so.
     """
-    given = None if question == "-" else valid_text(question)
+    given = None if question == "-" else _valid_text(question)
     if sys.stdin is None:
         if given is None:
             raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
@@ -187,8 +178,8 @@ def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> st
     return "\n\n".join(parts)
 
 
-def valid_text(argument: str | None) -> str | None:
-    """Return an argument as valid UTF-8; a shell passes any bytes."""
+# A shell passes any bytes.
+def _valid_text(argument: str | None) -> str | None:
     return argument and argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

@@ -25,41 +25,40 @@ from causerie.cli.chat_terminal import AnswerView, Keyboard
 from causerie.cli.command import CommandFailed, ExitCode, printable
 from causerie.cli.conversation import (
     ChatAnswer,
-    ChatCall,
     Conversation,
     explain_failures,
     first_model,
     provider_at,
 )
 from causerie.protocol.events import Usage
-from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import client_key, state_folder, variables
 from causerie.settings.problems import SettingsError
 
-_LONG = 24 * 3600.0  # a person ends what takes too long
 
-
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """Options of one chat."""
-
-    thinking: bool | None
-    system: str | None
-    tools: Path | None
-    plain: bool
-
-
-def talk(question: str | None, base_url: str, model: str | None, options: ChatOptions) -> None:
+def talk(
+    question: str | None,
+    base_url: str,
+    model: str | None,
+    *,
+    thinking: bool | None,
+    system: str | None,
+    tools: Path | None = None,
+    plain: bool,
+) -> None:
     with asyncio.Runner() as runner:
-        long = Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG)
-        provider = provider_at(base_url, long, client_key())
+        provider = provider_at(base_url, client_key())
         try:
-            fields = _fields(options.thinking, options.tools)
+            fields: dict[str, object] = {}
+            if thinking is not None:
+                fields["chat_template_kwargs"] = {"enable_thinking": thinking}
+            if tools is not None:
+                fields["tools"] = _tools(tools)
             name = model or runner.run(first_model(provider, base_url))
             target = partial(ProviderTarget, provider, separators=Separation(provider.dialect.tag))
-            conversation = Conversation(target, name, fields, options.system or None)
-            made = _ChatSession(runner, conversation, provider, base_url, options.plain)
+            conversation = Conversation(target, name, fields, system or None)
+            made = _ChatSession(runner, conversation, provider, base_url, plain)
             if question is not None:
                 made.once(question)
             else:
@@ -88,7 +87,6 @@ class _ChatSession:
         return Keyboard(self._out, history)
 
     def once(self, question: str) -> None:
-        """Ask one question; failures and interrupts end the program."""
         self._conversation.say(question)
         view = AnswerView(self._out, self._notes, plain=self._plain)
         try:
@@ -107,9 +105,10 @@ class _ChatSession:
             if (reply_to := self._command(commands, line)) is not None:
                 self._out.print(printable(reply_to), style="dim", markup=False, soft_wrap=True)
             elif line:
-                mark = self._conversation.mark()
+                mark = len(self._conversation.messages)
                 self._conversation.say(line)
-                self._turn(mark)
+                if not self._turn():
+                    del self._conversation.messages[mark:]
 
     @staticmethod
     def _command(commands: ChatCommands, line: str) -> str | None:
@@ -125,7 +124,8 @@ class _ChatSession:
 
         return self._runner.run(listed())
 
-    def _turn(self, mark: int) -> None:
+    # Return whether what was said stays in the conversation.
+    def _turn(self) -> bool:
         while True:
             answer = ChatAnswer()
             view = AnswerView(self._out, self._notes, plain=self._plain)
@@ -134,25 +134,20 @@ class _ChatSession:
             except KeyboardInterrupt:
                 view.stopped()
                 self._conversation.keep_stopped(answer)
-                return
+                return True
             except CommandFailed as error:
                 view.end()
                 self._notes.print(f"causerie: {printable(str(error))}", markup=False)
-                self._conversation.rewind(mark)
-                return
-            if not answer.calls:
-                return
-            if not self._results(answer.calls):
-                self._conversation.rewind(mark)
-                return
-
-    def _results(self, calls: list[ChatCall]) -> bool:
-        for call in calls:
-            result = self._keyboard.line(f"result of {printable(call.name)}: ")
-            if result is None:
                 return False
-            self._conversation.result(call, result)
-        return True
+            if not answer.calls:
+                return True
+            for call in answer.calls:
+                text = self._keyboard.line(f"result of {printable(call['function']['name'])}: ")
+                if text is None:
+                    return False
+                self._conversation.messages.append(
+                    {"role": "tool", "tool_call_id": call["id"], "content": text}
+                )
 
     async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
         began = time.monotonic()
@@ -168,15 +163,6 @@ class _ChatSession:
                     view.show(event)
         view.end()
         view.summary(usage, time.monotonic() - began, first)
-
-
-def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    if thinking is not None:
-        fields["chat_template_kwargs"] = {"enable_thinking": thinking}
-    if tools is not None:
-        fields["tools"] = _tools(tools)
-    return fields
 
 
 def _tools(file: Path) -> list[object]:
@@ -201,14 +187,12 @@ A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
 
 
+@dataclass(eq=False)
 class ChatCommands:
-    """Lines of a chat that are for the program; ``models`` returns the entries of models by id."""
+    """Lines of a chat that are for the program; ``_models`` returns the entries of models by id."""
 
-    def __init__(
-        self, conversation: Conversation, models: Callable[[], Mapping[str, Mapping[str, Any]]]
-    ) -> None:
-        self._conversation = conversation
-        self._models = models
+    _conversation: Conversation
+    _models: Callable[[], Mapping[str, Mapping[str, Any]]]
 
     def reply_to(self, line: str) -> str | None:
         """Return what a command has to say, or ``None`` if the line is for the model.
@@ -240,7 +224,9 @@ class ChatCommands:
         listed = self._models()
         own = self._conversation.model
         if name:
-            if not any(name == one or _begins(one, name) for one in listed):
+            if name not in listed and not any(
+                one.endswith("*") and name.startswith(one[:-1]) for one in listed
+            ):
                 return f"there is no model {name}, so {own} stays; /model lists the others"
             self._conversation.use(name)
             return f"{name} is asked from now on"
@@ -250,11 +236,11 @@ class ChatCommands:
         if not file:
             return "/image needs the name of a file"
         model = self._conversation.model
-        if takes_images(self._models().get(model)) is False:
+        if _takes_images(self._models().get(model)) is False:
             return f"{model} takes no pictures"
         try:
-            self._conversation.attach(data_address(Path(file).expanduser()))
-        except NoImage as error:
+            self._conversation.images.append(_data_address(Path(file).expanduser()))
+        except _NoImage as error:
             return str(error)
         return f"{file} goes with the next message"
 
@@ -269,10 +255,6 @@ class ChatCommands:
         return f"written to {file}"
 
 
-def _begins(wildcard: str, name: str) -> bool:
-    return wildcard.endswith("*") and name.startswith(wildcard[:-1])
-
-
 _MOST_BYTES = 20 * 1024 * 1024
 # What a file of each type begins with; WebP has its length between.
 _BEGINNINGS = {
@@ -282,33 +264,28 @@ _BEGINNINGS = {
 }
 
 
-class NoImage(Exception):
-    """The file is no picture that can be sent."""
+class _NoImage(Exception):
+    pass
 
 
-def data_address(file: Path) -> str:
-    """Return the picture in a file as a ``data:`` URL. Raises :class:`NoImage`."""
+def _data_address(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise NoImage(f"{file}: {error.strerror}") from error
+        raise _NoImage(f"{file}: {error.strerror}") from error
     if len(content) > _MOST_BYTES:
-        raise NoImage(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
-    kind = _kind(content)
+        raise _NoImage(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
+    kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
+    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    kind = "image/webp" if is_webp else next(kinds, None)
     if kind is None:
-        raise NoImage(f"{file} is no PNG, JPEG, GIF or WebP")
+        raise _NoImage(f"{file} is no PNG, JPEG, GIF or WebP")
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def takes_images(entry: Mapping[str, Any] | None) -> bool | None:
-    """Return whether a model accepts pictures, by its entry; ``None`` if that is unknown."""
+# `None` if that is unknown.
+def _takes_images(entry: Mapping[str, Any] | None) -> bool | None:
     architecture = (entry or {}).get("architecture")
     kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
     return "image" in kinds if isinstance(kinds, list) else None
-
-
-def _kind(content: bytes) -> str | None:
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for kind, first in _BEGINNINGS.items() if content.startswith(first)), None)

@@ -191,13 +191,13 @@ class AnswerView:
             case TextDelta(text=text):
                 self._write("text", text, None)
             case ToolCallStarted(name=name):
-                self._break()
+                self.end()
                 self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
                 self._last, self._open = "call", True
             case ToolCallDelta(arguments=arguments):
                 self._plain(self._notes, printable(arguments), "cyan")
             case Finished(reason=reason) if reason in _REASONS:
-                self._break()
+                self.end()
                 self._remark(_REASONS[reason])
             case _:
                 pass
@@ -219,13 +219,9 @@ class AnswerView:
         self.end()
         self._remark("stopped")
 
-    def end(self) -> None:
-        """Leave the cursor at the beginning of a line."""
-        self._break()
-
     def _write(self, kind: str, text: str, style: str | None) -> None:
         if self._last and self._last != kind:
-            self._break()
+            self.end()
             if self._thinking:
                 self._out.print()
         self._last = kind
@@ -236,7 +232,8 @@ class AnswerView:
             self._plain(self._out, shown, style)
             self._open = not shown.endswith("\n")
 
-    def _break(self) -> None:
+    def end(self) -> None:
+        """Leave the cursor at the beginning of a line."""
         if self._with_hard_breaks:
             self._with_hard_breaks.end()
         if self._open:
@@ -273,7 +270,9 @@ class StreamedMarkdown:
             self._size = self._out.size
         self._unrendered += text
         self._print_source(text)
-        if self._shows_its_block():
+        lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
+        if lines != self._lines_seen and len(last.strip()) >= _TELLING:
+            self._lines_seen = lines
             self._finish_until(list(_blocks(self._unrendered))[-1][0])
 
     def end(self) -> None:
@@ -283,16 +282,6 @@ class StreamedMarkdown:
             self._print_source("\n")
         self._finish_until(len(self._unrendered))
 
-    def _shows_its_block(self) -> bool:
-        lines = self._unrendered.count("\n")
-        if (
-            lines == self._lines_seen
-            or len(self._unrendered.rpartition("\n")[2].strip()) < _TELLING
-        ):
-            return False
-        self._lines_seen = lines
-        return True
-
     def _finish_until(self, end: int) -> None:
         if not end:
             return
@@ -300,7 +289,10 @@ class StreamedMarkdown:
         rows = shown_rows(self._unrendered, self._out.width)
         if rows and rows <= self._out.height and self._size == self._out.size:
             with self._out:  # one write, so that nothing flickers
-                self._out.control(_cleared(rows))
+                up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+                cleared = Control()
+                cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
+                self._out.control(cleared)
                 for start, block in _blocks(self._unrendered[:end]):
                     if start:
                         self._out.line()
@@ -321,7 +313,8 @@ class StreamedMarkdown:
         if _DEFINITION.search(block) or _letter_counts(content) - _letter_counts(text):
             self._print_source(block)
             return
-        for line in _without_blank_ends(lines):
+        filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
+        for line in lines[filled[0] : filled[-1] + 1] if filled else ():
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
 
     def _print_source(self, text: str) -> None:
@@ -345,13 +338,6 @@ def shown_rows(text: str, width: int) -> int | None:
     return rows
 
 
-def _cleared(rows: int) -> Control:
-    up = f"\x1b[{rows - 1}A" if rows > 1 else ""
-    cleared = Control()
-    cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
-    return cleared
-
-
 def _with_hard_breaks(text: str) -> Markdown:
     markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
     for token in markdown.parsed:
@@ -373,13 +359,6 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         block = "".join(lines[start:end])
         yield len("".join(lines[:start])), block.rstrip("\n") + "\n"
-
-
-def _without_blank_ends(lines: list[list[Segment]]) -> list[list[Segment]]:
-    filled = [
-        number for number, line in enumerate(lines) if any(part.text.strip() for part in line)
-    ]
-    return lines[filled[0] : filled[-1] + 1] if filled else []
 
 
 def _letter_counts(text: str) -> Counter[str]:

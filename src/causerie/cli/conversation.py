@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,6 @@ from causerie.protocol.events import (
     ToolCallStarted,
 )
 from causerie.protocol.parameters import ParsingRules
-from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
@@ -38,21 +38,12 @@ _RULES = ParsingRules()
 
 
 @dataclass(slots=True)
-class ChatCall:
-    """A tool call of the model; ``arguments`` is JSON text."""
-
-    id: str
-    name: str
-    arguments: str = ""
-
-
-@dataclass(slots=True)
 class ChatAnswer:
     """The received part of an answer."""
 
     reasoning: str = ""
     text: str = ""
-    calls: list[ChatCall] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)  # as a message has them
 
     def take(self, event: Event) -> None:
         match event:
@@ -61,9 +52,10 @@ class ChatAnswer:
             case TextDelta(text=text):
                 self.text += text
             case ToolCallStarted(id=id_, name=name):
-                self.calls.append(ChatCall(id_, name))
+                function = {"name": name, "arguments": ""}
+                self.calls.append({"id": id_, "type": "function", "function": function})
             case ToolCallDelta(index=index, arguments=arguments) if index < len(self.calls):
-                self.calls[index].arguments += arguments
+                self.calls[index]["function"]["arguments"] += arguments
             case _:
                 pass
 
@@ -73,14 +65,7 @@ class ChatAnswer:
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
         if self.calls:
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in self.calls
-            ]
+            message["tool_calls"] = self.calls
         return message
 
 
@@ -95,7 +80,7 @@ class Conversation:
 
     def __post_init__(self, first_model: str) -> None:
         self.use(first_model)
-        self._images: list[str] = []
+        self.images: list[str] = []  # of the next message
         self.messages: list[dict[str, object]] = []
         self.clear()
 
@@ -114,29 +99,26 @@ class Conversation:
 
     def markdown(self) -> str:
         """Return the conversation as Markdown, each text below its role."""
-        return "\n".join(
-            f"## {message['role']}\n\n{_text_of(message['content'])}\n"
-            for message in self.messages
-            if message["content"]
-        )
+        lines = []
+        for message in self.messages:
+            content = message["content"]
+            if isinstance(content, list):
+                content = "\n\n".join(part.get("text", "(a picture)") for part in content)
+            if content:
+                lines.append(f"## {message['role']}\n\n{content}\n")
+        return "\n".join(lines)
 
     def clear(self) -> None:
-        self._images = []
+        self.images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
-
-    def attach(self, image: str) -> None:
-        self._images.append(image)
 
     def say(self, text: str) -> None:
         """Add a message of the user, after the attached pictures."""
         content: object = text
-        if self._images:
-            parts = [{"type": "image_url", "image_url": {"url": each}} for each in self._images]
-            content, self._images = [*parts, {"type": "text", "text": text}], []
+        if self.images:
+            parts = [{"type": "image_url", "image_url": {"url": each}} for each in self.images]
+            content, self.images = [*parts, {"type": "text", "text": text}], []
         self.messages.append({"role": "user", "content": content})
-
-    def result(self, call: ChatCall, text: str) -> None:
-        self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
     async def answer(self, into: ChatAnswer) -> AsyncGenerator[Event, None]:
         """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
@@ -166,21 +148,7 @@ class Conversation:
         """Add the text of a stopped answer to the history, without its incomplete calls."""
         self.keep(ChatAnswer(answer.reasoning, answer.text))
 
-    def mark(self) -> int:
-        return len(self.messages)
 
-    def rewind(self, mark: int) -> None:
-        """Remove the messages after a mark, whose request failed."""
-        del self.messages[mark:]
-
-
-def _text_of(content: object) -> str:
-    if not isinstance(content, list):
-        return str(content)
-    return "\n\n".join(part.get("text", "(a picture)") for part in content)
-
-
-_REACH = Reach(connect_seconds=10)
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 
 
@@ -191,28 +159,28 @@ def explain_failures(base_url: str) -> Iterator[None]:
         yield
     except ServiceError as error:
         if isinstance(error.__cause__, TransportFailed):
-            raise CommandFailed(
-                f"{base_url} cannot be reached: {error.__cause__}{_start_advice(base_url)}",
-                ExitCode.NETWORK,
-            ) from error
+            advised = ""
+            if base_url == HERE:
+                running = services()
+                advised = "; start a service with `causerie serve`"
+                if running:
+                    advised = f"; a service runs at {running[0].base_url}"
+            why = f"{base_url} cannot be reached: {error.__cause__}{advised}"
+            raise CommandFailed(why, ExitCode.NETWORK) from error
         status = error.metadata.get("upstream_status")
         said = f" (status {status}{advice(status, base_url)})" if status is not None else ""
         raise CommandFailed(f"{error.message}{said}") from error
 
 
-def provider_at(
-    base_url: str,
-    deadlines: Deadlines,
-    key: str | None,
-    dialect: Dialect = GENERIC,
-    reach: Reach = _REACH,
-) -> Provider:
+def provider_at(base_url: str, key: str | None) -> Provider:
     """Return the provider at a base URL. Raises :class:`CommandFailed` for an invalid URL."""
     try:
-        client = HttpClient(base_url, reach)
+        client = HttpClient(base_url, Reach(connect_seconds=10))
     except ValueError as error:
         raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
-    provider = Provider("endpoint", client, dialect, credential=key, deadlines=deadlines)
+    day = 24 * 3600.0  # a person ends what takes too long
+    deadlines = Deadlines(first_token=day, between_chunks=day, total=day)
+    provider = Provider("endpoint", client, GENERIC, credential=key, deadlines=deadlines)
     provider.candid = True
     return provider
 
@@ -223,15 +191,6 @@ async def first_model(provider: Provider, base_url: str) -> str:
     if not found:
         raise CommandFailed(f"{base_url} lists no models; name one with --model")
     return found[0]
-
-
-def _start_advice(base_url: str) -> str:
-    if base_url != HERE:
-        return ""
-    running = services()
-    if running:
-        return f"; a service runs at {running[0].base_url}"
-    return "; start a service with `causerie serve`"
 
 
 def advice(status: object, base_url: str) -> str:

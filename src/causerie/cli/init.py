@@ -63,8 +63,8 @@ def init(
     if config.exists() and not force:
         raise CommandFailed(f"{config} exists; --force replaces it")
     asks = kind is None
-    kind = kind or ask_kind()
-    write_configuration(config, kind, model, provider, context, asks=asks)
+    kind = kind or _ask_kind()
+    _write_configuration(config, kind, model, provider, context, asks=asks)
 
 
 _Value = TypeVar("_Value")
@@ -77,7 +77,7 @@ _KINDS = """What do you want to set up?
 """
 
 
-def write_configuration(
+def _write_configuration(
     config: Path,
     kind: Kind,
     model: str | None,
@@ -86,7 +86,6 @@ def write_configuration(
     *,
     asks: bool,
 ) -> None:
-    """Write the file of this kind, and print the next commands; ``asks`` for what is missing."""
     if kind == "model":
         if provider is not None:
             raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
@@ -96,12 +95,12 @@ def write_configuration(
     if context is not None:
         raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
     remote = _remote_models(provider, model, asks)
-    _write(config, team_file(remote) if kind == "team" else gateway_file(remote))
+    _write(config, _team_file(remote) if kind == "team" else gateway_file(remote))
     key, flag = [f"export {remote.variable}=..."] if remote.variable else [], _flag(config)
     _print_next(config, [*key, f"causerie check{flag}", f"causerie serve{flag}"])
 
 
-def ask_kind() -> Kind:
+def _ask_kind() -> Kind:
     if not sys.stdin.isatty():
         raise CommandFailed(
             "there is no terminal to ask at; give --kind model, --kind gateway --provider NAME "
@@ -259,8 +258,7 @@ def gateway_file(remote: RemoteModels) -> str:
 {_alias_lines(remote)}"""
 
 
-def team_file(remote: RemoteModels) -> str:
-    """Return the configuration for a gateway with accounts, keys, budgets and a console."""
+def _team_file(remote: RemoteModels) -> str:
     return f"""\
 # A gateway for a team: accounts, personal keys, budgets, and a console at /console.
 # {_REFERENCE}

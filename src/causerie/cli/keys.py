@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causerie.cli.accounts import day, find_project, with_accounts
 from causerie.cli.command import (
     AsJson,
     CommandFailed,
@@ -111,7 +112,6 @@ def create_key(
 
     `causerie keys create rockets --management`
     """
-    from causerie.cli.accounts import find_project, with_accounts
     from causerie.hosted.accounts.issuing import KeyDraft
     from causerie.hosted.accounts.keys import Purpose
 
@@ -128,7 +128,7 @@ def create_key(
         return await accounts.keys.create(by, found.id, draft)
 
     settings, created = with_accounts(config, pairs, create)
-    show_new_key(created, json)
+    _show_new_key(created, json)
     warn_of_unknown(draft, settings)
 
 
@@ -147,7 +147,6 @@ def list_keys(
 
     `causerie keys list rockets`
     """
-    from causerie.cli.accounts import find_project, with_accounts
 
     async def find(accounts: Accounts, by: Actor) -> list[tuple[str, ApiKey]]:
         projects = await accounts.projects.every(by)
@@ -157,7 +156,7 @@ def list_keys(
             (each.name, key) for each in projects for key in await accounts.keys.of(by, each.id)
         ]
 
-    show_keys(with_accounts(config, pairs, find)[1], json)
+    _show_keys(with_accounts(config, pairs, find)[1], json)
 
 
 @keys.command("rotate")
@@ -179,14 +178,13 @@ def rotate_key(
 
     `causerie keys rotate ck_5RkT0yQzAbCd --grace 0`
     """
-    from causerie.cli.accounts import with_accounts
     from causerie.hosted.accounts.issuing import GRACE
 
     lasting = GRACE if grace is None else timedelta(hours=grace)
     _, rotated = with_accounts(
         config, pairs, lambda accounts, by: accounts.keys.rotate(by, which, lasting)
     )
-    show_new_key(rotated, json)
+    _show_new_key(rotated, json)
 
 
 @keys.command("disable")
@@ -199,7 +197,7 @@ def disable_key(
 
     `causerie keys disable ck_5RkT0yQzAbCd`
     """
-    change_key(lambda accounts, by: accounts.keys.disable(by, which), config, pairs, json)
+    _change_key(lambda accounts, by: accounts.keys.disable(by, which), config, pairs, json)
 
 
 @keys.command("enable")
@@ -212,7 +210,7 @@ def enable_key(
 
     `causerie keys enable ck_5RkT0yQzAbCd`
     """
-    change_key(lambda accounts, by: accounts.keys.enable(by, which), config, pairs, json)
+    _change_key(lambda accounts, by: accounts.keys.enable(by, which), config, pairs, json)
 
 
 @keys.command("delete")
@@ -223,8 +221,6 @@ def delete_key(which: Which, config: Config = None, pairs: Set = None) -> None:
 
     `causerie keys delete ck_5RkT0yQzAbCd`
     """
-    from causerie.cli.accounts import with_accounts
-
     _ = with_accounts(config, pairs, lambda accounts, by: accounts.keys.delete(by, which))
     typer.echo(f"{which} is deleted.", err=True)
 
@@ -242,20 +238,17 @@ def warn_of_unknown(draft: KeyDraft, settings: Settings) -> None:
             typer.echo(words, err=True)
 
 
-def change_key(
+def _change_key(
     change: Callable[[Accounts, Actor], Awaitable[ApiKey]], config: Config, pairs: Set, json: bool
 ) -> None:
-    from causerie.cli.accounts import with_accounts
-
     async def work(accounts: Accounts, by: Actor) -> tuple[str, ApiKey]:
         key = await change(accounts, by)
         return (await accounts.projects.see(by, key.project_id)).project.name, key
 
-    show_keys([with_accounts(config, pairs, work)[1]], json, alone=True)
+    _show_keys([with_accounts(config, pairs, work)[1]], json, alone=True)
 
 
-def show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = False) -> None:
-    from causerie.cli.accounts import day
+def _show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = False) -> None:
     from causerie.hosted.management.views import KeyView
 
     now = datetime.now(UTC)
@@ -268,7 +261,7 @@ def show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = False
     print_found(views[0] if alone else views, titles, rows, json=json)
 
 
-def show_new_key(made: NewKey, json: bool) -> None:
+def _show_new_key(made: NewKey, json: bool) -> None:
     from causerie.hosted.management.views import NewKeyView
 
     if json:

@@ -5,7 +5,6 @@ model, and the weights in the cache.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,11 +29,12 @@ from causerie.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from causerie.chat.formats.format import ModelFormat
     from causerie.engines.base import RecommendedSampling
     from causerie.engines.weights.cache import CachedWeights
     from causerie.engines.weights.gguf import Header
     from causerie.settings.tree import Settings
+
+Facts = dict[str, object]
 
 
 def models(
@@ -57,44 +57,36 @@ def models(
 
     found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
     rows = asyncio.run(list_models(found.settings))
-    cells = [(row.id or "-", row.ref or "-", row.engine or "-", row.size) for row in rows]
+    cells = []
+    for row in rows:
+        size = row["bytes"]
+        told = "not fetched" if row["ref"] else "-"
+        names = [str(row[key] or "-") for key in ("id", "ref", "engine")]
+        cells.append((*names, size_text(size) if isinstance(size, int) else told))
     titles = ("MODEL", "WEIGHTS", "ENGINE", "SIZE")
     print_found(rows, titles, cells, json=as_json, right={"SIZE"})
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLine:
-    """One row of the list. ``bytes`` is ``None`` where the weights are not fetched."""
-
-    id: str | None
-    ref: str | None
-    engine: str | None
-    bytes: int | None
-    path: str | None
-
-    @property
-    def size(self) -> str:
-        if self.bytes is None:
-            return "not fetched" if self.ref else "-"
-        return size_text(self.bytes)
-
-
-async def list_models(settings: Settings) -> list[ModelLine]:
+async def list_models(settings: Settings) -> list[Facts]:
     """Return the configured models, then the other weights in the cache."""
     import asyncio
 
     from causerie.composition.engine_makers import cached_weights, weights_here
 
-    rows = []
+    rows: list[Facts] = []
     for model in settings.models:
         here = await weights_here(settings, model) if model.ref else None
         size, path = (here.size, str(here.path)) if here else (None, None)
-        rows.append(ModelLine(model.id, model.ref, model.engine, size, path))
-    known = {row.path for row in rows}
+        rows.append(_model_row(model.id, model.ref, model.engine, size, path))
+    known = {row["path"] for row in rows}
     for weights in await asyncio.to_thread(cached_weights, settings):
         if str(weights.path) not in known:
-            rows.append(ModelLine(None, weights.ref, None, weights.size, str(weights.path)))
+            rows.append(_model_row(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
+
+
+def _model_row(*values: object) -> Facts:
+    return dict(zip(("id", "ref", "engine", "bytes", "path"), values, strict=True))
 
 
 def show(
@@ -115,17 +107,14 @@ def show(
     """
     from causerie.cli.terminal import print_facts
 
-    facts = model_facts(name, config, pairs)
+    facts = _model_facts(name, config, pairs)
     if as_json:
         print_json(facts)
         return
-    print_facts([(key.replace("_", " "), facts_text(key, facts[key])) for key in facts])
+    print_facts([(key.replace("_", " "), _facts_text(key, facts[key])) for key in facts])
 
 
-Facts = dict[str, object]
-
-
-def model_facts(name: str, config: Config, pairs: Set) -> Facts:
+def _model_facts(name: str, config: Config, pairs: Set) -> Facts:
     import asyncio
 
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
@@ -164,13 +153,11 @@ def model_facts(name: str, config: Config, pairs: Set) -> Facts:
 
 def _file_facts(header: Header, ref: str) -> Facts:
     from causerie.engines.sampling import sampling_of_gguf
-    from causerie.engines.weights.gguf import quantization_of_name, quantization_of_type
 
-    known = quantization_of_type(header.file_type) or quantization_of_name(header.path.stem)
     sampling = sampling_of_gguf(header.sampling, (*header.names, ref, header.architecture))
     return {
         "architecture": header.architecture,
-        "quantization": known,
+        "quantization": header.quantization,
         "size": header.file_size,
         "trained_context": header.context_length,
     } | _template_facts(header.chat_template, sampling)
@@ -196,11 +183,15 @@ def _template_facts(template: str, sampling: RecommendedSampling | None) -> Fact
     from causerie.chat.formats.registry import detect
 
     form = detect(template)
+    thinking = "no"
+    if form.thinking is not None:
+        by_default = f"{form.thinking.default} by default"
+        thinking = "always" if form.thinking.mandatory else by_default
     usual = msgspec.structs.asdict(sampling.usual) if sampling is not None else {}
     return {
         "template": "its own" if template else "none; ChatML is used",
         "format": form.name,
-        "thinking": _thinking(form),
+        "thinking": thinking,
         "template_names_tools": "tools" in template,
         "sampling": {key: value for key, value in usual.items() if value is not None},
     }
@@ -226,13 +217,7 @@ def _launch_facts(header: Header) -> Facts:
     }
 
 
-def _thinking(form: ModelFormat) -> str:
-    if form.thinking is None:
-        return "no"
-    return "always" if form.thinking.mandatory else f"{form.thinking.default} by default"
-
-
-def facts_text(key: str, value: object) -> str:
+def _facts_text(key: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -280,11 +265,14 @@ def pull(
     from causerie.composition.engine_makers import fetch_weights
     from causerie.engines.weights.reference import DEFAULT_REFERENCE
 
-    with DownloadBar(Console(stderr=True), quiet=quiet) as bar:
-        wanted = str(library().reference(ref or DEFAULT_REFERENCE))
-        settings = settings_in_force(config, pairs).settings
+    wanted = str(library().reference(ref or DEFAULT_REFERENCE))
+    settings = settings_in_force(config, pairs).settings
+    bar = DownloadBar(Console(stderr=True), quiet=quiet)
+    try:
         weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
-        typer.echo(str(weights.path))
+    finally:
+        bar.stop()
+    typer.echo(str(weights.path))
 
 
 def show_list(
@@ -318,8 +306,17 @@ def show_list(
         return
     rows, cells = [], []
     for one in cached_weights(settings_in_force(config, pairs).settings):
-        name, quantization, path = known.name(one.ref), _quantization_of(one), str(one.path)
-        rows.append(CachedModel(name, one.ref, one.size, quantization, one.used_at, path))
+        name, quantization = known.name(one.ref), _quantization_of(one)
+        rows.append(
+            {
+                "name": name,
+                "ref": one.ref,
+                "bytes": one.size,
+                "quantization": quantization,
+                "used_at": one.used_at,  # seconds since the epoch
+                "path": str(one.path),
+            }
+        )
         cells.append((name, size_text(one.size), quantization or "-", _age(one.used_at)))
     print_found(rows, ("NAME", "SIZE", "QUANT", "USED"), cells, json=as_json, right={"SIZE"})
     if not rows and not as_json:
@@ -327,33 +324,14 @@ def show_list(
         typer.echo(f"Nothing is in the cache. {words}", err=True)
 
 
-@dataclass(frozen=True, slots=True)
-class CachedModel:
-    """One row of the list. Other commands accept ``name``."""
-
-    name: str
-    ref: str
-    bytes: int
-    quantization: str | None
-    used_at: float | None
-    """Seconds since the epoch."""
-    path: str
-
-
 def _quantization_of(weights: CachedWeights) -> str | None:
     from causerie.engines.weights.errors import NotGguf
-    from causerie.engines.weights.gguf import (
-        quantization_of_name,
-        quantization_of_type,
-        read_header,
-    )
+    from causerie.engines.weights.gguf import quantization_of_name, read_header
 
     if weights.path.is_dir():
         return None
     try:
-        return quantization_of_name(weights.path.stem) or quantization_of_type(
-            read_header(weights.path).file_type
-        )
+        return quantization_of_name(weights.path.stem) or read_header(weights.path).quantization
     except NotGguf:
         return None
 

@@ -1,16 +1,8 @@
-"""``causerie probe``: what does a provider really do?
-
-Progress goes to stderr. Texts of a provider are shown without control characters and are not
-read as markup.
-"""
+"""``causerie probe``: what does a provider really do?"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,23 +14,8 @@ from causerie.cli.command import (
     KeyFile,
     KeyName,
     KeyText,
-    print_json,
-    printable,
     settings_in_force,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from causerie.http.client import Reach
-    from causerie.probe.asker import ProbeBounds, ProbeClient
-    from causerie.probe.interview import Finding, ProbeBudget, ProbedModel
-    from causerie.probe.provider_interview import CompletedInterview
-    from causerie.probe.question import ProbeQuestion, ProbeReply, Subject
-    from causerie.providers.dialect import Dialect
-    from causerie.settings.provider import ProviderSettings
-
 
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
@@ -96,325 +73,20 @@ def probe(
     if entry and (quick or as_json):
         words = "--entry needs every answer, and is another form than --json"
         raise CommandFailed(words, ExitCode.USAGE)
-    from causerie.probe.asker import ProbeBounds
+    from causerie.cli import probe_run
 
     address = base_url.rstrip("/")
     providers = settings_in_force(config, None).settings.providers
     known = next((one for one in providers if one.base_url.rstrip("/") == address), None)
-    plan = ProbePlan(
+    run = probe_run.ProbeRun(
         base_url=address,
         models=tuple(models or ()),
-        key=_chosen_key(key, key_env, key_file, known),
-        dialect=_chosen_dialect(dialect, known),
-        reach=_configured_reach(known) if known is not None else None,
-        bounds=ProbeBounds(seconds),
+        key=probe_run.chosen_key(key, key_env, key_file, known),
+        dialect=probe_run.chosen_dialect(dialect, known),
+        reach=probe_run.configured_reach(known),
+        seconds=seconds,
         total_seconds=total_seconds or (60.0 if quick else 1800.0),
         yes=yes,
         quick=quick,
     )
-    carry_out(plan, entry=entry, as_json=as_json)
-
-
-def carry_out(plan: ProbePlan, *, entry: bool, as_json: bool) -> None:
-    """Probe the models, and print findings and entries for the configuration, or one of both."""
-    import asyncio
-
-    from rich.console import Console
-
-    interviews = asyncio.run(_ProbeRun(plan, Console(stderr=True)).interviews())
-    if as_json:
-        print_json([one.report(plan.base_url) for one in interviews])
-    elif entry:
-        for one in interviews:
-            if not one.complete:
-                raise CommandFailed(f"not every question about {one.entry.id} could be asked")
-        typer.echo("\n\n".join(map(_entry, interviews)))
-    else:
-        for one in interviews:
-            show_findings(Console(), one.entry, one.findings)
-            if one.complete and not plan.quick:
-                typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
-
-
-@dataclass(frozen=True, slots=True)
-class ProbePlan:
-    """Provider, models and bounds of one probe."""
-
-    base_url: str
-    models: tuple[str, ...]
-    key: str | None = field(repr=False)
-    dialect: Dialect | None
-    """``None`` if nobody has named one."""
-    reach: Reach | None
-    """``None`` if the provider is not configured."""
-    bounds: ProbeBounds
-    total_seconds: float
-    yes: bool
-    quick: bool
-
-    @property
-    def questions(self) -> Sequence[ProbeQuestion]:
-        from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
-
-        return QUICK_QUESTIONS if self.quick else QUESTIONS
-
-
-class _ProbeRun:
-    def __init__(self, plan: ProbePlan, notes: Console) -> None:
-        self._plan = plan
-        self._notes = notes
-        self.dialect = plan.dialect
-
-    async def interviews(self) -> list[CompletedInterview]:
-        """Ask one model after the other. Raises :class:`CommandFailed`."""
-        from causerie.probe.asker import ProbeClient
-        from causerie.probe.interview import cost
-        from causerie.probe.provider_interview import guess_dialect
-        from causerie.probe.questions.listing import LIST
-
-        plan = self._plan
-        try:
-            asker = ProbeClient(plan.base_url, plan.key, plan.reach, plan.bounds)
-        except ValueError as error:
-            raise CommandFailed(f"{plan.base_url}: {error}", ExitCode.USAGE) from error
-        async with asker:
-            listed = await asker.put(LIST)
-            subjects = self._subjects(listed)
-            self._learn_dialect(guess_dialect(listed, subjects[0].model))
-            preview = self.dialect is not None
-            self._confirm_cost(cost(plan.questions, subjects, dialect_preview=preview))
-            return [await self._interview(asker, subject) for subject in subjects]
-
-    def _learn_dialect(self, guessed: Dialect | None) -> None:
-        from causerie.providers.dialects import GENERIC
-
-        if self.dialect is None:
-            self.dialect = guessed
-        elif guessed is not None and guessed is not self.dialect and self.dialect is GENERIC:
-            self._print_note(
-                f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit'
-            )
-
-    def _subjects(self, listed: ProbeReply) -> list[Subject]:
-        from causerie.cli.conversation import advice
-        from causerie.probe.question import Subject, dig, message_of
-        from causerie.probe.questions.listing import entries, entry_of, listed_length
-
-        plan = self._plan
-        if not listed.status:
-            raise CommandFailed(listed.trouble, ExitCode.NETWORK)
-        if listed.status in (401, 403):
-            raise CommandFailed(
-                f"{plan.base_url} wants {'another' if plan.key else 'a'} key: "
-                f"status {listed.status}; give one with --key-env, --key-file or --key"
-            )
-        names = plan.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
-        if not names:
-            why = f"{listed.status}: {message_of(listed)}{advice(listed.status, plan.base_url)}"
-            raise CommandFailed(
-                f"{plan.base_url}/models lists no models ({why}); name one with --model"
-            )
-        bare = Subject(plan.base_url, "", keyed=plan.key is not None)
-        return [
-            replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
-            for name in names
-        ]
-
-    def _confirm_cost(self, cost: ProbeBudget) -> None:
-        if self.dialect is not None:
-            self._print_note(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
-        self._print_note(f"{self._plan.base_url}: {cost}")
-        if not cost.large or self._plan.yes:
-            return
-        if not sys.stdin.isatty():
-            raise CommandFailed("that is much; say --yes to go on", ExitCode.USAGE)
-        if not typer.confirm("Go on?", err=True):
-            raise CommandFailed("nothing was asked")
-
-    async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
-        from causerie.probe.interview import Patience
-        from causerie.probe.provider_interview import interview, run_interview
-        from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
-
-        self._print_note(f"asking {subject.model}")
-        with ProbeProgress(self._notes, len(self._plan.questions)) as begins:
-            patience = Patience(total_seconds=self._plan.total_seconds)
-            asking = interview(subject, asker, self.dialect, patience, begins)
-            asked = await run_interview(asking, self._plan.questions)
-        self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
-        if self._plan.quick:
-            left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
-            self._print_note(f"left out by --quick: {', '.join(left)}")
-        return asked
-
-    def _print_note(self, line: str) -> None:
-        self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _entry(one: CompletedInterview) -> str:
-    from causerie.settings.toml import table_text
-
-    return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
-
-
-def _chosen_dialect(name: str | None, known: ProviderSettings | None) -> Dialect | None:
-    from causerie.providers.dialect import CHAT
-    from causerie.providers.dialects import DIALECTS
-
-    if name is not None and name not in DIALECTS:
-        names = ", ".join(DIALECTS)
-        raise CommandFailed(f"no dialect is named {name}; known: {names}", ExitCode.USAGE)
-    kind = name or (known.dialect if known is not None else None)
-    dialect = DIALECTS[kind] if kind is not None else None
-    if dialect is not None and dialect.api != CHAT:
-        raise CommandFailed(
-            f"{dialect.server} cannot be probed: the probe asks for chat completions, with the key "
-            "as a bearer token; ask it through a gateway of this service instead",
-            ExitCode.USAGE,
-        )
-    return dialect
-
-
-def _configured_reach(known: ProviderSettings) -> Reach:
-    from causerie.composition.providers import reach
-    from causerie.settings.credentials import secret_value
-    from causerie.settings.environment import variables
-    from causerie.settings.values import Secret
-
-    try:
-        found = known.proxy if isinstance(known.proxy, Secret) else None
-        return reach(known, secret_value(found, variables()) if found is not None else None)
-    except (OSError, ValueError) as error:
-        raise CommandFailed(
-            f"the provider {known.name} cannot be reached as configured: {error}",
-            ExitCode.CONFIGURATION,
-        ) from error
-
-
-def _chosen_key(
-    text: str | None, env: str | None, file: Path | None, known: ProviderSettings | None
-) -> str | None:
-    from causerie.settings.credentials import secret_value
-    from causerie.settings.environment import CLIENT_KEY, variables
-    from causerie.settings.values import Secret
-
-    if (text, env, file).count(None) < 2:
-        raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
-    if text is not None:
-        if not text.isascii() or not text.isprintable() or not text or " " in text:
-            raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
-        return text
-    environ = variables()
-    if env is not None:
-        place = Secret(env=env)
-    elif file is not None:
-        place = Secret(file=str(file.resolve()))
-    elif known is not None and known.key is not None:
-        place = known.key
-    elif environ.get(CLIENT_KEY):
-        place = Secret(env=CLIENT_KEY)
-    else:
-        return None
-    try:
-        return secret_value(place, environ)
-    except ValueError as error:
-        raise CommandFailed(f"no key: {error}", ExitCode.USAGE) from error
-
-
-_STYLES = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}  # by grade
-
-
-class ProbeProgress:
-    """Shows the current question: a bar on a terminal, else a line each."""
-
-    def __init__(self, console: Console, total: int) -> None:
-        from rich import progress
-
-        self._console = console
-        self._total = total
-        self._count = 0
-        self._bar = progress.Progress(
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=total)
-
-    def __enter__(self) -> Callable[[ProbeQuestion], None]:
-        self._bar.start()
-        return self._start_question
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def _start_question(self, question: ProbeQuestion) -> None:
-        self._bar.update(self._task, completed=self._count, description=question.words)
-        self._count += 1
-        if self._bar.disable:
-            line = f"[{self._count}/{self._total}] {question.id}: {question.words}"
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
-    if console.is_terminal:
-        console.print(_table(findings))
-    else:
-        for line in finding_lines(findings):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for line in summary_lines(entry):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield each finding as a line, with evidence below unless it is a yes."""
-    from causerie.probe.question import Grade
-
-    for finding in findings:
-        question, verdict = finding.question, finding.verdict
-        how = f"  {printable(verdict.how)}" if verdict.how else ""
-        yield f"{verdict.grade.value:8}{question.id:32}({question.rule}){how}"
-        if verdict.grade is not Grade.YES:
-            yield from (f"          {line}" for line in _last_exchanges(finding))
-
-
-def summary_lines(entry: ProbedModel) -> Iterator[str]:
-    yield ""
-    yield f"{printable(entry.id)}: {entry.evidence}"
-    length = f"{entry.context_length} tokens" if entry.context_length else "not known"
-    goes_on = {True: "yes", False: "no", None: "not known"}[entry.continues]
-    yield f"context: {length}; thinking: {entry.thinking or 'not known'}; continues: {goes_on}"
-    if entry.operations:
-        yield "serves: " + ", ".join(entry.operations)
-    if entry.overclaimed:
-        yield "claimed, and not honoured: " + printable(", ".join(entry.overclaimed))
-    yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")
-
-
-def _table(findings: Sequence[Finding]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from causerie.probe.question import Grade
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "question", "rule", "how, and what was seen"):
-        table.add_column(name, overflow="fold")
-    for finding in findings:
-        question, verdict = finding.question, finding.verdict
-        seen = Text(printable(verdict.how))
-        if verdict.grade is not Grade.YES:
-            for line in _last_exchanges(finding):
-                seen.append(f"\n{line}", style="dim")
-        answer = Text(verdict.grade.value, style=_STYLES[verdict.grade.value])
-        table.add_row(answer, Text(question.words), Text(question.rule), seen)
-    return table
-
-
-def _last_exchanges(finding: Finding) -> Iterator[str]:
-    for one in finding.exchanges[-2:]:
-        yield f"asked: {one.asked}"
-        yield f"came:  {one.came}"
+    probe_run.carry_out(run, entry=entry, as_json=as_json)

@@ -26,25 +26,21 @@ _CODE = re.compile(r"`([^`]+)`")
 _EXAMPLES = "**Examples**"
 
 
-class HelpCommand(TyperCommand):
-    """A command whose help is plain text."""
-
+class _HelpCommand(TyperCommand):
     def get_help(self, ctx: Any) -> str:
-        return help_text(self, ctx)
+        return _help_text(self, ctx)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; print a failure that a person can mend, and exit with its code."""
         from causerie.cli.command import reporting
 
         with reporting():
             return super().invoke(ctx)
 
 
-class HelpGroup(TyperGroup):
-    """A group whose help is plain text, and is shown without importing pydantic."""
-
+# It is shown without importing pydantic.
+class _HelpGroup(TyperGroup):
     def get_help(self, ctx: Any) -> str:
-        return help_text(self, ctx)
+        return _help_text(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments. Typer's own flags get a default; without, it imports pydantic."""
@@ -55,8 +51,7 @@ class HelpGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def help_text(command: Any, ctx: Any) -> str:
-    """Return usage, explanation, arguments, options and commands, wrapped to the window."""
+def _help_text(command: Any, ctx: Any) -> str:
     width = max(50, min(shutil.get_terminal_size().columns, _WIDEST))
     usage = " ".join((ctx.command_path, *command.collect_usage_pieces(ctx)))
     parts = [f"{_bold('Usage:')} {usage}", *_paragraphs(command.help or "", width)]
@@ -166,11 +161,11 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
-class _CommandsOnDemand(HelpGroup):
+class _CommandsOnDemand(_HelpGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, command in COMMANDS.items():
-            self.add_command(HelpCommand(name, help=command.summary))
+            self.add_command(_HelpCommand(name, help=command.summary))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         name, placeholder, rest = super().resolve_command(ctx, args)
@@ -186,10 +181,10 @@ def loaded(name: str) -> Any:
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(found, typer.Typer):
         for each in found.registered_commands:
-            each.cls = HelpCommand
-        alone.add_typer(found, name=name, cls=HelpGroup)
+            each.cls = _HelpCommand
+        alone.add_typer(found, name=name, cls=_HelpGroup)
         return typer.main.get_group(alone).commands[name]
-    alone.command(name, cls=HelpCommand)(found)
+    alone.command(name, cls=_HelpCommand)(found)
     return typer.main.get_command(alone)
 
 

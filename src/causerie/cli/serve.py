@@ -92,7 +92,8 @@ def serve(
     from causerie.settings.load import Override
 
     server = {"host": host, "port": port, "keys": keys, "workers": workers}
-    flags = [Override(f"server.{name}", server[name], f"--{name}") for name in _given(server)]
+    given = {name: value for name, value in server.items() if value is not None}
+    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
     options = {
         "context": context,
         "parallel": parallel,
@@ -104,11 +105,10 @@ def serve(
         return with_options(chosen_models(settings, ref, id, model, engine), options)
 
     read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
-    serve_until_stopped(read)
+    _serve_until_stopped(read)
 
 
-def serve_until_stopped(read: ReadWith) -> None:
-    """Serve by the settings that ``read`` returns, and report the start at the terminal."""
+def _serve_until_stopped(read: ReadWith) -> None:
     from rich.console import Console
 
     from causerie.cli.announcement import ConsoleAnnouncer
@@ -117,13 +117,20 @@ def serve_until_stopped(read: ReadWith) -> None:
     from causerie.composition.supervisor import supervise
     from causerie.composition.worker import own_place
     from causerie.observe.logging import configure, heedless
+    from causerie.settings.problems import Problem, SettingsError
     from causerie.settings.rules import worker_count
+
+    def again(entries: Sequence[Entry], text: str | None) -> Loaded:
+        try:
+            return read(entries, text)
+        except CommandFailed as error:
+            raise SettingsError([Problem("the command line", "", str(error))]) from error
 
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
         announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
-        place, again = own_place(), _with_settings_errors(read)
+        place = own_place()
         if place is not None:
             run_on_loop(run_worker(loaded, again, place))
         elif worker_count(loaded.settings.server) > 1:
@@ -153,18 +160,6 @@ def read_settings(
     override = Override("models", msgspec.to_builtins(models), "the command line")
     loaded = settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
     return replace(loaded, chosen=chosen)
-
-
-def _with_settings_errors(read: ReadWith) -> ReadWith:
-    from causerie.settings.problems import Problem, SettingsError
-
-    def again(entries: Sequence[Entry], text: str | None) -> Loaded:
-        try:
-            return read(entries, text)
-        except CommandFailed as error:
-            raise SettingsError([Problem("the command line", "", str(error))]) from error
-
-    return again
 
 
 def chosen_models(
@@ -212,17 +207,13 @@ def _models_named(settings: Settings, only: list[str]) -> tuple[ModelSettings, .
     return tuple(model for model in settings.models if model.id in only)
 
 
-def _given(options: Mapping[str, int | str | None]) -> list[str]:
-    return [name for name, value in options.items() if value is not None]
-
-
 def with_options(
     models: tuple[ModelSettings, ...], options: Mapping[str, int | str | None]
 ) -> tuple[ModelSettings, ...]:
     """Return the models with the given engine options. Raises :class:`CommandFailed`."""
     import msgspec
 
-    given = {name: options[name] for name in _given(options)}
+    given = {name: value for name, value in options.items() if value is not None}
 
     def with_given(model: ModelSettings) -> ModelSettings:
         name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"

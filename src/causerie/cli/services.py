@@ -66,7 +66,7 @@ def stop(
     """
     from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
 
-    chosen = chosen_service(services(), name, pid)
+    chosen = _chosen_service(services(), name, pid)
     try:
         _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
     except ControlFailed as error:
@@ -120,7 +120,7 @@ def services() -> Sequence[Service]:
     return found
 
 
-def chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
+def _chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
     if not found:
         raise CommandFailed("no service of this user is running")
     known = library()
@@ -151,11 +151,12 @@ def show_services(found: Sequence[Service], known: Library) -> None:
 def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     for model in service.facts.models:
+        shared = f" of {model.cache_tokens:,}" if model.cache_tokens else ""
         yield (
             model.id,
             known.name(model.ref) if model.ref else "-",
             model.state,
-            _context(model),
+            f"{model.context:,}{shared}" if model.context else "-",
             f"{model.busy}/{model.slots}",
             _size(resident(model.pid)),
             _size(model.memory_bytes),
@@ -166,12 +167,6 @@ def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
             yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
     if not service.facts.models:
         yield (*"-" * (len(_COLUMNS) - len(where)), *where)
-
-
-def _context(model: RunningModel) -> str:
-    if not model.context:
-        return "-"
-    return f"{model.context:,}" + (f" of {model.cache_tokens:,}" if model.cache_tokens else "")
 
 
 def resident(pid: int | None) -> int | None:
@@ -223,7 +218,7 @@ def reload(
     from causerie.settings.environment import runtime_folder, variables
 
     try:
-        chosen = service_to_reload(sockets(runtime_folder(variables())), config, pid)
+        chosen = _service_to_reload(sockets(runtime_folder(variables())), config, pid)
         outcome = asked(chosen.path, "reload", ReloadOutcome, 120.0)  # commands give secrets slowly
     except ControlFailed as error:
         raise CommandFailed(str(error)) from error
@@ -242,7 +237,7 @@ def reload(
         typer.echo(f"causerie: {note}", err=True)
 
 
-def service_to_reload(
+def _service_to_reload(
     running: Sequence[ControlSocket], config: Path | None, pid: int | None
 ) -> ControlSocket:
     from causerie.composition.control import ServiceFacts, asked

@@ -35,26 +35,21 @@ class EngineStatus:
     model: str
     state: EngineState
     slots: int = 0
-    busy: int = 0
-    """Slots that are generating."""
+    busy: int = 0  # slots that are generating
     restarts: int = 0
-    progress: float | None = None
-    """From 0 to 1 while loading, if known."""
+    progress: float | None = None  # from 0 to 1 while loading, if known
     idle_seconds: float | None = None
     """Time since the engine last moved (a token, a prompt batch, a load step)."""
-    memory_bytes: int | None = None
-    """An estimate until loaded."""
+    memory_bytes: int | None = None  # an estimate until loaded
     context: int | None = None
     """Tokens of one request, prompt and output together, once the engine knows."""
     cache_tokens: int | None = None
     """Tokens that all requests together may have, where slots share a cache that holds less than
     ``context`` of each.
     """
-    pid: int | None = None
-    """Of the engine's process, where it is a child of ours."""
+    pid: int | None = None  # of the engine's process, where it is a child of ours
     detail: str = ""
-    members: tuple[EngineStatus, ...] = ()
-    """Of a pool: its engines, each by its own name."""
+    members: tuple[EngineStatus, ...] = ()  # of a pool: its engines, each by its own name
     prefix_source: str = ""
     """Of a member of a pool: what says which prompts it holds, ``kv_events``, ``sent`` or both."""
 
@@ -63,8 +58,7 @@ class EngineStatus:
 class TextRequest:
     """One generation."""
 
-    prompt: Sequence[int]
-    """Token ids."""
+    prompt: Sequence[int]  # token ids
     max_tokens: int
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009 - frozen
     """A parameter that is not set is neutral."""
@@ -76,8 +70,7 @@ class TextRequest:
     """
     visible: tuple[str, ...] = ()
     """Control tokens whose text must appear in the output instead of being dropped."""
-    ignore_eos: bool = False
-    """Forbids the end of the text."""
+    ignore_eos: bool = False  # forbids the end of the text
     accepted: tuple[int, ...] = ()
     """The last tokens of the prompt, if the grammar has accepted them already: it continues behind
     them instead of at its start.
@@ -89,8 +82,7 @@ class TextRequest:
     """Tokens at the beginning of the prompt that other conversations may share: the instructions.
     0 if unknown.
     """
-    scope: str = ""
-    """Cache scope: the engine reuses no part of a prompt of another scope."""
+    scope: str = ""  # cache scope: the engine reuses no part of a prompt of another scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +105,7 @@ class Token(Struct, frozen=True):
     in ``TextRequest.visible`` adds nothing.
     """
     raw: bytes = b""
-    logprob: float | None = None
-    """Set if log-probabilities were requested; so is ``top``."""
+    logprob: float | None = None  # set if log-probabilities were requested; so is `top`
     top: tuple[TokenAlternative, ...] = ()
 
 
@@ -157,8 +148,7 @@ class RecommendedSampling:
 class ModelFacts:
     """Facts that the engine knows about the loaded model."""
 
-    template: str
-    """The model's own Jinja chat template (may be empty)."""
+    template: str  # the model's own Jinja chat template (may be empty)
     context_length: int
     """Maximum number of tokens that prompt and output of ONE request may have together."""
     parallel: int
@@ -168,20 +158,16 @@ class ModelFacts:
     """
     bos_token: str
     eos_token: str
-    end_tokens: tuple[int, ...]
-    """Ids that end a text."""
+    end_tokens: tuple[int, ...]  # ids that end a text
     fingerprint: str  # engine, build and weights in one short string
     vocabulary: str | None = None
     """Path of a file that :mod:`causerie.chat.compiler` can read the vocabulary from, or ``None``
     (then a byte vocabulary is used).
     """
     vision: bool = False
-    words: str = ""
-    """Equal for engines whose token ids mean the same; empty if unknown."""
-    size: int | None = None
-    """Number of tokens of the vocabulary; ``None`` if unknown."""
-    sampling: RecommendedSampling | None = None
-    """``None`` if nobody recommends any."""
+    words: str = ""  # equal for engines whose token ids mean the same; empty if unknown
+    size: int | None = None  # number of tokens of the vocabulary; `None` if unknown
+    sampling: RecommendedSampling | None = None  # `None` if nobody recommends any
 
 
 class EngineFailed(Exception):

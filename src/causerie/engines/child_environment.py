@@ -39,12 +39,9 @@ def engine_environment(passed: Collection[str] = ()) -> dict[str, str]:
 
     ``passed`` are the names of further variables, which the operator chose.
     """
-    ours = _ours()
-    return (
-        base_environment()
-        | _chosen(_ENGINE)
-        | {name: ours[name] for name in passed if name in ours}
-    )
+    ours = os.environ  # noqa: TID251 - handed on, not read
+    more = {name: ours[name] for name in passed if name in ours}
+    return base_environment() | _chosen(_ENGINE) | more
 
 
 def package_index_environment() -> dict[str, str]:
@@ -55,10 +52,6 @@ def package_index_environment() -> dict[str, str]:
 def _chosen(listed: re.Pattern[str]) -> dict[str, str]:
     return {
         name: value
-        for name, value in _ours().items()
+        for name, value in os.environ.items()  # noqa: TID251 - handed on, not read
         if (listed.fullmatch(name) or listed.fullmatch(name.lower())) and not _SECRET.search(name)
     }
-
-
-def _ours() -> dict[str, str]:
-    return dict(os.environ)  # noqa: TID251 - handed on, not read

@@ -30,6 +30,7 @@ from causerie.engines.base import (
 )
 
 LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
+FIRST_DELAY = 1.0  # after a load that failed; it doubles
 _LAST_DELAY = 30.0
 
 
@@ -59,13 +60,11 @@ class FleetEntry:
     model: str
     make: Callable[[], Awaitable[ManagedEngine]]
     """Gets the engine's inputs (weights, say) and builds it without starting it."""
-    slots: int = 1
-    """The best guess before the engine is built."""
+    slots: int = 1  # the best guess before the engine is built
     preload: bool = False
     idle_seconds: float | None = None
     """Time without a request after which it is unloaded; ``None``: never."""
-    wait_seconds: float = 60.0
-    """Longest wait of a request for a load."""
+    wait_seconds: float = 60.0  # longest wait of a request for a load
     recipe: object = field(default_factory=object)
     """An entry that replaces one with an equal recipe keeps its engine."""
     renew: Callable[[ManagedEngine], None] | None = None
@@ -87,7 +86,6 @@ class ModelSlot:
     used_at: float = field(default_factory=time.monotonic)
     awaited: deque[float] = field(default_factory=deque)  # until when requests' next steps are
     failure: str = ""
-    first_delay: float = 1.0
     failures: int = 0  # in a row
     retry_at: float = 0.0
     idle: asyncio.TimerHandle | None = None
@@ -145,14 +143,13 @@ class ModelSlot:
     def record_failure(self, failure: BaseException) -> None:
         """Record that a load has failed; the next may be tried after a while."""
         self.failure = str(failure) or type(failure).__name__
-        self.retry_at = time.monotonic() + min(self.first_delay * 2**self.failures, _LAST_DELAY)
+        self.retry_at = time.monotonic() + min(FIRST_DELAY * 2**self.failures, _LAST_DELAY)
         self.failures = min(self.failures + 1, 16)
 
 
 log = structlog.get_logger(__name__)
 
-NOT_LOADED = "model not loaded"
-"""What the log says of a load that failed."""
+NOT_LOADED = "model not loaded"  # what the log says of a load that failed
 
 _STOPPING = "the service is being stopped"
 
@@ -162,8 +159,7 @@ class Fleet:
 
     ``memory_budget`` bounds the estimated memory of loaded models, in bytes:
     for a new one the least recently used are unloaded, never one that is in
-    use; for those it waits. After a load that failed the next is tried no
-    sooner than after ``retry_seconds``, doubling to 30.
+    use; for those it waits.
     """
 
     def __init__(
@@ -171,12 +167,8 @@ class Fleet:
         entries: Sequence[FleetEntry],
         *,
         memory_budget: int | None = None,
-        retry_seconds: float = 1.0,
     ) -> None:
-        self._retry_seconds = retry_seconds
-        self._model_slots = {
-            entry.model: ModelSlot(entry, first_delay=retry_seconds) for entry in entries
-        }
+        self._model_slots = {entry.model: ModelSlot(entry) for entry in entries}
         self._leaving: set[ModelSlot] = set()
         self._budget = memory_budget
         self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
@@ -224,12 +216,16 @@ class Fleet:
                 model_slot.renew()
                 self._unload_when_idle(model_slot)
             else:
-                model_slot = ModelSlot(entry, first_delay=self._retry_seconds)
+                model_slot = ModelSlot(entry)
                 if entry.preload and not self._closed:
                     _ = self._load(model_slot)
             self._model_slots[entry.model] = model_slot
         for model_slot in before.values():
-            self._retire(model_slot)
+            model_slot.leaving = True
+            self._leaving.add(model_slot)
+            if model_slot.loading is not None and not model_slot.uses:
+                model_slot.loading.cancel()
+            self._unload_when_idle(model_slot)
 
     def engine(self, model: str) -> FleetEngine:
         """Return the engine of a model; using it loads it. Raise :class:`KeyError` if unknown."""
@@ -262,9 +258,7 @@ class Fleet:
         model_slot.begin_step(first=first)
         if model_slot.leaving:
             self._leaving.add(model_slot)
-        if model_slot.idle is not None:
-            model_slot.idle.cancel()
-            model_slot.idle = None
+        self._unload_when_idle(model_slot)  # which it is no more
         try:
             yield await self._loaded_engine(model_slot, model_slot.entry.wait_seconds, log_failure)
         finally:
@@ -348,7 +342,7 @@ class Fleet:
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
         deadline = time.monotonic() + entry.wait_seconds
-        while (budget := self._budget) is not None and self._reserved_bytes() + need > budget:
+        while (budget := self._budget) is not None and self._taken_bytes() + need > budget:
             if need > budget:
                 raise EngineFailed(
                     f"the model {entry.model} needs about {_size(need)}, more than the memory "
@@ -375,19 +369,12 @@ class Fleet:
                     retry_after=5,
                 ) from None
 
-    def _reserved_bytes(self) -> int:
-        engines = [each.engine for each in self._all_slots() if each.engine is not None]
-        return sum(engine.memory_bytes for engine in engines) + sum(self._ends.values())
+    def _taken_bytes(self) -> int:
+        loaded = (each.engine.memory_bytes for each in self._all_slots() if each.engine is not None)
+        return sum(loaded) + sum(self._ends.values())
 
     def _all_slots(self) -> list[ModelSlot]:
         return [*self._model_slots.values(), *self._leaving]
-
-    def _retire(self, model_slot: ModelSlot) -> None:
-        model_slot.leaving = True
-        self._leaving.add(model_slot)
-        if model_slot.loading is not None and not model_slot.uses:
-            model_slot.loading.cancel()
-        self._unload_when_idle(model_slot)
 
     def _unload_when_idle(self, model_slot: ModelSlot) -> None:
         if model_slot.idle is not None:
@@ -400,12 +387,8 @@ class Fleet:
             return
         after = max(after, model_slot.awaited_until - time.monotonic())
         model_slot.idle = asyncio.get_running_loop().call_later(
-            after, self._begin_unload, model_slot
+            after, lambda: self._track(self._unload_if_unused(model_slot))
         )
-
-    def _begin_unload(self, model_slot: ModelSlot) -> None:
-        model_slot.idle = None
-        _ = self._track(self._unload_if_unused(model_slot))
 
     async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
         async with self._room:
@@ -439,18 +422,12 @@ def _size(memory: int) -> str:
     return f"{memory / 1e9:.1f} GB"
 
 
+@dataclass(frozen=True, slots=True)
 class FleetEngine:
     """A model's engine that loads itself when it is used; equal where it is the same one."""
 
-    def __init__(self, fleet: Fleet, model_slot: ModelSlot) -> None:
-        self._fleet = fleet
-        self._model_slot = model_slot
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FleetEngine) and other._model_slot is self._model_slot
-
-    def __hash__(self) -> int:
-        return hash(self._model_slot)
+    _fleet: Fleet = field(compare=False)
+    _model_slot: ModelSlot
 
     @property
     def slots(self) -> int:

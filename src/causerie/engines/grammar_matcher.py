@@ -1,12 +1,9 @@
 """Grammars that are continued in the middle of an output, for engines that only begin them.
 
-An engine's own constraints begin at the start. If a grammar has accepted a part already, its
-state is followed here: the engine generates freely, and of its tokens only those that the
-grammar admits are used. If it samples another one, that one token is sampled again from just
-those that are admitted. The engine itself does the same with a grammar of its own (it samples
-first and checks then), so both give the same distribution.
-
-Knows llguidance and the vocabulary, but no server.
+The state of the grammar is followed here: the engine generates freely, and of its tokens only
+those that the grammar admits are used. If it samples another one, that one token is sampled again
+from just those that are admitted. An engine with a grammar of its own does the same, so both give
+the same distribution.
 """
 
 from __future__ import annotations
@@ -96,35 +93,31 @@ class GrammarMatcher:
         resumed: str = "",
     ) -> None:
         self.end = vocabulary.end
-        self._matcher = _matcher_after(words, grammar, [*words.greedy_tokenize(resumed), *accepted])
+        taken = [*words.greedy_tokenize(resumed), *accepted]
+        self._matcher = LLMatcher(words, grammar, log_level=0)
+        if self._matcher.try_consume_tokens(taken) == len(taken):
+            return
+        self._matcher.compute_bitmask()
+        if not self._matcher.is_error():
+            raise NotAdmitted
+        # It gave up: the work between two masks is bounded, and all tokens at once took more.
+        self._matcher = LLMatcher(words, grammar, log_level=0)
+        for token in taken:
+            self._matcher.compute_bitmask()
+            if not self._matcher.consume_token(token):
+                raise NotAdmitted
 
     def accept(self, token: int) -> bool:
         if token in self.end and self._matcher.is_accepting():
             return True
-        if not _has_bit(self._matcher.compute_bitmask(), token):
+        if not has_bit(self._matcher.compute_bitmask(), token):
             return False
         return self._matcher.consume_token(token)
 
     def admitted(self) -> Admitted:
         mask = self._matcher.compute_bitmask()
         spans = tuple(_admitted_spans(mask, self.end))
-        return Admitted(spans, not spans or any(_has_bit(mask, id) for id in self.end))
-
-
-def _matcher_after(words: LLTokenizer, grammar: str, taken: list[int]) -> LLMatcher:
-    matcher = LLMatcher(words, grammar, log_level=0)
-    if matcher.try_consume_tokens(taken) == len(taken):
-        return matcher
-    matcher.compute_bitmask()
-    if not matcher.is_error():
-        raise NotAdmitted
-    # It gave up: the work between two masks is bounded, and all tokens at once took more.
-    matcher = LLMatcher(words, grammar, log_level=0)
-    for token in taken:
-        matcher.compute_bitmask()
-        if not matcher.consume_token(token):
-            raise NotAdmitted
-    return matcher
+        return Admitted(spans, not spans or any(has_bit(mask, id) for id in self.end))
 
 
 class Spelling:
@@ -144,19 +137,22 @@ class Spelling:
         self._vocabulary = vocabulary
         self._hidden = hidden
         self._visible = frozenset(visible)
-        self._pending = b""
+        self.pending = b""
         for token in behind[-_RESUMED:]:
             _ = self(token)
-
-    @property
-    def complete(self) -> bool:
-        return not self._pending
 
     def __call__(self, token: int) -> str:
         written = self.raw(token)
         if not written or self._is_control(token):
             return written.decode("utf-8", "replace")
-        return self._decode_pending(self._pending + written)
+        whole, self.pending = self.pending + written, b""
+        try:
+            return whole.decode()
+        except UnicodeDecodeError as error:
+            if error.reason != "unexpected end of data":
+                return whole.decode("utf-8", "replace")
+            self.pending = whole
+            return ""
 
     def raw(self, token: int) -> bytes:
         """Return the bytes of a token, even incomplete characters; empty if it is not visible."""
@@ -168,16 +164,6 @@ class Spelling:
 
     def _is_control(self, token: int) -> bool:
         return token in self._hidden or self._vocabulary.types[token] in _HIDDEN
-
-    def _decode_pending(self, raw: bytes) -> str:
-        self._pending = b""
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            if error.reason == "unexpected end of data":
-                self._pending = raw
-                return ""
-            return raw.decode("utf-8", "replace")
 
 
 @dataclass(eq=False)
@@ -202,7 +188,7 @@ class Guided:
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
         while self._reason is None:
-            if self._spelling.complete:  # a stream cannot begin in the middle of a character
+            if not self._spelling.pending:  # a stream cannot begin in the middle of a character
                 async with aclosing(self._generate_freely()) as outputs:
                     async for output in outputs:
                         yield output
@@ -266,7 +252,8 @@ class Guided:
         return structs.replace(token, text=self._spelling(token.id), raw=raw)
 
 
-def _has_bit(mask: bytes, id: int) -> bool:
+def has_bit(mask: bytes, id: int) -> bool:
+    """Return whether a mask of llguidance admits a token."""
     return id // 8 < len(mask) and bool(mask[id // 8] >> (id % 8) & 1)
 
 

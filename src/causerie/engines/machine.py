@@ -7,7 +7,8 @@ its limits in its own group, and not in the root of the tree.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,16 +18,16 @@ _OWN = Path("/proc/self/cgroup")
 _UNIFIED = "0::/"
 
 
-def own_groups(own: Path = _OWN, root: Path = _ROOT) -> tuple[Path, ...]:
+def own_groups() -> tuple[Path, ...]:
     """Return the folders of the process's group and of those around it, the root of all last."""
     try:
-        lines = own.read_text().splitlines()
+        lines = _OWN.read_text().splitlines()
     except OSError:
-        return (root,)
+        return (_ROOT,)
     paths = [line.removeprefix(_UNIFIED) for line in lines if line.startswith(_UNIFIED)]
-    folder = root / paths[0] if paths and ".." not in paths[0] else root
+    folder = _ROOT / paths[0] if paths and ".." not in paths[0] else _ROOT
     around = [folder, *folder.parents]
-    return tuple(around[: around.index(root) + 1])
+    return tuple(around[: around.index(_ROOT) + 1])
 
 
 def group_number(file: Path) -> int | None:
@@ -39,7 +40,6 @@ def group_number(file: Path) -> int | None:
 
 
 _CPUS = Path("/sys/devices/system/cpu")
-_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +51,19 @@ class MachinePart:
     devices: str | None = None
     """Devices that the process sees, as ``CUDA_VISIBLE_DEVICES``; ``None`` for all."""
 
-    def cpus(
-        self, allowed: Collection[int] | None = None, folder: Path = _CPUS
-    ) -> tuple[int, ...] | None:
+    def cpus(self) -> tuple[int, ...] | None:
         """Return the hardware threads of this part, or ``None`` where it has none of its own.
 
         The whole machine has none, nor has a part of fewer cores than there are parts. A part has
-        whole cores, which lie on one memory node where the numbers allow it. ``allowed`` are the
-        hardware threads that all parts have together: by default those of this process.
+        whole cores, which lie on one memory node where the numbers allow it.
         """
         if self.of == 1:
             return None
         cores: dict[tuple[str, str], list[int]] = {}
-        for cpu in sorted(allowed_cpus() if allowed is None else allowed):
-            cores.setdefault(_core(folder / f"cpu{cpu}", cpu), []).append(cpu)
+        for cpu in sorted(allowed_cpus()):
+            node = next((one.name for one in (_CPUS / f"cpu{cpu}").glob("node*")), "")
+            lowest = _siblings(cpu).replace("-", ",").partition(",")[0]
+            cores.setdefault((node.zfill(12), lowest.zfill(8)), []).append(cpu)
         if len(cores) < self.of:
             return None
         first, end = (len(cores) * at // self.of for at in (self.number, self.number + 1))
@@ -79,67 +78,46 @@ def allowed_cpus() -> Collection[int]:
     return affinity(0) if affinity else range(os.cpu_count() or 1)
 
 
-def cores(
-    groups: Sequence[Path] | None = None, siblings: str = _SIBLINGS, part: MachinePart = WHOLE
-) -> int:
+def cores(part: MachinePart = WHOLE) -> int:
     """Return the number of cores that a process with this part may use, at least one.
 
-    The affinity and the quotas of the control ``groups`` count, and of two hardware threads on
+    The affinity and the quotas of the control groups count, and of two hardware threads on
     one core only one, for they would wait for each other; but up to four all.
     """
     own = part.cpus()
     allowed = allowed_cpus() if own is None else own
-    physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
-    count = max(len(physical), min(len(allowed), 4))
+    count = max(len(set(map(_siblings, allowed))), min(len(allowed), 4))
     if own is None:
         count = max(count // part.of, 1)
-    return min(count, quota(groups, part) or count)
+    return min(count, quota(part) or count)
 
 
-def quota(groups: Sequence[Path] | None = None, part: MachinePart = WHOLE) -> int | None:
+def quota(part: MachinePart = WHOLE) -> int | None:
     """Return the whole cores that the control groups give this part, at least one.
 
     ``None`` where no group has a quota.
     """
-    folders = own_groups() if groups is None else groups
-    found = [whole for folder in folders if (whole := _quota(folder / "cpu.max"))]
+    found = []
+    for folder in own_groups():
+        with suppress(OSError, ValueError):
+            limit, period = (folder / "cpu.max").read_text().split()
+            if limit.isdigit():
+                found.append(max(int(limit) // int(period), 1))
     return max(min(found) // part.of, 1) if found else None
 
 
-def _quota(file: Path) -> int | None:
+def _siblings(cpu: int) -> str:
     try:
-        limit, period = file.read_text().split()
-    except (OSError, ValueError):
-        return None
-    return max(int(limit) // int(period), 1) if limit.isdigit() else None
-
-
-def _siblings(file: Path, cpu: int) -> str:
-    try:
-        return file.read_text().strip()
+        return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:
         return str(cpu)
 
 
-def _core(folder: Path, cpu: int) -> tuple[str, str]:
-    node = next((one.name for one in folder.glob("node*")), "")
-    first = _siblings(folder / "topology/thread_siblings_list", cpu)
-    lowest = first.replace("-", ",").partition(",")[0]
-    return node.zfill(12), lowest.zfill(8)
-
-
 # Bytes an element; quantised kinds keep 32 elements in a block with its scale.
 KV_TYPES: Mapping[str, float] = {
-    "f32": 4.0,
-    "f16": 2.0,
-    "bf16": 2.0,
-    "q8_0": 34 / 32,
-    "q5_1": 24 / 32,
-    "q5_0": 22 / 32,
-    "q4_1": 20 / 32,
-    "q4_0": 18 / 32,
-    "iq4_nl": 18 / 32,
-}
+    "f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32,
+    "q4_1": 20 / 32, "q4_0": 18 / 32, "iq4_nl": 18 / 32,
+}  # fmt: skip
 _LOGITS_ROWS = 512  # tokens computed at once, each with a row of logits
 
 

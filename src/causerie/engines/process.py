@@ -9,6 +9,7 @@ whether it still answers. Programs of others run under a process of ours, :mod:`
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import shutil
 import signal
@@ -70,20 +71,11 @@ def _sweep_sockets(where: Path) -> None:
     latest = now - _LOADING_SECONDS
     for path in where.glob(f"{_SOCKET_FOLDER_PREFIX}*/{_SOCKET_NAME}"):
         with suppress(OSError):
-            if path.stat().st_mtime < latest and _is_dead_socket(path):
-                shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def _is_dead_socket(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.setblocking(False)  # a full queue of one that lives is no reason to wait
-        try:
-            asking.connect(str(path))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-    return False
+            if path.stat().st_mtime < latest:
+                with socket.socket(socket.AF_UNIX) as asking:
+                    asking.setblocking(False)  # a full queue of one that lives is no reason to wait
+                    if asking.connect_ex(str(path)) == errno.ECONNREFUSED:
+                        shutil.rmtree(path.parent, ignore_errors=True)
 
 
 _MISSES = 3  # in a row: on a machine that was paused, or is worn out, one or two are late
@@ -248,23 +240,26 @@ async def starting(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineChild(Generic[C]):
-    """A child that has loaded its model. ``client`` speaks to it."""
+    """A server that has loaded its model. ``client`` speaks to it."""
 
-    process: EngineProcess
+    process: EngineProcess | None  # `None` where others run it
     client: C
     pulse: Pulse
-    questions: Sequence[Question]
-    """What it must go on answering."""
-    last_words: Callable[[Iterable[str]], str]
-    """Finds in its log why it gave up."""
+    questions: Sequence[Question]  # what it must go on answering
+    last_words: Callable[[Iterable[str]], str]  # finds in its log why it gave up
 
     @property
-    def pid(self) -> int:
-        return self.process.pid
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
 
     async def ended(self) -> str:
+        """Wait for its end, or until it no longer answers; return why, in a few words."""
+        silence = wait_for_silence(self.client.ask, self.pulse, self.questions)
+        if self.process is None:
+            await silence
+            return "the server answers no more"
         loop = asyncio.get_running_loop()
-        silent = loop.create_task(wait_for_silence(self.client.ask, self.pulse, self.questions))
+        silent = loop.create_task(silence)
         ended = loop.create_task(self.process.ended())
         try:
             await asyncio.wait({ended, silent}, return_when=asyncio.FIRST_COMPLETED)
@@ -277,10 +272,12 @@ class EngineChild(Generic[C]):
         return f"the engine process ended ({ended.result()})" + (f": {why}" if why else "")
 
     async def stop(self) -> None:
+        """Have no more to do with it; a process of ours has ended then. May be called again."""
         try:
             await self.client.close()
         finally:
-            await self.process.end()
+            if self.process is not None:
+                await self.process.end()
 
 
 def _exit_description(code: int) -> str:
@@ -318,14 +315,11 @@ class Program:
     """A command and how it is run."""
 
     command: Sequence[str]
-    environment: Mapping[str, str]
-    """Variables in addition to those of the supervising process."""
+    environment: Mapping[str, str]  # variables in addition to those of the supervising process
     farewell_seconds: float = 0.0
     """Time to end by itself once it was asked to; with 0 it is killed at once."""
-    cpus: Sequence[int] | None = None
-    """Hardware threads that it stays on; ``None``: on any."""
-    folder: str | None = None
-    """Its working directory; ``None``: that of the service."""
+    cpus: Sequence[int] | None = None  # hardware threads that it stays on; `None`: on any
+    folder: str | None = None  # its working directory; `None`: that of the service
 
 
 async def start_program_child(environ: Mapping[str, str]) -> EngineProcess:

@@ -42,7 +42,8 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
-from causerie.engines.grammar_matcher import Spelling, guidance_tokenizer
+from causerie.engines.grammar_matcher import Spelling, guidance_tokenizer, has_bit
+from causerie.engines.prefill import common_tokens, packed
 from causerie.engines.weights.vocabulary import TokenTable, TokenType
 
 if TYPE_CHECKING:
@@ -83,12 +84,9 @@ _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 class FakeScript:
     """Script of the engine's behaviour."""
 
-    replies: Sequence[str] = ()
-    """Returned in turn (default: the user's last message)."""
-    fail_after: int | None = None
-    """A generation fails after so many tokens."""
-    gate: asyncio.Semaphore | None = None
-    """If set, the engine waits for it before each token."""
+    replies: Sequence[str] = ()  # returned in turn (default: the user's last message)
+    fail_after: int | None = None  # a generation fails after so many tokens
+    gate: asyncio.Semaphore | None = None  # if set, the engine waits for it before each token
 
 
 @dataclass(slots=True)
@@ -184,7 +182,8 @@ class FakeEngine:
 
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         prompt = tuple(request.prompt)
-        cached = _common_length(self._cached.get(request.scope, ()), prompt)
+        before = self._cached.get(request.scope, ())
+        cached = min(common_tokens(packed(before), packed(prompt)), max(len(prompt) - 1, 0))
         limit = min(request.max_tokens, self.context_length - len(prompt))
         yield Started(cached)
         made: list[int] = []
@@ -311,21 +310,17 @@ def _admitted_reply(
     wish = next(wanted)
     while True:
         mask = matcher.compute_bitmask()
-        if _allows(mask, wish):
+        if has_bit(mask, wish):
             chosen = wish
             wish = next(wanted, FAKE_END)
-        elif _allows(mask, FAKE_END):
+        elif has_bit(mask, FAKE_END):
             chosen = FAKE_END
         else:
-            chosen = next((id for id in ways if _allows(mask, id)), FAKE_END)
+            chosen = next((id for id in ways if has_bit(mask, id)), FAKE_END)
         yield chosen
         if chosen == FAKE_END:
             return
         matcher.consume_token(chosen)
-
-
-def _allows(mask: bytes, id: int) -> bool:
-    return bool(mask[id // 8] >> (id % 8) & 1)
 
 
 _VOCABULARY = TokenTable(
@@ -347,11 +342,6 @@ def _token(id: int, text: str, logprobs: int | None) -> Token:
     )
     top = (TokenAlternative(id, text, raw, -0.1), *(other for other in others if other.id != id))
     return Token(id, text, raw, -0.1, top[:logprobs])
-
-
-def _common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return min(sum(1 for _ in same), max(len(other) - 1, 0))
 
 
 GROUP = "causerie.engines"

@@ -19,7 +19,6 @@ import structlog
 from msgspec import Struct
 
 from causerie.engines.base import RecommendedSampling
-from causerie.protocol.declaration import Parameter
 from causerie.protocol.parameters import MODEL_SAMPLING, SAMPLING, SamplingDefaults, SamplingParams
 
 
@@ -29,8 +28,7 @@ class Family(Struct, frozen=True):
     pattern: str
     source: str
     usual: SamplingDefaults
-    without_thinking: SamplingDefaults | None = None
-    """``None``: as usual."""
+    without_thinking: SamplingDefaults | None = None  # `None`: as usual
 
 
 FAMILIES = msgspec.convert(
@@ -50,8 +48,6 @@ def family_of(names: Iterable[str]) -> Family | None:
 
 
 log = structlog.get_logger(__name__)
-
-_PENALTY = "penalises"  # alone it says nothing about how to draw
 
 
 def sampling_of_gguf(told: Mapping[str, float], names: Iterable[str]) -> RecommendedSampling | None:
@@ -90,25 +86,17 @@ def _usable(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
         value = told.get(each.name)
         if value is None:
             continue
-        usable = _value_in_range(each, value)
-        if usable is None:
+        try:
+            if not isfinite(msgspec.convert(value, float)):
+                raise ValueError("no finite number")
+            values[each.name] = msgspec.convert(value, each.type)
+        except ValueError:
             log.warning(
                 "recommended sampling ignored", parameter=each.name, value=value, source=source
             )
             continue
-        values[each.name] = usable
-        draws = draws or each.facts.effect != _PENALTY
+        draws = draws or each.facts.effect != "penalises"  # alone those say not how to draw
     return msgspec.convert(values, SamplingDefaults) if draws else None
-
-
-def _value_in_range(parameter: Parameter, value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        return None
-    try:
-        usable: float = msgspec.convert(value, parameter.type)
-    except msgspec.ValidationError:
-        return None
-    return usable
 
 
 _LEAST = 1e-6  # engines compute in single precision, and refuse what is not to be 0 and is there

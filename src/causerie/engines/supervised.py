@@ -22,7 +22,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -49,7 +49,7 @@ from causerie.engines.grammar_matcher import (
     Spelling,
     guidance_tokenizer,
 )
-from causerie.engines.process import C, EngineClient, Pulse
+from causerie.engines.process import C, EngineChild, Pulse
 from causerie.engines.sampling import sampling_of_folder, sampling_of_gguf
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, ModelFolder
@@ -66,13 +66,8 @@ _STABLE_SECONDS = 60.0
 class Child(Protocol):
     """A server that has started."""
 
-    async def ended(self) -> str:
-        """Wait for its end, or until it no longer answers; return why, in a few words."""
-        ...
-
-    async def stop(self) -> None:
-        """Have no more to do with it; a child of ours has ended then. May be called again."""
-        ...
+    async def ended(self) -> str: ...
+    async def stop(self) -> None: ...
 
 
 ChildT = TypeVar("ChildT", bound=Child)
@@ -82,6 +77,7 @@ class GivenUp(EngineFailed):
     """No server can be started any more: its files are gone or were replaced."""
 
 
+@dataclass(eq=False)
 class EngineSupervisor(Generic[ChildT]):
     """One child at a time. ``child`` is there only while it is ready.
 
@@ -91,22 +87,16 @@ class EngineSupervisor(Generic[ChildT]):
     from then on.
     """
 
-    def __init__(
-        self,
-        name: str,
-        spawn: Callable[[], Awaitable[ChildT]],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._name = name
-        self._spawn = spawn
-        self._sleep = sleep
-        self._task: asyncio.Task[None] | None = None
-        self.child: ChildT | None = None
-        self.state = EngineState.ABSENT
-        self.restarts = 0
-        self.detail = ""
-        self.retry_at = 0.0
-        self._proved = False
+    _name: str
+    _spawn: Callable[[], Awaitable[ChildT]]
+    _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    child: ChildT | None = None
+    state: EngineState = EngineState.ABSENT
+    restarts: int = 0
+    detail: str = ""
+    retry_at: float = 0.0
+    _task: asyncio.Task[None] | None = None
+    _proved: bool = False
 
     def proved(self) -> None:
         self._proved = True
@@ -128,10 +118,7 @@ class EngineSupervisor(Generic[ChildT]):
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await end_task(task)
         child, self.child = self.child, None
         if child is not None:
             await child.stop()
@@ -186,6 +173,13 @@ class EngineSupervisor(Generic[ChildT]):
                 continue
             self.state, self.detail = EngineState.READY, ""
             return self.child, delay
+
+
+async def end_task(task: asyncio.Task[None] | None) -> None:
+    """Cancel a task, and wait for its end."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class Files:
@@ -244,14 +238,10 @@ class Readings:
         await places.acquire()
         # Ends when the text is read, or with the child's connections.
         task = asyncio.get_running_loop().create_task(read())
-        task.add_done_callback(lambda done: _free_place(places, done))
+        task.add_done_callback(lambda _: places.release())
+        # What it raises is also raised to whoever still waits.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
-
-
-def _free_place(places: asyncio.Semaphore, done: asyncio.Task[T]) -> None:
-    places.release()
-    if not done.cancelled():
-        done.exception()  # also raised to whoever still waits
 
 
 def characters(pieces: Sequence[str | int]) -> int:
@@ -269,15 +259,11 @@ def ensure_can_fit(vocabulary: TokenTable, pieces: Sequence[str | int], context:
 class LocalModel:
     """Weights on this disk, and what they say of their model."""
 
-    files: Files
-    """All that make it this model and no other, as they were before they were read."""
-    size: int
-    """Of the weights, in bytes."""
+    files: Files  # all that make it this model and no other, as they were before they were read
+    size: int  # of the weights, in bytes
     architecture: str
-    chat_template: str
-    """Empty if there is none."""
-    vocabulary: Path
-    """The file that it is in."""
+    chat_template: str  # empty if there is none
+    vocabulary: Path  # the file that it is in
     sampling: RecommendedSampling | None
 
 
@@ -316,18 +302,6 @@ def folder_model(folder: ModelFolder, files: Files, ref: str) -> LocalModel:
     )
 
 
-C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
-
-
-class Served(Child, Protocol[C_co]):
-    """A server that has loaded: a child of ours, or one that others run, which has no ``pid``."""
-
-    @property
-    def client(self) -> C_co: ...
-    @property
-    def pid(self) -> int | None: ...
-
-
 class SupervisedEngine(ABC, Generic[C]):
     """One model in a supervised server, which a client of type ``C`` speaks to.
 
@@ -335,10 +309,8 @@ class SupervisedEngine(ABC, Generic[C]):
     one generation goes. ``context`` is the most tokens of one request, prompt and output together.
     """
 
-    keeps_grammars = True
-    """Whether a server itself follows a grammar from its beginning."""
-    cache_tokens: int | None = None
-    """Tokens of a cache that requests share, if it bounds them."""
+    keeps_grammars = True  # whether a server itself follows a grammar from its beginning
+    cache_tokens: int | None = None  # tokens of a cache that requests share, if it bounds them
 
     def __init__(
         self,
@@ -356,7 +328,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self._model = model
         self._local = local
         self._load_seconds = load_seconds
-        self._supervisor = EngineSupervisor(model, self._start_server)
+        self.supervisor = EngineSupervisor(model, self._start_server)
         self._busy = 0
         self._pulse = Pulse()
         self._facts: ModelFacts | None = None
@@ -364,13 +336,15 @@ class SupervisedEngine(ABC, Generic[C]):
         self._guidance: LLTokenizer | None = None
 
     @abstractmethod
-    async def facts(self) -> ModelFacts: ...
-    @abstractmethod
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
 
     # Raises EngineFailed.
     @abstractmethod
-    async def _load(self) -> Served[C]: ...
+    async def _load(self) -> EngineChild[C]: ...
+
+    # Name and version of what runs.
+    @abstractmethod
+    async def _build(self, client: C) -> str: ...
 
     # Blocks; raises WeightsError or OSError.
     @abstractmethod
@@ -388,16 +362,8 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @property
     def pid(self) -> int | None:
-        child = self._supervisor.child
+        child = self.supervisor.child
         return child.pid if child is not None else None
-
-    @property
-    def ready(self) -> bool:
-        return self._supervisor.child is not None
-
-    @property
-    def restarts(self) -> int:
-        return self._supervisor.restarts
 
     async def start(self) -> None:
         """Load the model; raise :class:`EngineFailed` with the reason."""
@@ -405,14 +371,14 @@ class SupervisedEngine(ABC, Generic[C]):
             await self._vocabulary()
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        await self._supervisor.start()
+        await self.supervisor.start()
 
     async def stop(self) -> None:
         """End the child process; an external server keeps running."""
-        await self._supervisor.stop()
+        await self.supervisor.stop()
 
     def status(self) -> EngineStatus:
-        supervisor = self._supervisor
+        supervisor = self.supervisor
         return EngineStatus(
             model=self._model,
             state=supervisor.state,
@@ -451,7 +417,7 @@ class SupervisedEngine(ABC, Generic[C]):
         finally:
             self._busy -= 1
             if done:
-                self._supervisor.proved()
+                self.supervisor.proved()
 
     @asynccontextmanager
     async def _guided(
@@ -476,14 +442,8 @@ class SupervisedEngine(ABC, Generic[C]):
 
     def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
         # The event loop answers the thread meanwhile, so no second thread is needed.
-        loop = asyncio.get_running_loop()
-
-        def tokenize(text: str) -> list[int]:
-            return asyncio.run_coroutine_threadsafe(
-                self.tokenize([text], special=False), loop
-            ).result()
-
-        return tokenize
+        run = functools.partial(asyncio.run_coroutine_threadsafe, loop=asyncio.get_running_loop())
+        return lambda text: run(self.tokenize([text], special=False)).result()
 
     async def _spelling(self, visible: Sequence[str], behind: Sequence[int] = ()) -> Spelling:
         vocabulary = await self._vocabulary()
@@ -497,26 +457,35 @@ class SupervisedEngine(ABC, Generic[C]):
             await asyncio.to_thread(lambda: vocabulary.digest)  # which takes a while
         return self._vocabulary_read
 
-    def _model_facts(
-        self, vocabulary: TokenTable, control: Mapping[str, int], build: str
-    ) -> ModelFacts:
+    async def facts(self) -> ModelFacts:
         local = self._local
-        return ModelFacts(
-            template=local.chat_template,
-            context_length=self.context,
-            parallel=self.slots,
-            control_tokens=control,
-            bos_token=vocabulary.text(vocabulary.bos),
-            eos_token=vocabulary.text(vocabulary.eos),
-            end_tokens=vocabulary.end,
-            fingerprint=f"{build}-{local.architecture}-{local.files.mark(local.size)}",
-            vocabulary=str(local.vocabulary),
-            words=vocabulary.digest,
-            size=len(vocabulary.tokens),
-            sampling=local.sampling,
-        )
+        self._client()  # raises where there is none
+        if self._facts is None:
+            vocabulary = await self._vocabulary()
+            control, build = (
+                await self._control_tokens(vocabulary),
+                await self._build(self._client()),
+            )
+            self._facts = ModelFacts(
+                template=local.chat_template,
+                context_length=self.context,
+                parallel=self.slots,
+                control_tokens=control,
+                bos_token=vocabulary.text(vocabulary.bos),
+                eos_token=vocabulary.text(vocabulary.eos),
+                end_tokens=vocabulary.end,
+                fingerprint=f"{build}-{local.architecture}-{local.files.mark(local.size)}",
+                vocabulary=str(local.vocabulary),
+                words=vocabulary.digest,
+                size=len(vocabulary.tokens),
+                sampling=local.sampling,
+            )
+        return self._facts
 
-    async def _start_server(self) -> Served[C]:
+    async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
+        return vocabulary.control
+
+    async def _start_server(self) -> EngineChild[C]:
         ensure_unchanged = self._local.files.ensure_unchanged
         await asyncio.to_thread(ensure_unchanged)
         child = await self._load()
@@ -528,7 +497,7 @@ class SupervisedEngine(ABC, Generic[C]):
         return child
 
     def _client(self) -> C:
-        supervisor = self._supervisor
+        supervisor = self.supervisor
         if supervisor.child is not None:
             return supervisor.child.client
         raise EngineFailed(

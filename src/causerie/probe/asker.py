@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import quote, urlsplit
@@ -61,7 +61,11 @@ class ProbeClient:
         bounds: ProbeBounds = ProbeBounds(),
     ) -> None:
         self._key = key
-        self._secrets = _spellings(key) if key and len(key) >= _SHORTEST_SECRET else ()
+        self._secrets: Sequence[str] = ()
+        if key and len(key) >= _SHORTEST_SECRET:
+            escaped = msgspec.json.encode(key).decode()[1:-1]
+            spelled = {key, escaped, quote(key, safe=""), quote(key)}
+            self._secrets = sorted(spelled, key=len, reverse=True)
         self._bounds = bounds
         reach = reach or Reach()
         self._client = HttpClient(base_url, reach)
@@ -129,8 +133,3 @@ class ProbeClient:
             headers = {name: value.replace(secret, "***") for name, value in headers.items()}
             partial.trouble = partial.trouble.replace(secret, "***")
         return ProbeReply(partial.status, headers, body, partial.ended, partial.trouble, seconds)
-
-
-def _spellings(key: str) -> tuple[str, ...]:
-    spelled = {key, msgspec.json.encode(key).decode()[1:-1], quote(key, safe=""), quote(key)}
-    return tuple(sorted(spelled, key=len, reverse=True))

@@ -25,20 +25,16 @@ from causerie.probe.question import (
     step,
     unclear,
 )
-from causerie.probe.questions.listing import (
-    LONGEST_ASKED,
-    TOO_LONG,
-    longest_prompt,
-)
+from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
 from causerie.probe.questions.thinking import ROOM
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
+# Operations by the question that shows each.
 _OPERATIONS: Mapping[str, str] = {
-    "completion": "chat",
-    **{name: name for name in ("embeddings", "rerank", "completions")},
+    name: "chat" if name == "completion" else name
+    for name in ("completion", "embeddings", "rerank", "completions")
 }
-"""Operations by the question that shows each."""
 
 
 class RequestSender(Protocol):
@@ -103,7 +99,11 @@ class Interview:
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         for question in questions:
             self._asking(question)
-            reason = self._reason_to_skip(question)
+            reason = self._ended
+            if not reason and not question.alone and not self._answers:
+                reason = "no completion came"
+            elif not reason and question.loud and self.subject.loud is None:
+                reason = "the model does not think"
             if reason:
                 yield Finding(question, unclear(f"not asked: {reason}"))
                 continue
@@ -113,15 +113,6 @@ class Interview:
             if question.id in _OPERATIONS:
                 self._serves = self._serves or finding.verdict.good
             yield finding
-
-    def _reason_to_skip(self, question: ProbeQuestion) -> str:
-        if self._ended:
-            return self._ended
-        if not question.alone and not self._answers:
-            return "no completion came"
-        if question.loud and self.subject.loud is None:
-            return "the model does not think"
-        return ""
 
     async def _finding(self, question: ProbeQuestion) -> Finding:
         found, seen = await self._ask(question, self._asks)
@@ -145,10 +136,14 @@ class Interview:
         try:
             while isinstance(found := step(script, reply), ProbeRequest):
                 if not self._seconds_left:
-                    return self._out_of_time(), tuple(seen)
+                    total = self._patience.total_seconds
+                    self._ended = f"the {total:g} s for all questions were over"
+                    return unclear(self._ended), tuple(seen)
                 reply = await self._reply(found, asks)
                 seen.append(exchange(found, reply))
-                self._count_silence(reply)
+                self._silent = self._silent + 1 if reply.ended in ("late", "broken") else 0
+                if self._silent >= _MAX_SILENT:
+                    self._ended = f"the server went silent ({reply.trouble})"
         finally:
             script.close()
         return found, tuple(seen)
@@ -156,16 +151,6 @@ class Interview:
     @property
     def _seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
-
-    def _out_of_time(self) -> ProbeVerdict:
-        self._ended = f"the {self._patience.total_seconds:g} s for all questions were over"
-        return unclear(self._ended)
-
-    def _count_silence(self, reply: ProbeReply) -> None:
-        silent = reply.ended in ("late", "broken")
-        self._silent = self._silent + 1 if silent else 0
-        if self._silent >= _MAX_SILENT:
-            self._ended = f"the server went silent ({reply.trouble})"
 
     async def _reply(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
         as_kept = (asks is self._asks, ask)
@@ -175,7 +160,10 @@ class Interview:
         for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
                 break
-            await asyncio.sleep(min(self._pause(reply, turn), self._seconds_left))
+            asked = reply.headers.get("retry-after", "")
+            pause = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
+            pause = min(pause, self._patience.busy_seconds, self._seconds_left)
+            await asyncio.sleep(pause)
             reply = await self._send(ask, asks)
         self._was_busy = self._was_busy or reply.status in _BUSY
         if ask.reuse:
@@ -187,11 +175,6 @@ class Interview:
         reply = await asks.put(ask, max(self._seconds_left, 0.1))
         self.spent += _tokens(reply)
         return reply
-
-    def _pause(self, reply: ProbeReply, turn: int) -> float:
-        asked = reply.headers.get("retry-after", "")
-        seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
-        return min(seconds, self._patience.busy_seconds)
 
 
 def _tokens(reply: ProbeReply) -> int:
@@ -218,8 +201,7 @@ class ProbedModel:
     probed: date
     evidence: str
     overclaimed: tuple[str, ...] = ()
-    operations: tuple[str, ...] = ()
-    """Empty if it is not clear which it serves."""
+    operations: tuple[str, ...] = ()  # empty if it is not clear which it serves
 
     def values(self) -> dict[str, object]:
         known: dict[str, object] = {
@@ -235,6 +217,12 @@ class ProbedModel:
 
 
 def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> ProbedModel:
+    grades = {one.question.id: one.verdict.grade for one in findings}
+    served = {name: grades.get(question, Grade.UNCLEAR) for question, name in _OPERATIONS.items()}
+    known = Grade.UNCLEAR not in served.values()
+    claimed = dig(subject.entry, "supported_parameters")
+    names = map(str, claimed if isinstance(claimed, list) else ())
+    seen = _by_parameter(findings)
     return ProbedModel(
         id=subject.model,
         context_length=subject.context_length,
@@ -243,31 +231,15 @@ def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Probed
         continues=subject.continues,
         probed=probed,
         evidence=_evidence(findings),
-        overclaimed=_overclaimed(subject, findings),
-        operations=_operations(findings),
+        overclaimed=tuple(sorted(name for name in names if Grade.NO in seen.get(name, ()))),
+        operations=tuple(name for name, grade in served.items() if known and grade in _GOOD),
     )
-
-
-def _operations(findings: Sequence[Finding]) -> tuple[str, ...]:
-    grades = {one.question.id: one.verdict.grade for one in findings}
-    found = [grades.get(question, Grade.UNCLEAR) for question in _OPERATIONS]
-    if Grade.UNCLEAR in found:
-        return ()
-    named = zip(_OPERATIONS.values(), found, strict=True)
-    return tuple(name for name, grade in named if grade in _GOOD)
 
 
 def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the parameters for which every question that decides them had a good verdict."""
     good = _by_parameter(findings)
     return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
-
-
-def _overclaimed(subject: Subject, findings: Sequence[Finding]) -> tuple[str, ...]:
-    claimed = dig(subject.entry, "supported_parameters")
-    names = claimed if isinstance(claimed, list) else []
-    seen = _by_parameter(findings)
-    return tuple(sorted(str(name) for name in names if Grade.NO in seen.get(str(name), ())))
 
 
 _GOOD = {Grade.YES, Grade.PARTLY}
@@ -284,17 +256,11 @@ def _by_parameter(findings: Iterable[Finding]) -> Mapping[str, set[Grade]]:
 def _evidence(findings: Sequence[Finding]) -> str:
     counts = {grade: sum(one.verdict.grade is grade for one in findings) for grade in Grade}
     words = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
-    missing = _by_parameter(findings)
-    refused = sorted(name for name, grades in missing.items() if Grade.NO in grades)
-    open_ = sorted(
-        name
-        for name, grades in missing.items()
-        if Grade.UNCLEAR in grades and Grade.NO not in grades
-    )
-    if refused:
-        words += "; not honoured: " + ", ".join(refused)
-    if open_:
-        words += "; unclear: " + ", ".join(open_)
+    grades = sorted(_by_parameter(findings).items())
+    refused = [name for name, found in grades if Grade.NO in found]
+    open_ = [name for name, found in grades if Grade.UNCLEAR in found and name not in refused]
+    for title, names in (("not honoured", refused), ("unclear", open_)):
+        words += f"; {title}: {', '.join(names)}" if names else ""
     return words
 
 

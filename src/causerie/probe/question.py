@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from inspect import getdoc
 from typing import Any, Literal, TypeVar
 
@@ -37,19 +38,15 @@ def dig(value: object, *path: str | int) -> object:
 class ProbeReply:
     """One reply."""
 
-    status: int = 0
-    """0 if none came."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """By lower-case name."""
+    status: int = 0  # 0 if none came
+    headers: Mapping[str, str] = field(default_factory=dict)  # by lower-case name
     body: bytes = b""
     ended: Ended = "whole"
     """Whole; left by us; ``late`` (over the time limit), ``broken`` (the connection) or ``large``
     (over the size limit).
     """
-    trouble: str = ""
-    """Text of the failure."""
-    seconds: float = 0.0
-    """Time that it took."""
+    trouble: str = ""  # text of the failure
+    seconds: float = 0.0  # time that it took
 
     @property
     def content_type(self) -> str:
@@ -70,18 +67,14 @@ class ProbeRequest:
     """Request to a provider."""
 
     method: Literal["GET", "POST"]
-    path: str
-    """Follows the base URL, or the root of its host if ``at_root`` is set."""
+    path: str  # follows the base URL, or the root of its host if `at_root` is set
     body: bytes = b""
     credential: Credential = "ours"
     at_root: bool = False
-    leave_at_data: bool = False
-    """Close the connection at the first data of the reply."""
-    leave_after: float | None = None
-    """Close the connection after so many seconds."""
+    leave_at_data: bool = False  # close the connection at the first data of the reply
+    leave_after: float | None = None  # close the connection after so many seconds
     wait_seconds: float = 0.0
-    reuse: bool = False
-    """Equal requests are sent once, and that reply answers all of them."""
+    reuse: bool = False  # equal requests are sent once, and that reply answers all of them
 
     def once(self) -> ProbeRequest:
         """Return the request marked: one reply serves all equal ones."""
@@ -113,20 +106,10 @@ class ProbeVerdict:
         return self.grade in (Grade.YES, Grade.PARTLY)
 
 
-def yes(how: str = "") -> ProbeVerdict:
-    return ProbeVerdict(Grade.YES, how)
-
-
-def partly(how: str) -> ProbeVerdict:
-    return ProbeVerdict(Grade.PARTLY, how)
-
-
-def no(how: str) -> ProbeVerdict:
-    return ProbeVerdict(Grade.NO, how)
-
-
-def unclear(how: str) -> ProbeVerdict:
-    return ProbeVerdict(Grade.UNCLEAR, how)
+yes = partial(ProbeVerdict, Grade.YES)
+partly = partial(ProbeVerdict, Grade.PARTLY)
+no = partial(ProbeVerdict, Grade.NO)
+unclear = partial(ProbeVerdict, Grade.UNCLEAR)
 
 
 def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
@@ -160,16 +143,12 @@ class Subject:
     base_url: str
     model: str
     keyed: bool = False
-    entry: object = None
-    """Its entry in the list of models."""
-    limit: str = "max_tokens"
-    """Name of the output limit that it takes."""
+    entry: object = None  # its entry in the list of models
+    limit: str = "max_tokens"  # name of the output limit that it takes
     steady: Mapping[str, object] = field(default_factory=lambda: {"temperature": 0})
     """Fields that make it repeat itself."""
-    quiet: Mapping[str, object] = field(default_factory=dict)
-    """Fields that keep it from thinking."""
-    loud: Mapping[str, object] | None = None
-    """Fields that make it think; ``None``: nothing does."""
+    quiet: Mapping[str, object] = field(default_factory=dict)  # fields that keep it from thinking
+    loud: Mapping[str, object] | None = None  # fields that make it think; `None`: nothing does
     room: int = 0
     """Tokens that a reply needs in addition to its text, if it cannot be kept from thinking."""
     thinking: Thinking | None = None
@@ -194,8 +173,7 @@ class Subject:
 
 
 T = TypeVar("T")
-Steps = Generator[ProbeRequest, ProbeReply, T]
-"""A part of a script, which comes to some result."""
+Steps = Generator[ProbeRequest, ProbeReply, T]  # a part of a script, which comes to some result
 Script = Steps["ProbeVerdict | Learned"]
 MakeQuestion = Callable[[Callable[["Subject"], Script]], "ProbeQuestion"]
 
@@ -213,20 +191,14 @@ class ProbeQuestion:
     """A question to a provider about a model."""
 
     id: str
-    rule: str
-    """Its place in the interface or the contract."""
+    rule: str  # its place in the interface or the contract
     words: str
     script: Callable[[Subject], Script]
-    decides: tuple[str, ...] = ()
-    """Parameters that it shows to be supported."""
-    asks: int = 1
-    """Limit on its requests."""
-    tokens: int = 0
-    """Limit on the tokens of each request, prompt and output."""
-    loud: bool = False
-    """It asks with thinking on, so it is only for models that think."""
-    alone: bool = False
-    """It is asked even if no completion has come."""
+    decides: tuple[str, ...] = ()  # parameters that it shows to be supported
+    asks: int = 1  # limit on its requests
+    tokens: int = 0  # limit on the tokens of each request, prompt and output
+    loud: bool = False  # it asks with thinking on, so it is only for models that think
+    alone: bool = False  # it is asked even if no completion has come
 
 
 def question(id: str, rule: str, words: str = "", **facts: Any) -> MakeQuestion:
@@ -327,13 +299,21 @@ def answered(reply: ProbeReply, choice: int = 0) -> ProbeAnswer:
         raise Settled(no(f"the reply is not JSON ({kind}): {message_of(reply)}"))
     if dig(document, "error") is not None:
         raise Settled(no(f"status 200 with an error: {message_of(reply)}"))
-    message = dig(document, "choices", choice, "message")
-    if not isinstance(message, dict):
+    if not isinstance(dig(document, "choices", choice, "message"), dict):
         raise Settled(no("the reply has no `choices[].message`"))
+    return _answer(document, choice)
+
+
+def _answer(document: object, choice: int = 0) -> ProbeAnswer:
+    message = dig(document, "choices", choice, "message")
+    calls = [(one, dig(one, "function")) for one in _list(dig(message, "tool_calls"))]
     return ProbeAnswer(
-        text=_text(message.get("content")),
-        reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
-        calls=tuple(_call(one) for one in _list(message.get("tool_calls"))),
+        text=_text(dig(message, "content")),
+        reasoning=_reasoning(message),
+        calls=tuple(
+            ProbeCall(dig(one, "id"), dig(one, "type"), dig(of, "name"), dig(of, "arguments"))
+            for one, of in calls
+        ),
         finish=dig(document, "choices", choice, "finish_reason"),
         prompt=_count(dig(document, "usage", "prompt_tokens")),
         completion=_count(dig(document, "usage", "completion_tokens")),
@@ -397,20 +377,7 @@ def streamed(reply: ProbeReply) -> ProbeStream:
 
 def joined(stream: ProbeStream) -> ProbeAnswer:
     """Return the first choice, put together."""
-    deltas = stream.deltas()
-    reasons = stream.finishes()
-    return ProbeAnswer(
-        text="".join(_text(delta.get("content")) for delta in deltas),
-        reasoning="".join(
-            _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
-            for delta in deltas
-        ),
-        calls=tuple(_joined_calls(deltas)),
-        finish=reasons[0] if reasons else None,
-        prompt=_count(dig(stream.usage, "prompt_tokens")),
-        completion=_count(dig(stream.usage, "completion_tokens")),
-        document=None,
-    )
+    return _answer(_joined_document(stream))
 
 
 def plain(reply: ProbeReply) -> ProbeReply:
@@ -418,19 +385,19 @@ def plain(reply: ProbeReply) -> ProbeReply:
     if reply.content_type != "text/event-stream" or trouble(reply) is not None:
         return reply
     try:
-        stream = streamed(reply)
+        body = msgspec.json.encode(_joined_document(streamed(reply)))
     except Settled:
         return reply
-    answer = joined(stream)
-    calls = [
-        {
-            "id": call.id,
-            "type": call.type,
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in answer.calls
-    ]
-    message = {"role": "assistant", "content": answer.text, "reasoning": answer.reasoning}
+    return replace(reply, headers={"content-type": "application/json"}, body=body)
+
+
+def _joined_document(stream: ProbeStream) -> dict[str, object]:
+    deltas, calls = stream.deltas(), _joined_calls(stream)
+    message = {
+        "role": "assistant",
+        "content": "".join(_text(delta.get("content")) for delta in deltas),
+        "reasoning": "".join(map(_reasoning, deltas)),
+    }
     logprobs = [
         token
         for chunk in stream.chunks
@@ -439,24 +406,24 @@ def plain(reply: ProbeReply) -> ProbeReply:
     choice = {
         "index": 0,
         "message": message | ({"tool_calls": calls} if calls else {}),
-        "finish_reason": answer.finish,
+        "finish_reason": next(iter(stream.finishes()), None),
         "logprobs": {"content": logprobs},
     }
-    body = msgspec.json.encode({"choices": [choice], "usage": stream.usage})
-    return replace(reply, headers={"content-type": "application/json"}, body=body)
+    return {"choices": [choice], "usage": stream.usage}
 
 
-def _joined_calls(deltas: list[dict[str, object]]) -> list[ProbeCall]:
+def _joined_calls(stream: ProbeStream) -> list[dict[str, object]]:
     pieces: dict[str, list[object]] = {}
-    for delta in deltas:
+    for delta in stream.deltas():
         for piece in _list(delta.get("tool_calls")):
             pieces.setdefault(repr(dig(piece, "index")), []).append(piece)
     calls = []
     for parts in pieces.values():
         arguments = "".join(_text(dig(part, "function", "arguments")) for part in parts)
-        first = parts[0]
-        name = dig(first, "function", "name")
-        calls.append(ProbeCall(dig(first, "id"), dig(first, "type"), name, arguments))
+        function = {"name": dig(parts[0], "function", "name"), "arguments": arguments}
+        calls.append(
+            {"id": dig(parts[0], "id"), "type": dig(parts[0], "type"), "function": function}
+        )
     return calls
 
 
@@ -478,11 +445,8 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     return faults
 
 
-def _call(value: object) -> ProbeCall:
-    function = dig(value, "function")
-    return ProbeCall(
-        dig(value, "id"), dig(value, "type"), dig(function, "name"), dig(function, "arguments")
-    )
+def _reasoning(message: object) -> str:
+    return _text(dig(message, "reasoning_content")) or _text(dig(message, "reasoning"))
 
 
 def _count(value: object) -> int | None:

@@ -6,12 +6,10 @@ standard input and answers with lines of JSON on standard output: ``{"ready": tr
 …, "batch": 64}`` once it is loaded and listens. Standard input stays open; when it ends, the
 parent is gone or has enough, and so are we.
 
-Where the model is on no GPU, memory that the engine has cleared and not used is given back
-first: it reserves the key-value caches of all slots when it loads, and clears them, which makes
-the system provide every page. A page that was given back reads as zeros again, as long as
-nobody writes to it between the look and the return. Therefore this runs once, when nobody can
-ask yet, and only looks at large mappings in large pieces: caches lie in them, and the heaps and
-stacks of running threads do not.
+Where the model is on no GPU, cleared memory that is not used is given back first. A page that was
+given back reads as zeros again, as long as nobody writes to it between the look and the return:
+so this runs once, when nobody can ask yet, and only looks at large mappings in large pieces.
+Caches lie in them, and the heaps and stacks of running threads do not.
 """
 
 from __future__ import annotations
@@ -48,7 +46,12 @@ def give_back_zero_pages() -> int:
     library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     zeros = ctypes.create_string_buffer(_PIECE)
     size = 0
-    for piece in _piece_addresses(private_mappings(_MAPS.read_text().splitlines())):
+    pieces = [
+        piece
+        for mapping in private_mappings(_MAPS.read_text().splitlines())
+        for piece in range(-(-mapping.start // _PIECE) * _PIECE, mapping.stop - _PIECE + 1, _PIECE)
+    ]
+    for piece in pieces:
         if library.memcmp(piece, zeros, _PIECE) != 0:
             continue
         if library.madvise(piece, _PIECE, mmap.MADV_DONTNEED) == 0:
@@ -67,16 +70,6 @@ def private_mappings(lines: Iterable[str]) -> Iterator[range]:
         begin, end = (int(address, 16) for address in addresses.split("-"))
         if end - begin > _LEAST_MAPPING:
             yield range(begin, end)
-
-
-def _piece_addresses(mappings: Iterable[range]) -> Iterator[int]:
-    for mapping in mappings:
-        first = -(-mapping.start // _PIECE) * _PIECE
-        yield from range(first, mapping.stop - _PIECE + 1, _PIECE)
-
-
-_LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
-_LOG_FLUSH = "_Z16common_log_flushP10common_log"  # common_log_flush(common_log *)
 
 
 def main() -> None:
@@ -194,7 +187,8 @@ def _flush_log() -> None:
     # that does not export them may lose its last lines.
     library = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
     with suppress(AttributeError):
-        main, flush = library[_LOG_MAIN], library[_LOG_FLUSH]
+        main = library["_Z15common_log_mainv"]  # common_log_main()
+        flush = library["_Z16common_log_flushP10common_log"]  # common_log_flush(common_log *)
         main.argtypes, main.restype = (), ctypes.c_void_p
         flush.argtypes, flush.restype = (ctypes.c_void_p,), None
         flush(main())

@@ -3,14 +3,9 @@
 Always streams: a completion that is not streamed goes on when its client leaves. Reads bytes
 and splits on line feeds only; decodes just the fields it needs.
 
-*Chunked prefill.* In each of its steps the engine computes a token of every stream, and fills its
-batch with tokens of a prompt. The size of the batch is fixed when it loads, so that during a long
-prompt every step would take as long as a whole batch. Long prompts are therefore given in
-*chunks*, of which each extends what the slot holds. A chunk that is smaller than the batch makes a
-short step. While nobody streams, a chunk is many batches, so that its round trip does not count.
-
-A prompt that is not long mixes in one batch with those of others. Beside a stream it is read in
-chunks where a whole batch takes too long, but in none that cost more than they are worth.
+*Chunked prefill.* The size of the engine's batch is fixed when it loads, and every step beside a
+long prompt would take as long as a whole batch. Long prompts are therefore given in *chunks*, of
+which each extends what the slot holds (`docs/internals/design/engines.md`).
 
 *Withheld tokens.* While its text ends in the middle of a character the engine sends nothing, and
 then only the last token with the whole character. Their bytes show which tokens came before: they
@@ -53,9 +48,12 @@ class PartialTokens:
 
     def __init__(self, vocabulary: TokenTable) -> None:
         self._tokens = vocabulary.tokens
-        self._ids: Mapping[bytes, int] = {
-            token: id for id, token in enumerate(vocabulary.tokens) if _is_partial(token)
-        }
+        self._ids: dict[bytes, int] = {}
+        for id, token in enumerate(vocabulary.tokens):
+            try:
+                token.decode()
+            except UnicodeDecodeError:
+                self._ids[token] = id
 
     def before(self, text: str, last: int, count: int) -> tuple[int, ...]:
         """Return the ids of the tokens left out before ``last``, which completed ``text``.
@@ -85,14 +83,6 @@ class PartialTokens:
             if first is not None and rest:
                 return (first, *rest)
         return ()
-
-
-def _is_partial(token: bytes) -> bool:
-    try:
-        token.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
 
 
 FULL_SPEED = 64
@@ -199,30 +189,21 @@ class _Item(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Item).decode
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedTokens:
-    """The only tokens that may be drawn, of a vocabulary of ``size``."""
+def biases(
+    allowed: Sequence[int], size: int, body: Mapping[str, Any]
+) -> Iterator[tuple[int, float | Literal[False]]]:
+    """Yield what is added to the logits of which tokens of ``size``; ``False`` bans one.
 
-    ids: Sequence[int]
-    size: int
-
-    def biases(self, body: Mapping[str, Any]) -> Iterator[tuple[int, float | Literal[False]]]:
-        """Yield what a request adds to the logits of which tokens; ``False`` bans one.
-
-        All the others are banned. A few are raised instead, unless a penalty applies: it would
-        divide what they were raised by.
-        """
-        if len(self.ids) < self.size // 2 and not _penalised(body):
-            for id in self.ids:
-                yield id, _RAISED
-            return
-        allowed = frozenset(self.ids)
-        for id in range(self.size):
-            if id not in allowed:
-                yield id, False
+    All but those ``allowed`` are banned. A few are raised instead, unless a penalty applies: it
+    would divide what they were raised by.
+    """
+    if len(allowed) < size // 2 and not _penalised(body):
+        yield from ((id, _RAISED) for id in allowed)
+    else:
+        yield from ((id, False) for id in sorted(set(range(size)).difference(allowed)))
 
 
-class LlamaCppClient:
+class LlamaCppClient(EngineTransport):
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
     ``place`` is its port on the loopback address, or the path of its Unix socket.
@@ -244,13 +225,10 @@ class LlamaCppClient:
         self._slots = slots
         self._prefill = prefill
         # A new connection each time: an idle one would occupy a thread of the engine's server.
-        self._wire = EngineTransport(*child_address(place), key, idle_seconds=0)
-
-    async def close(self) -> None:
-        await self._wire.close()
+        super().__init__(*child_address(place), key, idle_seconds=0)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        response = await self._wire.send(method, path, body)
+        response = await self.send(method, path, body)
         content = await read_answer(response)
         if response.status != 200:
             raise EngineFailed(f"the engine answered {response.status}")
@@ -282,8 +260,13 @@ class LlamaCppClient:
     async def _in_chunks(
         self, request: TextRequest, slot: Slot, least: int
     ) -> AsyncGenerator[Output, None]:
-        prompt, begun = request.prompt, False
-        while (found := await self._read_chunk(prompt, slot, least)) is not None:
+        begun = False
+        while True:
+            async with self._prefill.turn:
+                end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
+                if end >= len(request.prompt):
+                    break
+                found = await self._read_ahead(request.prompt[:end], slot)
             if not begun:
                 begun = True
                 yield Started(found)
@@ -291,13 +274,6 @@ class LlamaCppClient:
             async for output in outputs:
                 if not (begun and isinstance(output, Started)):
                     yield output
-
-    async def _read_chunk(self, prompt: Sequence[int], slot: Slot, least: int) -> int | None:
-        async with self._prefill.turn:
-            end = slot.read + self._prefill.chunk(least, streaming=self._slots.streaming)
-            if end >= len(prompt):
-                return None
-            return await self._read_ahead(prompt[:end], slot)
 
     async def _read_ahead(self, beginning: Sequence[int], slot: Slot) -> int:
         found = 0
@@ -313,7 +289,7 @@ class LlamaCppClient:
     async def _run(
         self, request: TextRequest, slot: Slot
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        response = await self._wire.send("POST", "/completion", completion_body(request, slot.id))
+        response = await self.send("POST", "/completion", completion_body(request, slot.id))
         try:
             if response.status != 200:
                 raise _refusal(response.status, await read_answer(response))
@@ -324,16 +300,22 @@ class LlamaCppClient:
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
-    async def sample(self, request: TextRequest, allowed: AllowedTokens | None = None) -> Token:
+    async def sample(
+        self, request: TextRequest, allowed: Sequence[int] | None = None, size: int = 0
+    ) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back).
 
-        It is one of those ``allowed``, by the probabilities that the model gives them.
+        It is one of those ``allowed`` of a vocabulary of ``size``, by the probabilities that the
+        model gives them.
         """
         async with self._slots.hold(self, request.prompt, 1, request.scope) as slot:
             body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
             body["response_fields"] = (*_LAST_FIELDS, "completion_probabilities")
             if allowed is not None:
-                body["logit_bias"] = [*body.get("logit_bias", ()), *allowed.biases(body)]
+                body["logit_bias"] = [
+                    *body.get("logit_bias", ()),
+                    *biases(allowed, size, body),
+                ]
             item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
             if len(item.tokens) != 1:
                 raise EngineFailed("the engine drew no token")
@@ -351,10 +333,8 @@ class _Stream:
     pulse: Pulse
     slot: Slot
     prefill: ChunkedPrefill
-    ids: list[int]
-    """Tokens that the engine has generated."""
-    read_ms: float = 0.0
-    """Time after which the engine had read ``slot.read`` tokens of the prompt."""
+    ids: list[int]  # tokens that the engine has generated
+    read_ms: float = 0.0  # time after which the engine had read `slot.read` tokens of the prompt
 
     def read(self, progress: _Progress) -> None:
         tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms
@@ -394,7 +374,13 @@ async def _outputs(
                 made = max(made, item.tokens_predicted)
                 if item.stop:
                     stream.slot.finished = True
-                    yield _stopped(item, cached)
+                    timings = item.timings or _Timings()
+                    yield Stopped(
+                        reason="length" if item.stop_type == "limit" else "stop",
+                        prompt_tokens=item.tokens_evaluated,
+                        completion_tokens=item.tokens_predicted,
+                        cached_tokens=timings.cache_n if cached is None else cached,
+                    )
                     return
     except TransportFailed as failure:
         raise EngineFailed(f"the connection to the engine broke: {failure}") from failure
@@ -470,16 +456,6 @@ def _weighed(id: int, text: str, probability: _Probability, alternatives: int) -
             TokenAlternative(other.id, other.token, bytes(other.bytes), other.logprob)
             for other in probability.top_logprobs[:alternatives]
         ),
-    )
-
-
-def _stopped(item: _Item, cached: int | None) -> Stopped:
-    timings = item.timings or _Timings()
-    return Stopped(
-        reason="length" if item.stop_type == "limit" else "stop",
-        prompt_tokens=item.tokens_evaluated,
-        completion_tokens=item.tokens_predicted,
-        cached_tokens=timings.cache_n if cached is None else cached,
     )
 
 

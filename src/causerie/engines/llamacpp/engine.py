@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import structlog
 
-from causerie.engines.base import EngineFailed, ModelFacts, TextRequest, Token
+from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation
-from causerie.engines.llamacpp.client import AllowedTokens, LlamaCppClient, PartialTokens
+from causerie.engines.llamacpp.client import LlamaCppClient, PartialTokens
 from causerie.engines.llamacpp.options import (
     LlamaCppOptions,
     Need,
@@ -40,6 +41,7 @@ _NO_TOKEN = -1
 _LETTER = "a"  # a text that every vocabulary has tokens for
 _POOLINGS = (1, 2, 3)  # mean, cls and last, as files number them
 _RANKING = 4
+_TAG = re.compile(rb"<.{1,38}>|\[(?=[^a-z]*[A-Z])[^a-z]{1,38}\]", re.DOTALL)
 
 
 class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
@@ -65,7 +67,13 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         if options.embeddings and options.pooling is None and header.pooling not in _POOLINGS:
-            raise EngineFailed(_without_pooling(model, header.pooling))
+            raise EngineFailed(
+                f"{model} is a model that ranks, not one that makes embeddings"
+                if header.pooling == _RANKING
+                else f"the file of {model} does not say how one vector is made of a text; is it an "
+                "embedding model? Set `llamacpp.pooling` to `mean`, `cls` or `last`, as its "
+                "publisher says"
+            )
         super().__init__(
             model,
             local,
@@ -82,20 +90,27 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
         self._version = version("xllamacpp")
-        need = Need(header, launch.cache_tokens, launch.kv_type, launch.memory)
-        gpu = options.gpu_layers != 0 and has_gpu()
-        _check_memory(model, need, available_memory() // options.part.of, gpu=gpu)
+        if options.gpu_layers == 0 or not has_gpu():
+            self._check_memory(Need(header, launch.cache_tokens, launch.kv_type, launch.memory))
         token_bytes = kv_bytes_per_token(header, launch.kv_type)
         self._prompts = PromptStore(launch.prompt_cache, token_bytes)
         self._partial: PartialTokens  # of the vocabulary, once that is read
 
-    async def facts(self) -> ModelFacts:
-        self._client()
-        if self._facts is None:
-            vocabulary = await self._vocabulary()
-            control = {**vocabulary.control, **await self._undeclared_control(vocabulary)}
-            self._facts = self._model_facts(vocabulary, control, f"llamacpp-{self._version}")
-        return self._facts
+    def _check_memory(self, need: Need) -> None:
+        model, total = self._model, available_memory() // self._launch.options.part.of
+        if need.memory > total:
+            raise EngineFailed(f"{model} {need.refusal(total)}")
+        if need.memory > (free := free_now(total)):
+            log.warning(
+                "memory is short",
+                model=model,
+                needed=need.memory,
+                free=free,
+                advice=need.advice(free),
+            )
+
+    async def _build(self, client: LlamaCppClient) -> str:
+        return f"llamacpp-{self._version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         ensure_can_fit(await self._vocabulary(), pieces, self.context)
@@ -126,7 +141,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
             answer = await self._client().ask("POST", "/v1/embeddings", body)
         finally:
             self._busy -= len(inputs)
-        self._supervisor.proved()
+        self.supervisor.proved()
         found = sorted(answer["data"], key=lambda one: one["index"])
         return [b64decode(one["embedding"]) for one in found]
 
@@ -183,47 +198,30 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]
         if len(ids) == 1 and request.logprobs is None:
             return Token(ids[0], "")  # no choice
-        allowed = AllowedTokens(ids, len(vocabulary.tokens))
-        return await client.sample(replace(request, ignore_eos=False), allowed)
+        request = replace(request, ignore_eos=False)
+        return await client.sample(request, ids, len(vocabulary.tokens))
 
-    async def _undeclared_control(self, vocabulary: TokenTable) -> dict[str, int]:
+    async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
         # The engine promotes words that look like the end of a text to control tokens, which the
         # file does not say; users must not be able to write them.
         known = set(vocabulary.control.values())
         tags = {
             id: token.decode("utf-8", "replace")
             for id, token in enumerate(vocabulary.tokens)
-            if id not in known and 3 <= len(token) <= 40 and _is_tag(token)
+            if id not in known and _TAG.fullmatch(token)
         }
         if not tags:
-            return {}
+            return vocabulary.control
         # One question for all: a number that is no token stands between them.
         asked = [part for text in tags.values() for part in (text, _NO_TOKEN)]
         special = _parted(await self._ids(asked, special=True))
         plain = _parted(await self._ids(asked, special=False))
-        return {
+        undeclared = {
             text: id
             for (id, text), one, other in zip(tags.items(), special, plain, strict=True)
             if one == [id] and other != [id]
         }
-
-
-def _check_memory(model: str, need: Need, total: int, *, gpu: bool) -> None:
-    if need.memory > total and not gpu:
-        raise EngineFailed(f"{model} {need.refusal(total)}")
-    free = free_now(total)
-    if need.memory > free and not gpu:
-        advice = need.advice(free)
-        log.warning("memory is short", model=model, needed=need.memory, free=free, advice=advice)
-
-
-def _without_pooling(model: str, pooling: int | None) -> str:
-    if pooling == _RANKING:
-        return f"{model} is a model that ranks, not one that makes embeddings"
-    return (
-        f"the file of {model} does not say how one vector is made of a text; is it an embedding "
-        "model? Set `llamacpp.pooling` to `mean`, `cls` or `last`, as its publisher says"
-    )
+        return {**vocabulary.control, **undeclared}
 
 
 def _parted(tokens: Sequence[int]) -> list[list[int]]:
@@ -234,9 +232,3 @@ def _parted(tokens: Sequence[int]) -> list[list[int]]:
         else:
             parts[-1].append(token)
     return parts[:-1]
-
-
-def _is_tag(token: bytes) -> bool:
-    return (token.startswith(b"<") and token.endswith(b">")) or (
-        token.startswith(b"[") and token.endswith(b"]") and token[1:-1].isupper()
-    )

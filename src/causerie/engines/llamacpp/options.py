@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,12 +21,7 @@ from causerie.engines.machine import (
     model_memory_bytes,
     own_groups,
 )
-from causerie.engines.weights.gguf import (
-    Header,
-    quantization_of_name,
-    quantization_of_type,
-    smaller_that_fits,
-)
+from causerie.engines.weights.gguf import Header, smaller_that_fits
 
 _CONTEXT_STEP = 256  # the engine rounds a context to multiples of it
 _LEAST_TOLD_CONTEXT = 1024  # a smaller context is not worth proposing
@@ -54,11 +48,9 @@ class Need:
         context = largest_context(self.header, self.kv_type, room)
         if context >= _LEAST_TOLD_CONTEXT:
             return f"a context of {context:,} tokens would fit"
-        name = quantization_of_type(self.header.file_type) or quantization_of_name(
-            self.header.path.stem
-        )
-        left = room - (self.memory - self.header.file_size)
-        found = smaller_that_fits(name, self.header.file_size, left)
+        header = self.header
+        left = room - (self.memory - header.file_size)
+        found = smaller_that_fits(header.quantization, header.file_size, left)
         if found is None:
             return "take a smaller model"
         return f"its quantization {found[0]} would fit, with about {_size(found[1])} of weights"
@@ -77,15 +69,12 @@ def largest_context(header: Header, kv_type: str, room: int) -> int:
 
     At most the length that the model was trained for; 0 where not even the weights fit.
     """
-    most = fitting_tokens(header, kv_type, room)
+    most = _fitting_tokens(header, kv_type, room)
     return min(most, header.context_length or most)
 
 
-def fitting_tokens(header: Header, kv_type: str, room: int) -> int:
-    """Return how many tokens a cache can hold next to the weights in ``room`` bytes.
-
-    A multiple of what the engine rounds to; 0 where not even the weights fit.
-    """
+# At most the multiple that the engine rounds to; 0 where not even the weights fit.
+def _fitting_tokens(header: Header, kv_type: str, room: int) -> int:
     left = max(room - model_memory_bytes(header, 0, kv_type), 0)
     each = max(kv_bytes_per_token(header, kv_type), 1)  # some models keep nothing of a token
     return left // each // _CONTEXT_STEP * _CONTEXT_STEP
@@ -105,7 +94,7 @@ _LEAST_CONTEXT = 256
 _BATCH_SECONDS = 0.2
 _BATCH_STEP = 64
 _MOST_BATCH = 512
-_CORE_SECONDS_PER_GB = 0.06
+_CORE_SECONDS_PER_GB = 0.06  # of weights, for a token of a prompt
 _SLOTS, _SLOTS_OF_FEW_CORES, _FEW_CORES = 8, 4, 4
 # Tokens proposed at a time, by a draft model and by repetition. The engine aborts if a batch
 # cannot hold those of all slots, each behind the token that the slot drew itself.
@@ -125,34 +114,25 @@ class LlamaCppOptions:
 
     context: int | Literal["auto"] | None = None
     """In tokens, for one request; ``auto`` takes what fits into the free memory."""
-    parallel: int | None = None
-    """Number of concurrent requests."""
+    parallel: int | None = None  # number of concurrent requests
     cache_tokens: int | None = None
     """Tokens that all requests together may have in the key-value cache."""
     threads: int | None = None
     gpu_layers: int | None = None
     kv_type: str | None = None
     flash_attention: bool | None = None
-    batch: int | None = None
-    """In tokens."""
-    lora: tuple[str, ...] = ()
-    """A file."""
-    draft: str | None = None
-    """A file."""
+    batch: int | None = None  # in tokens
+    lora: tuple[str, ...] = ()  # a file
+    draft: str | None = None  # a file
     speculation: Literal["off", "ngram"] = "off"
     """Whether tokens are proposed from what the text has said before."""
-    embeddings: bool = False
-    """The model makes vectors of texts, and generates nothing."""
-    pooling: str | None = None
-    """How it makes one of several; ``None``: as the file says."""
-    prompt_cache: int | None = None
-    """Bytes for prompts that left their slots; 0 keeps none."""
-    part: MachinePart = WHOLE
-    """Part of the machine that cores, memory and devices are taken from."""
+    embeddings: bool = False  # the model makes vectors of texts, and generates nothing
+    pooling: str | None = None  # how it makes one of several; `None`: as the file says
+    prompt_cache: int | None = None  # bytes for prompts that left their slots; 0 keeps none
+    part: MachinePart = WHOLE  # part of the machine that cores, memory and devices are taken from
     command: str | None = None
     """The program of a native build; ``None`` for the package that comes with the service."""
-    args: tuple[str, ...] = ()
-    """Further arguments of that program."""
+    args: tuple[str, ...] = ()  # further arguments of that program
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 
@@ -162,26 +142,20 @@ class Launch:
     """Everything decided: what the child process is told (``memory`` in bytes)."""
 
     weights: str
-    options: LlamaCppOptions
-    """For what nothing here is decided instead."""
+    options: LlamaCppOptions  # for what nothing here is decided instead
     context: int
     parallel: int
-    cache_tokens: int
-    """Of all slots together."""
+    cache_tokens: int  # of all slots together
     threads: int
     kv_type: str
     batch: int | None
     cpu_batch: int
-    token_seconds: float
-    """Time in which a token of a prompt is expected to be read."""
-    cuts_back: bool
-    """Whether the state of a prompt can be cut back to any of its tokens."""
-    drafted: int
-    """Tokens that a draft model, or repetition, proposes at a time."""
+    token_seconds: float  # time in which a token of a prompt is expected to be read
+    cuts_back: bool  # whether the state of a prompt can be cut back to any of its tokens
+    drafted: int  # tokens that a draft model, or repetition, proposes at a time
     prompt_cache: int
     memory: int
-    cpus: tuple[int, ...] | None
-    """Hardware threads that the process stays on; ``None``: on any."""
+    cpus: tuple[int, ...] | None  # hardware threads that the process stays on; `None`: on any
 
     @property
     def files(self) -> str:
@@ -196,22 +170,21 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """Return the options with everything chosen.
 
-    Context, slots and cache: see `_cache_sizes`. Threads: the cores that it may use.
-    Prompt batch on a CPU: see `_cpu_batch`, and at least two for each slot, for a token of
-    everybody who generates is in it too. No batch is smaller than what all slots generate in one
-    step, proposed tokens included.
-    An embedding model reads a whole text at once, of at most 2,048 tokens unless the context is
-    configured, and one text at a time: beside others the engine computes other numbers.
-    Prompts that left their slots: an eighth of the memory, at most 8 GiB; none with a draft model,
-    whose state is not saved.
-    Raises :class:`NotGguf`, and :class:`OSError`, where the file cannot be read.
+    No batch is smaller than what all slots generate in one step, proposed tokens included. An
+    embedding model reads a whole text at once, and one text at a time: beside others the engine
+    computes other numbers. Raises :class:`OSError` where a file cannot be read.
     """
     kv_type = options.kv_type or "f16"
-    threads = options.threads or cores(part=options.part)
+    threads = options.threads or cores(options.part)
     context, parallel, cache_tokens = _cache_sizes(options, header, kv_type)
     drafted = _DRAFTED if options.draft else _REPEATED if options.speculation == "ngram" else 0
     step = parallel * (1 + drafted)
     token_seconds = header.file_size / 1e9 * _CORE_SECONDS_PER_GB / threads
+    # As many tokens as are expected to take 0.2 s, for nothing else happens meanwhile: a client
+    # that has gone is noticed after two batches. The kernels are as fast with 64 as with the
+    # engine's own 512, and with 32 they need a third more time.
+    in_time = int(_BATCH_SECONDS / token_seconds) // _BATCH_STEP * _BATCH_STEP
+    cpu_batch = min(max(in_time, _BATCH_STEP), _MOST_BATCH)
     alongside = [Path(name) for name in (*options.lora, *filter(None, [options.draft]))]
     return Launch(
         weights=str(weights),
@@ -222,7 +195,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         threads=threads,
         kv_type=kv_type,
         batch=context if options.embeddings else options.batch and max(options.batch, step),
-        cpu_batch=max(_cpu_batch(token_seconds), 2 * parallel, step),
+        cpu_batch=max(cpu_batch, 2 * parallel, step),
         token_seconds=token_seconds,
         cuts_back=header.cuts_back,
         drafted=drafted,
@@ -234,14 +207,10 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
 
 
 def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tuple[int, int, int]:
-    # Return the tokens of one request, the number of slots, and the tokens of all together.
-    # Context: what the model was trained for, at most 8,192 tokens; ``auto``: as much of it as
-    # fits. Slots: 8, or 4 on up to four cores. Cache: a whole context of each slot, but no more
-    # than fits into the free memory, nor (unless ``auto``) into half of the memory that the
-    # weights and the prompts that left their slots leave (a quarter beside a GPU); and never less
-    # than one context. One of several processes has fewer slots instead, since nobody counts the
-    # tokens of each.
-    few = cores(part=options.part) <= _FEW_CORES
+    # The tokens of one request, the number of slots, and the tokens of all together; the rules are
+    # in `docs/reference/engines.md`. One of several processes has fewer slots instead of a shared
+    # cache, since nobody counts the tokens of each.
+    few = cores(options.part) <= _FEW_CORES
     parallel = options.parallel or (
         1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS
     )
@@ -257,7 +226,7 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
         gpu = options.gpu_layers != 0 and has_gpu()
         share = _SHARE_BESIDE_GPU if gpu else _SHARE
         room = min(room, weights + (total // parts - prompts - weights) // share)
-    fitting = fitting_tokens(header, kv_type, room)
+    fitting = _fitting_tokens(header, kv_type, room)
     if parts > 1:
         parallel = max(min(parallel, fitting // context), 1)
     wanted = options.cache_tokens or max(fitting, least)
@@ -273,27 +242,12 @@ def _prompt_cache(options: LlamaCppOptions) -> int:
     return min(available_memory() // options.part.of // 8, _MOST_PROMPT_CACHE)
 
 
-def _cpu_batch(token_seconds: float) -> int:
-    # Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
-    # As many as are expected to take 0.2 s (a token takes one core about 60 ms for each GB of
-    # weights), so that a client that has gone is noticed after two batches. Where a stream runs at
-    # the same time as a long prompt, less is given to the engine at once; see
-    # :mod:`.client`. Multiples of 64 up to the engine's own 512: the kernels are as fast
-    # with 64 as with 512, and with 32 they need a third more time.
-    in_time = int(_BATCH_SECONDS / token_seconds)
-    return min(max(in_time // _BATCH_STEP * _BATCH_STEP, _BATCH_STEP), _MOST_BATCH)
-
-
-def available_memory(groups: Sequence[Path] | None = None) -> int:
+def available_memory() -> int:
     """Return the bytes this process may use: the machine's or its control groups', if less."""
-    folders = own_groups() if groups is None else groups
-    files = [*(group / "memory.max" for group in folders), _OLD_MEMORY_LIMIT]
+    files = [*(group / "memory.max" for group in own_groups()), _OLD_MEMORY_LIMIT]
     limits = [limit for file in files if (limit := group_number(file)) is not None]
-    return min([_machine_memory(), *limits])
-
-
-def _machine_memory() -> int:
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on every system
-        return _MEMORY_GUESS
+        machine = _MEMORY_GUESS
+    return min([machine, *limits])

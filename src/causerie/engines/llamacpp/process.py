@@ -76,21 +76,28 @@ async def spawn(
     key = secrets.token_urlsafe(32)
     socket = process.ipc_socket.path
     task = {"launch": {**asdict(launch.options), **asdict(launch)}, "key": key, "socket": socket}
+    ready: dict[str, Any] = {}
     async with starting(process, None, load_seconds):
         await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
-        ready = await _report_of_loading(process, launch)
+        async for line in process.stdout:
+            ready = json.loads(line) if line.startswith(b"{") else {}
+            if "ready" in ready:
+                break
+        else:
+            await process.ended()  # for all that it has written
+            reason = _load_failure(process.tail)
+            detail = f": {reason}" if reason else ""
+            raise EngineFailed(f"the engine could not load {launch.files}{detail}")
     place = socket or int(ready["address"].rpartition(":")[2])
+    prefill = _chunked_prefill(launch, ready["batch"], ready["gpu_batch"])
     slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    prefill = _prefill(launch, ready["batch"], ready["gpu_batch"])
     client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
     return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
-def _prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefill:
-    full_speed, cuts_back = gpu_batch or FULL_SPEED, launch.cuts_back
-    return ChunkedPrefill(
-        batch, launch.context, launch.token_seconds, full_speed, enabled=cuts_back
-    )
+def _chunked_prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefill:
+    sizes = batch, launch.context, launch.token_seconds, gpu_batch or FULL_SPEED
+    return ChunkedPrefill(*sizes, enabled=launch.cuts_back)
 
 
 def environment(options: LlamaCppOptions) -> dict[str, str]:
@@ -101,17 +108,6 @@ def environment(options: LlamaCppOptions) -> dict[str, str]:
     devices = options.part.devices
     seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
     return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
-
-
-async def _report_of_loading(process: EngineProcess, launch: Launch) -> dict[str, Any]:
-    async for line in process.stdout:
-        report: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
-        if "ready" in report:
-            return report
-    await process.ended()  # for all that it has written
-    reason = _load_failure(process.tail)
-    detail = f": {reason}" if reason else ""
-    raise EngineFailed(f"the engine could not load {launch.files}{detail}")
 
 
 def _load_failure(tail: Iterable[str]) -> str:
@@ -147,11 +143,9 @@ _TRIED = "causerie was tried with llama.cpp 0.5.0 of October 2026; take a build 
 class NativeBuild:
     """Facts that a program reports about itself."""
 
-    program: str
-    """Path."""
+    program: str  # path
     version: str
-    gpu: bool
-    """Whether it has a GPU to compute on."""
+    gpu: bool  # whether it has a GPU to compute on
 
     @property
     def folder(self) -> str:
@@ -192,7 +186,10 @@ async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild
 
     Raises :class:`LoadFailed` where it is none.
     """
-    program = await asyncio.to_thread(_program_path, command)
+    found = await asyncio.to_thread(shutil.which, command)
+    if found is None:
+        raise LoadFailed(f"the program {await asyncio.to_thread(missing_program, command)}")
+    program = await asyncio.to_thread(Path(found).absolute)
     environ = environment(options)
     said = await _program_output(program, "--version", environ)
     version = _VERSION.search(said)
@@ -221,6 +218,11 @@ def native_arguments(
     """
     batch, physical = build.batches(launch)
     host, port = (place, 1) if isinstance(place, str) else ("127.0.0.1", place)
+    options, drafts = launch.options, bool(launch.options.draft)
+    quoted = (
+        '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
+        for path in options.lora
+    )
     chosen: Mapping[str, object] = {
         "--model": launch.weights,
         "--host": host,
@@ -238,39 +240,22 @@ def native_arguments(
         "--threads-http": 2 * launch.parallel + 32,  # one for each open connection
         "--chat-template": "chatml",
         "--fit": "on" if build.computes_on_gpu(launch) else "off",
-        **_optional_arguments(launch),
+        "--gpu-layers": options.gpu_layers,
+        "--flash-attn": {True: "on", False: "off", None: None}[options.flash_attention],
+        "--pooling": options.pooling,
+        "--lora": ",".join(quoted) or None,
+        "--model-draft": options.draft or None,
+        "--spec-draft-n-max": launch.drafted if drafts else None,
+        "--spec-ngram-simple-size-m": None if drafts else launch.drafted or None,
+        "--spec-type": "draft-simple" if drafts else "ngram-simple" if launch.drafted else None,
     }
     switches = ["--slots", "--no-webui", "--no-context-shift"]
     if launch.cache_tokens < launch.context * launch.parallel:
         switches.append("--kv-unified")
-    if launch.options.embeddings:
+    if options.embeddings:
         switches.append("--embeddings")
-    given = [str(part) for pair in chosen.items() for part in pair]
-    return [build.program, *given, *switches, *launch.options.args]
-
-
-def _optional_arguments(launch: Launch) -> dict[str, object]:
-    options = launch.options
-    flash = {True: "on", False: "off", None: None}[options.flash_attention]
-    quoted = (
-        '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
-        for path in options.lora
-    )
-    optional: dict[str, object | None] = {
-        "--gpu-layers": options.gpu_layers,
-        "--flash-attn": flash,
-        "--pooling": options.pooling,
-        "--lora": ",".join(quoted) or None,
-    }
-    if options.draft:
-        optional |= {
-            "--model-draft": options.draft,
-            "--spec-draft-n-max": launch.drafted,
-            "--spec-type": "draft-simple",
-        }
-    elif launch.drafted:
-        optional |= {"--spec-ngram-simple-size-m": launch.drafted, "--spec-type": "ngram-simple"}
-    return {name: value for name, value in optional.items() if value is not None}
+    given = [str(part) for pair in chosen.items() if pair[1] is not None for part in pair]
+    return [build.program, *given, *switches, *options.args]
 
 
 async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
@@ -282,13 +267,6 @@ async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
             raise LoadFailed(
                 f"{build.program} ({build.version}) sends no `{field}`: it is too old; {_TRIED}"
             )
-
-
-def _program_path(command: str) -> Path:
-    found = shutil.which(command)
-    if found is None:
-        raise LoadFailed(f"the program {missing_program(command)}")
-    return Path(found).absolute()
 
 
 async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
@@ -341,33 +319,26 @@ async def spawn_native(
     place = process.ipc_socket.path or free_port()
     batch, physical = build.batches(launch)
     slots = Slots(launch.parallel, launch.cache_tokens, prompts)
-    prefill = _prefill(launch, batch, physical if build.computes_on_gpu(launch) else None)
+    gpu_batch = physical if build.computes_on_gpu(launch) else None
+    prefill = _chunked_prefill(launch, batch, gpu_batch)
     client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
-    command = native_arguments(build, launch, place, _native_states_folder(place))
+    # Where prompts are not stored, the program still wants a folder that exists.
+    other = str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
+    states = prompt_files_folder(os.getpid()) if can_store_prompts() else other
+    command = native_arguments(build, launch, place, states)
     # By its environment: arguments can be read by every user of the machine.
     program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
     async with starting(process, client, load_seconds):
         how = await serve_program(process, program, lambda: client.ask("GET", "/health"))
         if how is not None:
-            raise EngineFailed(_native_failure(build, launch, process, how))
+            tail = list(process.tail)
+            unknown = next((found[1] for line in tail if (found := _UNKNOWN.search(line))), None)
+            errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
+            reason = _load_failure(tail) or next(errors, how)
+            if unknown is not None:
+                reason = f"it does not know the argument {unknown}; {_TRIED}"
+            said = f"{build.program} ({build.version})"
+            raise EngineFailed(f"{said} could not load {launch.files}: {reason}")
         if not launch.options.embeddings:
             await _check_native(client, build)
     return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
-
-
-def _native_states_folder(place: int | str) -> str:
-    # Where prompts are not stored, the program still wants a folder that exists.
-    if can_store_prompts():
-        return prompt_files_folder(os.getpid())
-    return str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
-
-
-def _native_failure(build: NativeBuild, launch: Launch, process: EngineProcess, how: str) -> str:
-    tail = list(process.tail)
-    unknown = next((found[1] for line in tail if (found := _UNKNOWN.search(line))), None)
-    if unknown is not None:
-        reason = f"it does not know the argument {unknown}; {_TRIED}"
-    else:
-        errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
-        reason = _load_failure(tail) or next(errors, how)
-    return f"{build.program} ({build.version}) could not load {launch.files}: {reason}"

@@ -1,30 +1,15 @@
 """The slots of the engine: which prompt each holds, and which one a request takes.
 
-The engine would choose a slot by itself, but it overwrites what other conversations left there.
-Here every request names its slot, so that no prompt is lost that memory has room for:
+Every request names its slot, so that no prompt is lost that memory has room for; what leaves a
+slot goes to the store. A request that begins reserves what it may come to hold of the cache:
+where requests do not fit together, the engine would fail all of them. The rules, and why, are in
+`docs/internals/design/prompts-and-caches.md` and `engines.md` there.
 
-1. A free slot that holds the beginning of the prompt continues, in place. If another conversation
-   loses its end by that (one with the same instructions), that is copied to the store before.
-2. If the store has more of the prompt, its copy goes to the slot that was used longest ago. What
-   that slot holds is copied to the store before.
-3. A prompt that nothing is known of takes the slot that was used longest ago, likewise.
-
-A prompt reuses nothing of another scope. The engine compares tokens by itself, so a slot that
-goes from one scope to another is emptied in between.
-
-Slots may share one cache that does not hold a whole context of each. A request that begins
-reserves what it may come to hold. Slots that nobody uses make room for that: those used longest
-ago are copied to the store and emptied. Otherwise the engine would empty some itself, and not
-copy them. Requests whose reservations do not fit together must not be sent: the engine would
-fail all of them.
-
-The store keeps the key-value states of prompts that have left their slots, in files of
-anonymous memory. The engine writes a slot's state to such a file and reads it back. The files
-belong to this process, so that they outlive an engine that crashes. They are used again and
+The store keeps key-value states in files of anonymous memory, which the engine writes and reads.
+They belong to this process, so that they outlive an engine that crashes. They are used again and
 never closed while an engine runs: it names them by their descriptors, which must not come to
 mean another file. A state that is not what the store takes it for costs time, never a wrong
-answer: it holds its own tokens, and the engine compares them. The store is bounded by a limit
-in bytes and by the memory that is free.
+answer: it holds its own tokens, and the engine compares them.
 """
 
 from __future__ import annotations
@@ -82,13 +67,9 @@ def free_memory() -> int:
     return free
 
 
+# `tokens` are packed, `size` is in bytes, `used` a count; `scope` is who may use it.
 @dataclass(slots=True)
-class StoredPrompt:
-    """One state: its file, its packed tokens, its bytes, and when it was used (a count).
-
-    ``scope`` is that of the requests that may use it.
-    """
-
+class _StoredPrompt:
     file: int
     scope: str
     tokens: bytes
@@ -102,7 +83,7 @@ class PromptStore:
 
     limit: int
     token_bytes: int
-    _states: list[StoredPrompt] = field(default_factory=list)
+    _states: list[_StoredPrompt] = field(default_factory=list)
     _spare: list[int] = field(default_factory=list)  # files without a state
     _uses: int = 0
 
@@ -110,7 +91,7 @@ class PromptStore:
     def size(self) -> int:
         return sum(state.size for state in self._states)
 
-    def best(self, scope: str, prompt: bytes) -> tuple[StoredPrompt | None, int]:
+    def best(self, scope: str, prompt: bytes) -> tuple[_StoredPrompt | None, int]:
         """Return the state of a scope that shares most of a packed prompt, and how many tokens."""
         head = prompt[:_LEAST_BYTES]
         alike = [state for state in self._of(scope) if state.tokens.startswith(head)]
@@ -127,7 +108,7 @@ class PromptStore:
         slot: int,
         scope: str,
         tokens: bytes,
-        needed: StoredPrompt | None = None,
+        needed: _StoredPrompt | None = None,
     ) -> None:
         """Keep the state of a slot that holds these tokens, if it is worth it and has room.
 
@@ -138,10 +119,13 @@ class PromptStore:
             return
         for state in [one for one in self._of(scope) if tokens.startswith(one.tokens)]:
             self._drop(state)
-        if not self._has_room(expected, needed):
+        if expected > self.limit:
+            return
+        self._evict(expected, needed)
+        if self.size + expected > self.limit or expected > free_memory() // 2:
             return
         file = self._spare.pop() if self._spare else os.memfd_create("prompt")
-        state = StoredPrompt(file, scope, tokens, expected, self._next_use())
+        state = _StoredPrompt(file, scope, tokens, expected, self._next_use())
         try:
             body = {"filename": str(file)}
             await engine.ask("POST", f"/slots/{slot}?action=save", body)
@@ -156,7 +140,7 @@ class PromptStore:
         self._states.append(state)
         self._evict(0, needed)
 
-    async def restore(self, engine: Engine, slot: int, state: StoredPrompt) -> bool:
+    async def restore(self, engine: Engine, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
         state.used = self._next_use()
         try:
@@ -174,22 +158,16 @@ class PromptStore:
             os.close(file)
         self._states, self._spare = [], []
 
-    def _of(self, scope: str) -> list[StoredPrompt]:
+    def _of(self, scope: str) -> list[_StoredPrompt]:
         return [state for state in self._states if state.scope == scope]
 
-    def _has_room(self, size: int, needed: StoredPrompt | None) -> bool:
-        if size > self.limit:
-            return False
-        self._evict(size, needed)
-        return self.size + size <= self.limit and size <= free_memory() // 2
-
-    def _evict(self, more: int, needed: StoredPrompt | None) -> None:
+    def _evict(self, more: int, needed: _StoredPrompt | None) -> None:
         droppable = [state for state in self._states if state is not needed]
         droppable.sort(key=lambda state: state.used, reverse=True)
         while droppable and (self.size + more > self.limit or len(self._states) >= _MOST_STATES):
             self._drop(droppable.pop())
 
-    def _drop(self, state: StoredPrompt) -> None:
+    def _drop(self, state: _StoredPrompt) -> None:
         if any(one is state for one in self._states):  # two restores of one state may both fail
             self._states = [one for one in self._states if one is not state]
             self._clear_file(state.file)
@@ -211,26 +189,17 @@ class Slot:
     """One slot, and what is known of its content while a request has it."""
 
     id: int
-    tokens: bytes = b""
-    """What it held when the last request left it, packed."""
-    scope: str = ""
-    """Cache scope of the tokens that it holds."""
-    empty: bool = True
-    """True if it holds no token, known or not."""
-    asked: int = 0
-    """Tokens of that request's prompt."""
+    tokens: bytes = b""  # what it held when the last request left it, packed
+    scope: str = ""  # cache scope of the tokens that it holds
+    empty: bool = True  # true if it holds no token, known or not
+    asked: int = 0  # tokens of that request's prompt
     busy: bool = False
     used: int = 0
-    cells: int = 0
-    """Tokens of the cache that it may come to hold, or may have left."""
-    finished: bool = False
-    """The engine has completed the request, and computes no more for it."""
-    read: int = 0
-    """Tokens of the prompt that the engine has read."""
-    ahead: int = 0
-    """Tokens of them that were computed ahead of the request, and so are new in it."""
-    made: list[int] = field(default_factory=list)
-    """Tokens that the engine has generated."""
+    cells: int = 0  # tokens of the cache that it may come to hold, or may have left
+    finished: bool = False  # the engine has completed the request, and computes no more for it
+    read: int = 0  # tokens of the prompt that the engine has read
+    ahead: int = 0  # tokens of them that were computed ahead of the request, and so are new in it
+    made: list[int] = field(default_factory=list)  # tokens that the engine has generated
 
     def shares(self, scope: str, tokens: bytes) -> int:
         """Return how many tokens of a prompt it holds, for requests of a scope."""
@@ -299,7 +268,7 @@ class Slots:
 
     async def _reserve_slot(
         self, engine: Engine, scope: str, tokens: bytes, cells: int
-    ) -> tuple[Slot, int, StoredPrompt | None]:
+    ) -> tuple[Slot, int, _StoredPrompt | None]:
         async with self._choosing:
             free = [slot for slot in self._slots if not slot.busy]
             slot, shared, stored = self._choose_slot(free, scope, tokens)
@@ -313,7 +282,7 @@ class Slots:
             slot.begin(0)
             return slot, shared, stored
 
-    async def _make_room(self, engine: Engine, needed: StoredPrompt | None) -> None:
+    async def _make_room(self, engine: Engine, needed: _StoredPrompt | None) -> None:
         while sum(slot.cells for slot in self._slots) > self._cache_tokens:
             idle = [slot for slot in self._slots if slot.cells and not slot.busy]
             if not idle:
@@ -328,7 +297,7 @@ class Slots:
 
     def _choose_slot(
         self, free: Sequence[Slot], scope: str, tokens: bytes
-    ) -> tuple[Slot, int, StoredPrompt | None]:
+    ) -> tuple[Slot, int, _StoredPrompt | None]:
         found = [(slot.shares(scope, tokens), slot) for slot in free]
         shared, own = max(found, key=lambda each: (each[0], -each[1].used))
         stored, more = self._store.best(scope, tokens)
@@ -339,7 +308,7 @@ class Slots:
         return (own, shared, None) if goes_on or shared >= LEAST_TOKENS else (oldest, 0, None)
 
     async def _fill_slot(
-        self, engine: Engine, slot: Slot, scope: str, shared: int, stored: StoredPrompt | None
+        self, engine: Engine, slot: Slot, scope: str, shared: int, stored: _StoredPrompt | None
     ) -> int:
         lost = token_count(slot.tokens) - (0 if stored else shared)
         goes_on = stored is None and slot.continued_by(shared)

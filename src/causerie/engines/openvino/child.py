@@ -48,7 +48,9 @@ Order = dict[str, Any]
 def main() -> None:
     die_with_parent(signal.SIGKILL)
     ignore_signals()
-    out = _redirect_output()
+    # What native code prints to standard output goes to the log instead.
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     launch = json.loads(sys.stdin.readline())
     stay_on(launch["cpus"])
     orders: SimpleQueue[Order] = SimpleQueue()
@@ -105,9 +107,13 @@ class Batch:
         elif "cancel" in order:
             self._cancel(id)
         elif "encode" in order:
-            _report(
-                self._out, {"id": id, "encoded": [self._token_ids(one) for one in order["encode"]]}
+            encode = self._tokenizer.encode
+            read = (
+                encode(text, add_special_tokens=False, max_length=_MOST_TOKENS).input_ids.data
+                for text in order["encode"]
             )
+            encoded = [[int(one) for one in ids.reshape(-1)] for ids in read]
+            _report(self._out, {"id": id, "encoded": encoded})
         else:
             _report(self._out, {"id": id})
 
@@ -119,10 +125,6 @@ class Batch:
         if (running := self._running.pop(id, None)) is not None:
             running.handle.cancel()
             self._record_cached(running)
-
-    def _token_ids(self, text: str) -> list[int]:
-        read = self._tokenizer.encode(text, add_special_tokens=False, max_length=_MOST_TOKENS)
-        return [int(one) for one in read.input_ids.data.reshape(-1)]
 
     def _read_planned(self) -> None:
         streaming = any(running.tokens for running in self._running.values())
@@ -139,7 +141,9 @@ class Batch:
             config = _generation_config(self._orders.pop(id), self._end)
             self._running[id] = _Running(self._add_request(id, tokens, config), tokens)
         else:
-            self._parts[id] = self._add_request(id, tokens[: part.end], _prompt_only_config())
+            self._parts[id] = self._add_request(
+                id, tokens[: part.end], _base_config(1)
+            )  # a prompt alone
 
     def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
@@ -192,18 +196,15 @@ def _pipeline(launch: dict[str, Any]) -> Any:
     )
 
 
-def _prompt_only_config() -> Any:
-    # A request that only reads its prompt ends with the first token.
+def _base_config(max_tokens: int) -> Any:
     config = openvino_genai.GenerationConfig()
     config.apply_chat_template = False
-    config.max_new_tokens = 1
+    config.max_new_tokens = max_tokens
     return config
 
 
 def _generation_config(order: Order, end: set[int]) -> Any:
-    config = openvino_genai.GenerationConfig()
-    config.apply_chat_template = False
-    config.max_new_tokens = order["max_tokens"]
+    config = _base_config(order["max_tokens"])
     config.logprobs = 1  # more than that of the drawn token it does not tell
     # As long as fewer are made it forbids all that would end the text.
     config.min_new_tokens = order["max_tokens"] if order["ignore_eos"] else 0
@@ -217,13 +218,6 @@ def _generation_config(order: Order, end: set[int]) -> Any:
             grammar=order["ebnf"]
         )
     return config
-
-
-def _redirect_output() -> TextIO:
-    # What native code prints to standard output goes to the log instead.
-    own = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return os.fdopen(own, "w", encoding="utf-8")
 
 
 def _read_orders(orders: SimpleQueue[Order]) -> None:

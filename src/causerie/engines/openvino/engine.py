@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from string import ascii_letters, digits
 
 from msgspec import structs
 
-from causerie.engines.base import EngineFailed, ModelFacts, PromptTooLong, TextRequest, Token
+from causerie.engines.base import EngineFailed, PromptTooLong, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
 from causerie.engines.openvino.process import (
     ARCHITECTURES,
@@ -38,23 +39,20 @@ from causerie.engines.weights.gguf import Header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 _MOST_EBNF_TEXTS = 100
-_PLAIN_IN_EBNF = frozenset(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 ".decode()
-)
+_PLAIN_IN_EBNF = frozenset(ascii_letters + digits + " ")
 
 
-def ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
+def _ebnf_of_texts(texts: Iterable[str], *, ends: bool) -> str:
     options = ['""'] if ends else []
-    options += [f'"{_quoted_in_ebnf(text)}"' for text in texts]
+    for text in texts:
+        quoted = "".join(one if one in _PLAIN_IN_EBNF else f"\\U{ord(one):08x}" for one in text)
+        options.append(f'"{quoted}"')
     return "root ::= " + " | ".join(options)
 
 
-def sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
-    """Return the first of the ids that the grammar can say, by their texts.
-
-    Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
-    where there are some hundred of them, and takes seconds for all.
-    """
+# Tokenizers number common tokens first. xgrammar admits texts that are in none of the options
+# where there are some hundred of them, and takes seconds for all.
+def _sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int]:
     control = frozenset(vocabulary.control.values())
     texts: dict[str, int] = {}
     for id in ids:
@@ -65,10 +63,6 @@ def sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, int
             with suppress(UnicodeDecodeError):
                 texts[raw.decode()] = id
     return texts
-
-
-def _quoted_in_ebnf(text: str) -> str:
-    return "".join(char if char in _PLAIN_IN_EBNF else f"\\U{ord(char):08x}" for char in text)
 
 
 class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
@@ -110,13 +104,8 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
         self._readings = Readings()
         self._control: re.Pattern[str]  # of the vocabulary, once that is read
 
-    async def facts(self) -> ModelFacts:
-        client = self._client()
-        if self._facts is None:
-            vocabulary = await self._vocabulary()
-            build = f"openvino-{client.version}"
-            self._facts = self._model_facts(vocabulary, vocabulary.control, build)
-        return self._facts
+    async def _build(self, client: OpenVinoClient) -> str:
+        return f"openvino-{client.version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Return the token ids; no beginning-of-text token is added.
@@ -163,13 +152,13 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
     ) -> Token:
         ids = list(admitted.ids())
         spelling = request_spelling(vocabulary, request)
-        texts = sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
+        texts = _sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
         if not texts and not admitted.ends:
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
             certain = None if request.logprobs is None else 0.0
             return Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
         while True:
-            ebnf = ebnf_of_texts(texts, ends=admitted.ends)
+            ebnf = _ebnf_of_texts(texts, ends=admitted.ends)
             drawn = await first_token(client.complete(request, spelling, ebnf))
             meant = _admitted_token(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
             if meant is not None:

@@ -1,41 +1,34 @@
 """The plan of a step: the tokens that it reads, and of which prompts.
 
-The pipeline fills every step with as many tokens of prompts as its batch holds, oldest prompt
-first. A stream waits for each step, and a short prompt for all that came before it. So prompts
-are given to it in *parts*, as many tokens as the next step is to read. What a part has read
-stays in the prefix cache, where the next one finds it; the last part is the request itself.
-Parts end where a block of the cache ends, for whole blocks are found.
+The pipeline would fill every step with all that its batch holds, oldest prompt first. So prompts
+are given to it in *parts*, as many tokens as the next step is to read; they end where a block of
+the prefix cache ends, in which the next part finds them. The last part is the request itself.
 
-What the cache holds is not told, so :class:`KnownBlocks` keeps count. Where that is mistaken, a
+What the cache holds is not told, so it is counted here. Where that is mistaken, a
 step is longer or shorter than planned, and nothing else.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from causerie.engines.prefill import STREAMING_SECONDS, TOKEN_BYTES, PrefillSpeed, packed
 
-BLOCK = 32
-"""Tokens of a block of the cache on a CPU."""
-BATCH = 256
-"""Tokens of the largest step."""
+BLOCK = 32  # tokens of a block of the cache on a CPU
+BATCH = 256  # tokens of the largest step
 
 _ALONE_SECONDS = 1.0  # a client that leaves, and a prompt that comes, wait for the step
 _LONG_SECONDS = 3.0  # small parts cost half more: too much for prompts that are read sooner
 _EXPECTED_SECONDS = STREAMING_SECONDS / BATCH  # for a token: the first step is as large as any
 
 
+# The cache holds `read` of its tokens.
 @dataclass(slots=True, eq=False)
-class WaitingPrompt:
-    """A prompt that waits; the cache holds ``read`` of its tokens."""
-
+class _WaitingPrompt:
     id: int
     tokens: Sequence[int]
-    blocks: Sequence[int]
-    """Keys of its whole blocks."""
+    blocks: Sequence[int]  # keys of its whole blocks
     read: int = 0
     is_long: bool = False
 
@@ -48,31 +41,13 @@ class WaitingPrompt:
 class Part:
     """The tokens of a prompt that one step reads."""
 
-    prompt: WaitingPrompt
+    prompt: _WaitingPrompt
     begin: int
     end: int
 
     @property
     def is_last(self) -> bool:
         return self.end == len(self.prompt.tokens)
-
-
-class KnownBlocks:
-    """Blocks that the prefix cache holds, at most ``limit``; those used longest ago go first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._keys: OrderedDict[int, None] = OrderedDict()
-
-    def __contains__(self, key: int) -> bool:
-        return key in self._keys
-
-    def add(self, keys: Iterable[int]) -> None:
-        for key in keys:
-            self._keys[key] = None
-            self._keys.move_to_end(key)
-        while len(self._keys) > self._limit:
-            _ = self._keys.popitem(last=False)
 
 
 class Prefill:
@@ -83,9 +58,10 @@ class Prefill:
 
     def __init__(self, blocks: int, *, divided: bool = True) -> None:
         self._speed = PrefillSpeed(_EXPECTED_SECONDS)
-        self._known = KnownBlocks(blocks)
+        self._limit = blocks
+        self.known: dict[int, None] = {}  # keys of blocks in the cache, in the order of their use
         self._divided = divided
-        self._waiting: dict[int, WaitingPrompt] = {}
+        self._waiting: dict[int, _WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
         self._oldest_first = False
         self._warm = False  # the first step of a process prepares kernels, and tells no speed
@@ -94,7 +70,7 @@ class Prefill:
         return bool(self._waiting)
 
     def add(self, id: int, tokens: Sequence[int]) -> None:
-        self._waiting[id] = WaitingPrompt(id, tokens, block_keys(tokens))
+        self._waiting[id] = _WaitingPrompt(id, tokens, block_keys(tokens))
 
     def drop(self, id: int) -> None:
         _ = self._waiting.pop(id, None)
@@ -107,8 +83,13 @@ class Prefill:
         and the last one of its step.
         """
         self._oldest_first = not self._oldest_first
-        left, planned = self._step_tokens(), []
-        for prompt in self._in_order():
+        waiting, planned = list(self._waiting.values()), []
+        left = sum(prompt.rest for prompt in waiting)
+        if self._divided:
+            left = min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
+        if not self._oldest_first:
+            waiting.sort(key=lambda prompt: prompt.rest)
+        for prompt in waiting:
             self._skip_known(prompt)
             prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
             small = self._divided and streaming and prompt.is_long
@@ -135,26 +116,24 @@ class Prefill:
             self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
         self._warm = True
         for part in self._planned:
-            self._known.add(part.prompt.blocks[: part.end // BLOCK])
+            self._remember(part.prompt.blocks[: part.end // BLOCK])
         self._planned = ()
 
     def note(self, tokens: Sequence[int]) -> None:
         """Note that the cache holds these, from the first on."""
-        self._known.add(block_keys(tokens))
+        self._remember(block_keys(tokens))
 
-    def _in_order(self) -> Sequence[WaitingPrompt]:
-        waiting = list(self._waiting.values())
-        return waiting if self._oldest_first else sorted(waiting, key=lambda prompt: prompt.rest)
+    def _remember(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            self.known.pop(key, None)
+            self.known[key] = None
+        while len(self.known) > self._limit:
+            del self.known[next(iter(self.known))]
 
-    def _skip_known(self, prompt: WaitingPrompt) -> None:
+    def _skip_known(self, prompt: _WaitingPrompt) -> None:
         # At least one token has to be computed, so the last one is never skipped.
-        while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self._known:
+        while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self.known:
             prompt.read += BLOCK
-
-    def _step_tokens(self) -> int:
-        if not self._divided:
-            return sum(prompt.rest for prompt in self._waiting.values())
-        return min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
 
 
 def _round_to_blocks(tokens: int) -> int:

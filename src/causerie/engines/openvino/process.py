@@ -42,8 +42,7 @@ from causerie.engines.openvino.prefill import BLOCK
 from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
-"""Those whose GGUF files OpenVINO GenAI reads."""
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # those whose GGUF files OpenVINO GenAI reads
 _DEFAULT_CONTEXT = 8_192
 _SLOTS = 16
 _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
@@ -53,13 +52,10 @@ _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
 class OpenVinoOptions:
     """Configured options; ``None`` is chosen for the machine."""
 
-    context: int | None = None
-    """In tokens, for one request."""
-    parallel: int | None = None
-    """Number of concurrent requests."""
+    context: int | None = None  # in tokens, for one request
+    parallel: int | None = None  # number of concurrent requests
     threads: int | None = None
-    part: MachinePart = WHOLE
-    """Part of the machine that its cores are taken from."""
+    part: MachinePart = WHOLE  # part of the machine that its cores are taken from
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 
@@ -72,13 +68,10 @@ class OpenVinoLaunch:
     context: int
     parallel: int
     threads: int | None
-    blocks: int
-    """Blocks of the cache that all requests share."""
-    divided: bool
-    """Whether prompts are read in parts; see :mod:`.prefill`."""
+    blocks: int  # blocks of the cache that all requests share
+    divided: bool  # whether prompts are read in parts; see `prefill.py`
     memory: int
-    cpus: tuple[int, ...] | None
-    """Hardware threads that the process stays on; ``None``: on any."""
+    cpus: tuple[int, ...] | None  # hardware threads that the process stays on; `None`: on any
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 
@@ -102,6 +95,10 @@ def for_machine(
     ``recurrent`` models keep a state for several blocks together, so parts would not be found.
     """
     cpus = options.part.cpus()
+    threads = options.threads or (len(cpus) if cpus else None)  # none: OpenVINO's choice
+    given = quota(options.part)  # which it does not see
+    if not options.threads and given is not None:
+        threads = given if given < len(cpus or allowed_cpus()) else threads
     longest = trained or options.context or _DEFAULT_CONTEXT
     context = min(options.context or _DEFAULT_CONTEXT, longest)
     parallel = options.parallel or _SLOTS
@@ -112,23 +109,13 @@ def for_machine(
         weights=str(weights),
         context=context,
         parallel=parallel,
-        threads=options.threads or _threads(options.part, cpus),
+        threads=threads,
         blocks=-(-cached // BLOCK) + parallel,  # each request begins a block of its own
         divided=not recurrent,
         memory=model_memory_bytes(model, cached, _KV_TYPE),
         cpus=cpus,
         environment=options.environment,
     )
-
-
-def _threads(part: MachinePart, cpus: tuple[int, ...] | None) -> int | None:
-    # OpenVINO sees which hardware threads the process may use, but no quota of a control group.
-    # None leaves the number to OpenVINO.
-    seen = len(cpus or allowed_cpus())
-    given = quota(part=part)
-    if given is not None and given < seen:
-        return given
-    return len(cpus) if cpus else None
 
 
 _ENGINE = "openvino"
@@ -192,7 +179,7 @@ class OpenVinoClient:
         self, request: TextRequest, spelling: Spelling, ebnf: str | None = None
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion, under a grammar in EBNF or none; leaving ends it."""
-        async with self._order(generation_order(request, ebnf)) as answers:
+        async with self._order(_generation_order(request, ebnf)) as answers:
             outputs = _outputs(answers, request, spelling)
             try:
                 yield outputs
@@ -220,8 +207,12 @@ class OpenVinoClient:
             while piece := await self._process.stdout.read(_PIECE):
                 self._pulse.beat = monotonic()
                 *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    self._take(_decode(line))
+                for answer in map(_decode, lines):
+                    if answer.ready:
+                        self.version = answer.version
+                        self._ready.set_result(True)
+                    elif (answers := self._waiting.get(answer.id)) is not None:
+                        answers.put_nowait(answer)
         finally:
             self._gone = True
             if not self._ready.done():
@@ -229,16 +220,9 @@ class OpenVinoClient:
             for answers in self._waiting.values():
                 answers.put_nowait(None)
 
-    def _take(self, answer: _Answer) -> None:
-        if answer.ready:
-            self.version = answer.version
-            self._ready.set_result(True)
-        elif (answers := self._waiting.get(answer.id)) is not None:
-            answers.put_nowait(answer)
 
-
-def generation_order(request: TextRequest, ebnf: str | None) -> dict[str, Any]:
-    """Return the order of a generation. Unset parameters are neutral, not the engine's defaults."""
+# Unset parameters are neutral, not the engine's defaults.
+def _generation_order(request: TextRequest, ebnf: str | None) -> dict[str, Any]:
     fields: dict[str, float] = dict(engine_fields(_ENGINE, request.sampling))
     if fields.get("top_k") == 0:
         del fields["top_k"]  # off is its default, and no number
@@ -284,7 +268,6 @@ async def _outputs(
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.openvino.child")
 _QUESTIONS = (("/ping", 60.0),)  # between two steps, so longer than one takes anywhere
-_MISSING = "No module named 'openvino"
 
 OpenVinoChild = EngineChild[OpenVinoClient]
 
@@ -302,16 +285,14 @@ async def spawn(
         await process.write(_encode({**asdict(launch), "end": end}) + b"\n")
         if not await client.loaded():
             how = await process.ended()
-            raise _failure(launch.weights, list(process.tail), how)
+            if any("No module named 'openvino" in line for line in process.tail):
+                raise LoadFailed(
+                    "OpenVINO GenAI is not installed; in a clone of Causerie: "
+                    "pip install '.[openvino]'"
+                )
+            why = last_words(process.tail) or how
+            raise EngineFailed(f"the engine could not load {launch.weights}: {why}")
     return EngineChild(process, client, pulse, _QUESTIONS, last_words)
-
-
-def _failure(weights: str, tail: list[str], how: str) -> EngineFailed:
-    if any(_MISSING in line for line in tail):
-        return LoadFailed(
-            "OpenVINO GenAI is not installed; in a clone of Causerie: pip install '.[openvino]'"
-        )
-    return EngineFailed(f"the engine could not load {weights}: {last_words(tail) or how}")
 
 
 def last_words(tail: Iterable[str]) -> str:

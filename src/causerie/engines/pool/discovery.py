@@ -1,9 +1,8 @@
 """The servers behind the names of a pool, which may come and go.
 
-A host name stands for as many servers as it has IP addresses: those of IPv4, or without any
-those of IPv6, since a server often has one of each. The name of a service (RFC 2782, such as
-``_http._tcp.example.org``) stands for its targets. A lookup that fails, or finds nothing, keeps
-the servers that were known.
+A host name stands for its IP addresses, of one family; the name of a service (RFC 2782, such as
+``_http._tcp.example.org``) for its targets. A lookup that fails, or finds nothing, keeps the
+servers that were known.
 """
 
 from __future__ import annotations
@@ -12,12 +11,14 @@ import asyncio
 import ipaddress
 import random
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import structlog
 
+from causerie.engines.supervised import end_task
 from causerie.http.addresses import Address
 
 log = structlog.get_logger(__name__)
@@ -50,10 +51,6 @@ class MemberAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{parts.port}" if parts.port else ""
         return parts._replace(netloc=host + port).geturl()
-
-
-Lookup = Callable[[str], Awaitable[Sequence[MemberAddress]]]
-"""Return the servers of a base URL with a name; raise :class:`Unresolved`."""
 
 
 async def lookup(url: str) -> Sequence[MemberAddress]:
@@ -108,20 +105,17 @@ async def targets(url: str, server: tuple[str, int] | None = None) -> Sequence[M
     return [MemberAddress(parts._replace(netloc=host).geturl()) for host in hosts]
 
 
+@dataclass(eq=False)
 class Discovery:
-    """Calls ``found`` with all servers whenever they have changed."""
+    """Calls ``_found`` with all servers whenever they have changed."""
 
-    def __init__(
-        self, found: Callable[[Sequence[MemberAddress]], None], lookup: Lookup = lookup
-    ) -> None:
-        self._found = found
-        self._lookup = lookup
-        self._known: dict[str, Sequence[MemberAddress]] = {}  # by base URL, in order
-        self._failures: dict[str, str] = {}
-        self._last: Sequence[MemberAddress] | None = None
-        self._running = False
-        self._task: asyncio.Task[None] | None = None
-        self._names: list[str] = []
+    _found: Callable[[Sequence[MemberAddress]], None]
+    _known: dict[str, Sequence[MemberAddress]] = field(default_factory=dict)  # by URL, in order
+    _failures: dict[str, str] = field(default_factory=dict)
+    _last: Sequence[MemberAddress] | None = None
+    _running: bool = False
+    _task: asyncio.Task[None] | None = None
+    _names: Sequence[str] = ()
 
     @property
     def detail(self) -> str:
@@ -132,7 +126,7 @@ class Discovery:
 
         Where a name is new, those before are kept until it has been looked up.
         """
-        names = [url for url in urls if not _literal(url)]
+        names = [url for url in urls if not _is_literal(url)]
         unknown = [url for url in names if url not in self._known]
         self._known = {
             url: self._known.get(url, ()) if url in names else [MemberAddress(url)] for url in urls
@@ -151,16 +145,12 @@ class Discovery:
     async def stop(self) -> None:
         self._running = False
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_task(task)
 
     def _watch_names(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            self._task = None
-        if self._names:
-            self._task = asyncio.get_running_loop().create_task(self._watch())
+        self._task = asyncio.get_running_loop().create_task(self._watch()) if self._names else None
 
     async def _watch(self) -> None:
         while True:
@@ -170,7 +160,7 @@ class Discovery:
 
     async def _look_up(self, url: str) -> None:
         try:
-            found = await self._lookup(url)
+            found = await lookup(url)
             if not found:
                 raise Unresolved(f"{urlsplit(url).hostname} stands for no server")
         except Unresolved as failure:
@@ -189,11 +179,7 @@ class Discovery:
             self._found(members)
 
 
-def _literal(url: str) -> bool:
-    if "://" not in url:
-        return True
-    try:
-        ipaddress.ip_address(Address.parse(url).host)
-    except ValueError:
-        return False
-    return True
+def _is_literal(url: str) -> bool:
+    with suppress(ValueError):
+        return "://" not in url or bool(ipaddress.ip_address(Address.parse(url).host))
+    return False

@@ -1,12 +1,7 @@
-"""Contents of the prefix cache of a member, as it publishes them over ZeroMQ.
+"""Contents of the prefix cache of a member, as vLLM publishes them over ZeroMQ.
 
-Events of vLLM are decoded, blocks that were stored or removed; a view keeps what they say; a
-subscriber reads them, and asks again for what it missed.
-
-Hashes of vLLM are only names here: an event names the tokens of each block, from which the
-block of the prefix index follows, and a removal names the hash. Batches are numbered. One that
-is missing leaves nothing certain, so the view begins anew with nothing; what was stored before
-and is still there is unknown then, and the view is not ``complete``.
+Hashes of vLLM are only names here, for parents and removals. Batches are numbered. One that is
+missing leaves nothing certain, so the view begins anew and is not ``complete``.
 
 Batches come to a SUB socket: topic, number, payload. A ROUTER at the server's replay port
 answers a number with all batches from there that it still keeps, and then with the number -1.
@@ -27,6 +22,7 @@ import structlog
 from msgspec import Raw, Struct
 
 from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended, root
+from causerie.engines.supervised import end_task
 
 if TYPE_CHECKING:
     from zmq.asyncio import Context, Socket
@@ -149,23 +145,22 @@ def _event(raw: bytes) -> Event:
     return event
 
 
+@dataclass(eq=False)
 class KvView:
-    """The content of one cache of ``member``, called ``name`` in the index.
+    """The content of one cache of ``_member``, called ``name`` in the index.
 
     What was sent to the member is in the index by its name; blocks that are gone are taken from
     there too.
     """
 
-    def __init__(self, index: PrefixIndex, name: str, member: str) -> None:
-        self.name = name
-        self._member = member
-        self.complete = False
-        """Return whether every block that is there is known."""
-        self.block_size = 0
-        """Return the size of a block in tokens; 0 while nothing was stored."""
-        self.salted = False
-        """Events name the salts of prompts, which are their scopes."""
-        self._index = index
+    _index: PrefixIndex
+    name: str
+    _member: str
+
+    def __post_init__(self) -> None:
+        self.complete = False  # whether every block that is there is known
+        self.block_size = 0  # in tokens; 0 while nothing was stored
+        self.salted = False  # whether events name the salts of prompts, which are their scopes
         self._next: int | None = None  # number of the next batch
         self._ts = 0.0  # the latest of its batches
         self._blocks: dict[int, tuple[int, ...]] = {}  # by the hash of vLLM's hash
@@ -231,7 +226,7 @@ class KvView:
         self.block_size = size
         self.salted = self.salted or bool(event.salt)
         parent = event.parent_block_hash
-        before = root(event.salt) if parent is None else self._end_of(parent)
+        before = root(event.salt) if parent is None else self._blocks.get(hash(parent), [None])[-1]
         if before is None:
             return  # behind a block that was stored before this view began
         try:
@@ -246,10 +241,6 @@ class KvView:
                 self._copies[key] = self._copies.get(key, 0) + 1
             else:
                 self._blocks[key] = tuple(blocks[at * each : (at + 1) * each])
-
-    def _end_of(self, parent: int | bytes) -> int | None:
-        blocks: Sequence[int] | None = self._blocks.get(hash(parent))
-        return None if blocks is None else blocks[-1]
 
     def _of_main_group(self, event: Stored) -> bool:
         if self._group is None:
@@ -287,21 +278,19 @@ class KvEndpoint:
     replay: str | None = None
 
 
+@dataclass(eq=False)
 class KvSubscriber:
     """Keeps a view up to date. Raises nothing: without events there are other ways to choose.
 
-    ``changed`` is called when the view has changed, or can be used no more.
+    ``_changed`` is called when the view has changed, or can be used no more.
     """
 
-    def __init__(self, endpoint: KvEndpoint, view: KvView, changed: Callable[[], None]) -> None:
-        self.view = view
-        self._changed = changed
-        self.failure = "no KV events yet"
-        """The reason the view says nothing; empty where it says something."""
-        self.heard = 0.0
-        """The time of the last batch, on the monotonic clock."""
-        self._endpoint = endpoint
-        self._task: asyncio.Task[None] | None = None
+    _endpoint: KvEndpoint
+    view: KvView
+    _changed: Callable[[], None]
+    failure: str = "no KV events yet"  # why the view says nothing; empty where it says something
+    heard: float = 0.0  # when the last batch came, on the monotonic clock
+    _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         if self._task is None:
@@ -309,9 +298,7 @@ class KvSubscriber:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_task(task)
 
     def fail(self, why: str) -> None:
         """Forget what is known, until events come again."""
@@ -347,8 +334,7 @@ class KvSubscriber:
                 while True:
                     await self._receive(context, await _frames(socket))
             finally:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
+                await end_task(watch)
 
     async def _watch(self, socket: Socket) -> None:
         # After the end of a connection another server may publish, even if the numbers go on.

@@ -1,17 +1,7 @@
 """The members of a pool: who there is, what each carries and holds, and who gets a request.
 
-The choice: who can begin to answer soonest, at what cost to others. The cost of a member is
-counted in tokens:
-
-- what it has to read of this prompt, twice: the request waits for it, and later requests pay for
-  it once more, because they wait for it too and it evicts what they would have found;
-- what it has to read for others first, once: it is read in any case;
-- 64 for each request that runs there, since they share every step.
-
-So a beginning is read by a second member when waiting for the first one takes longer than twice
-the reading. What a member holds counts up to its share of requests, and up to two shares where
-it holds more of the prompt than every other member: a beginning that everybody sends spreads,
-and a conversation stays where it is.
+The choice goes by what a member has to read, in tokens; the rule, and why it is so, is in
+`docs/internals/design/routing-and-pools.md`.
 
 What a member holds of a prompt is known by the best source that there is. KV events say what
 each cache of the member holds. Where they do not come, what was sent to the member counts
@@ -23,20 +13,22 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
-from itertools import count
+from collections.abc import (
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import InitVar, dataclass, replace
 from time import monotonic
 from typing import Any, TypeVar
 
 import structlog
 
-from causerie.engines.base import EngineFailed, EngineState, EngineStatus, Output, TextRequest
-from causerie.engines.pool.discovery import MemberAddress
+from causerie.engines.base import EngineFailed, EngineState, EngineStatus
 from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extended, root
-from causerie.engines.supervised import SupervisedEngine
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended
+from causerie.engines.supervised import SupervisedEngine, end_task
 from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 
 _READING = 2  # how often a token that this prompt has to read counts
@@ -107,7 +99,14 @@ class MemberCache:
     def source(self) -> str:
         """Return what is used: ``kv_events``, ``sent`` or both."""
         if self._expected is not None:
-            self._notice_silence(*self._expected)
+            since, noted = self._expected
+            if any(cache.heard >= since for cache in self._caches):
+                self._expected = None
+            elif monotonic() - noted > _SILENCE_SECONDS:
+                self._expected = None
+                why = f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read"
+                for cache in self._caches:
+                    cache.fail(why)
         return self._source
 
     @property
@@ -175,14 +174,6 @@ class MemberCache:
             complete = all(cache.view.complete for cache in self._caches)
             self._source = KV_EVENTS if complete else BOTH
 
-    def _notice_silence(self, since: float, noted: float) -> None:
-        if any(cache.heard >= since for cache in self._caches):
-            self._expected = None
-        elif monotonic() - noted > _SILENCE_SECONDS:
-            self._expected = None
-            for cache in self._caches:
-                cache.fail(f"no KV events for {_SILENCE_SECONDS:g} s, although a prompt was read")
-
 
 log = structlog.get_logger(__name__)
 
@@ -224,10 +215,8 @@ class Member(MemberLoad):
             self._start = asyncio.get_running_loop().create_task(self._load(news))
 
     async def stop(self) -> None:
-        if self._start is not None:
-            self._start.cancel()
-            await asyncio.gather(self._start, return_exceptions=True)
-            self._start = None
+        await end_task(self._start)
+        self._start = None
         await self.cache.stop()
         await self.engine.stop()
 
@@ -260,44 +249,32 @@ class Member(MemberLoad):
             delay = min(delay * 2, _LONGEST_WAIT_SECONDS)
 
 
+@dataclass(eq=False)
 class MemberTurn:
     """A generation at a member, counted until its ``end``.
 
-    The prompt has these ``blocks``; the member has ``unread`` tokens of it to read. ``before`` is
-    the root of its chain of blocks; ``left`` is called at the end.
+    The prompt has these ``_blocks``; the member has ``_unread`` tokens of it to read. ``_before``
+    is the root of its chain of blocks; ``_left`` is called at the end.
     """
 
-    def __init__(
-        self,
-        at: Member,
-        prompt: Sequence[int],
-        before: int,
-        blocks: Sequence[int],
-        unread: int,
-        left: Callable[[Member], None],
-    ) -> None:
-        self._at = at
-        self._before = before
-        self._blocks = blocks
-        self._rest = prompt[len(blocks) * BLOCK :]  # the tokens that fill no block
-        self._read = self._unread = unread
-        self._left = left
-        self._since = monotonic()
-        at.running += 1
-        at.unread += unread
-        at.cache.enter(blocks)
+    at: Member
+    prompt: InitVar[Sequence[int]]
+    _before: int
+    _blocks: Sequence[int]
+    _unread: int
+    _left: Callable[[Member], None]
 
-    @property
-    def member(self) -> str:
-        return self._at.name
-
-    def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        return self._at.engine.generate(request)
+    def __post_init__(self, prompt: Sequence[int]) -> None:
+        self._rest = prompt[len(self._blocks) * BLOCK :]  # the tokens that fill no block
+        self._read, self._since = self._unread, monotonic()
+        self.at.running += 1
+        self.at.unread += self._unread
+        self.at.cache.enter(self._blocks)
 
     def answered(self) -> None:
-        self._at.unread -= self._unread
+        self.at.unread -= self._unread
         self._unread = 0
-        self._at.answered()
+        self.at.answered()
 
     def end(self, made: Sequence[int] | None = None, failure: str = "") -> None:
         """Free the member.
@@ -305,7 +282,7 @@ class MemberTurn:
         ``made`` are the tokens of a generation that is complete; ``failure`` is what the member
         failed by. With neither, the generation was left, or refused.
         """
-        at = self._at
+        at = self.at
         at.running -= 1
         at.unread -= self._unread
         at.cache.leave(self._blocks)
@@ -319,98 +296,3 @@ class MemberTurn:
         elif failure:
             at.failed(failure)
         self._left(at)
-
-
-_BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
-
-_MOST_BLOCKS = 10_000_000  # of all, where events say that they are there; some 1.1 GB
-_FIT_EVERY = 256  # requests
-
-
-class Members:
-    """Servers at addresses; ``make`` builds the engine of one, without starting it.
-
-    ``events`` says where a server publishes what its caches hold, if anywhere.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[MemberAddress], SupervisedEngine[Any]],
-        events: Callable[[MemberAddress], Sequence[KvEndpoint]],
-    ) -> None:
-        self._make = make
-        self._events = events
-        self._members: dict[str, Member] = {}
-        self._leaving: set[Member] = set()
-        self._ends: set[asyncio.Task[None]] = set()
-        self._numbers = count(1)
-        self.index = PrefixIndex(_BLOCKS)
-
-    def every(self) -> Sequence[Member]:
-        return list(self._members.values())
-
-    def ready(self) -> Sequence[Member]:
-        ready = [member for member in self._members.values() if member.engine.ready]
-        for member in ready:
-            if member.restarts != member.engine.restarts:
-                member.restarts = member.engine.restarts
-                member.cache.forget()  # whoever is there now has an empty one
-        return ready
-
-    def renew(self, addresses: Sequence[MemberAddress]) -> None:
-        """Replace the members; those that leave finish what they have started."""
-        before, self._members = self._members, {}
-        for address in addresses:
-            name = address.name
-            member = before.pop(name, None)
-            if member is None:
-                cache = MemberCache(self.index, name, self._events(address))
-                member = Member(name, self._make(address), cache)
-            self._members[name] = member
-        for member in before.values():
-            member.cache.forget()
-            self._leaving.add(member)
-            self._end_unused(member)
-        self._resize_index()
-
-    async def stop(self) -> None:
-        await asyncio.gather(*(member.stop() for member in [*self.every(), *self._leaving]))
-        await asyncio.gather(*self._ends)
-
-    def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
-        """Choose the member for a prompt: it reuses what it holds in this scope.
-
-        None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
-        """
-        blocks = chain(prompt, scope)
-        there = [member for member in self.ready() if member.name not in tried]
-        awake = [member for member in there if not member.rests] or there
-        able = [member for member in awake if member.running < member.engine.slots] or awake
-        if not able:
-            raise self.nobody()
-        found = self.index.runs(blocks)
-        runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
-        member = least_cost(able, len(prompt), runs)
-        unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
-        member.chosen = next(self._numbers)
-        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
-        if member.chosen % _FIT_EVERY == 0:
-            self._resize_index()
-        return turn
-
-    def nobody(self) -> EngineFailed:
-        """Return the failure of a request that no member can take."""
-        away = next((f": {one.failure}" for one in self.every() if one.failure), "")
-        return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
-
-    def _resize_index(self) -> None:
-        held = sum(len(member.cache) for member in self._members.values())
-        self.index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
-
-    def _end_unused(self, member: Member) -> None:
-        if member in self._leaving and not member.running:
-            self._leaving.discard(member)
-            # Awaited by `stop`.
-            task = asyncio.get_running_loop().create_task(member.stop())
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)

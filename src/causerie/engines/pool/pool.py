@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from causerie.engines.base import (
@@ -21,35 +22,23 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.pool.discovery import Discovery, Lookup, MemberAddress, lookup
+from causerie.engines.pool.discovery import Discovery, MemberAddress
 from causerie.engines.pool.kv_events import KvEndpoint
-from causerie.engines.pool.members import Members, MemberTurn
+from causerie.engines.pool.members import Member, MemberCache, MemberTurn, least_cost
+from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, root
 from causerie.engines.supervised import SupervisedEngine
 
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 
 
-@asynccontextmanager
-async def _generated(
-    members: Members, request: TextRequest, ends: Collection[int]
-) -> AsyncIterator[AsyncIterator[Output]]:
-    # Where a server fails in the middle, another one goes on from the very same tokens.
-    generation = _Generation(members, request, ends)
-    try:
-        await generation.begin()
-        async with aclosing(generation.outputs()) as outputs:
-            yield outputs
-    except BaseException as failure:
-        await generation.leave(failure)
-        raise
-    await generation.leave(None)
-
-
+# Where a server fails in the middle, another one goes on from the very same tokens.
+@dataclass(eq=False)
 class _Generation:
-    def __init__(self, members: Members, request: TextRequest, ends: Collection[int]) -> None:
-        self._members = members
-        self._request = request
-        self._ends = ends
+    _pool: EnginePool
+    _request: TextRequest
+    _ends: Collection[int]
+
+    def __post_init__(self) -> None:
         self._made: list[int] = []
         self._made_before = 0  # of those made, by servers that have failed
         self._tried: list[str] = []
@@ -61,11 +50,11 @@ class _Generation:
     async def begin(self) -> None:
         rest = self._remaining_request()
         while True:
-            turn = self._turn = self._members.choose(rest.prompt, rest.scope, self._tried)
+            turn = self._turn = self._pool.choose(rest.prompt, rest.scope, self._tried)
             self._answered = False
-            self._tried.append(turn.member)
+            self._tried.append(turn.at.name)
             try:
-                self._outputs = await self._stack.enter_async_context(turn.generate(rest))
+                self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
                 return
             except EngineFailed as failure:
                 await self._leave_failed(failure)
@@ -142,6 +131,9 @@ class _Generation:
         )
 
 
+_BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
+_MOST_BLOCKS = 10_000_000  # of all, where events say that they are there; some 1.1 GB
+_FIT_EVERY = 256  # requests
 _BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
 
 
@@ -149,7 +141,7 @@ class EnginePool:
     """The engine of the servers at ``addresses``; ``make`` builds one of them, without starting it.
 
     An address without a scheme is the name of a server that is started here.
-    A host name among the addresses may stand for several servers, which ``lookup`` finds.
+    A host name among the addresses may stand for several servers.
     ``events`` says where a server publishes what its caches hold. ``close`` frees what the members
     share, once they have stopped.
     """
@@ -159,16 +151,21 @@ class EnginePool:
         model: str,
         addresses: Sequence[str],
         make: Callable[[MemberAddress], SupervisedEngine[Any]],
-        lookup: Lookup = lookup,
         events: Callable[[MemberAddress], Sequence[KvEndpoint]] = lambda _: (),
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self._model = model
         self._close = close
-        self._members = Members(make, events)
+        self._make = make
+        self._events = events
+        self._members: dict[str, Member] = {}
+        self._leaving: set[Member] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        self._numbers = count(1)
+        self._index = PrefixIndex(_BLOCKS)
         self._news = asyncio.Event()
         self._started = False
-        self._discovery = Discovery(self._set_members, lookup)
+        self._discovery = Discovery(self._set_members)
         self._discovery.renew(addresses)
         self._facts: ModelFacts | None = None
         self._facts_of: object = None
@@ -176,12 +173,12 @@ class EnginePool:
     @property
     def slots(self) -> int:
         """Return the number of concurrent requests of all members that can generate now."""
-        return sum(member.engine.slots for member in self._members.ready())
+        return sum(member.engine.slots for member in self._ready())
 
     @property
     def memory_bytes(self) -> int:
         """Return the memory of all members in bytes; those that others run take none."""
-        return sum(member.engine.memory_bytes for member in self._members.every())
+        return sum(member.engine.memory_bytes for member in self._members.values())
 
     def renew(self, addresses: Sequence[str]) -> None:
         self._discovery.renew(addresses)
@@ -194,10 +191,10 @@ class EnginePool:
         self._started = True
         self._discovery.start()
         self._begin_loading()
-        while not self._members.ready():
-            members = self._members.every()
+        while not self._ready():
+            members = self._members.values()
             if members and all(member.failure for member in members):
-                raise EngineFailed(str(self._members.nobody()))
+                raise EngineFailed(str(self._nobody()))
             self._news.clear()
             await self._news.wait()
 
@@ -205,12 +202,14 @@ class EnginePool:
         self._started = False
         try:
             await self._discovery.stop()
-            await self._members.stop()
+            everybody = [*self._members.values(), *self._leaving]
+            await asyncio.gather(*(member.stop() for member in everybody))
+            await asyncio.gather(*self._ends)
         finally:
             self._close()
 
     def status(self) -> EngineStatus:
-        members = tuple(member.status() for member in self._members.every())
+        members = tuple(member.status() for member in self._members.values())
         ready = [one for one in members if one.state is EngineState.READY]
         states = {one.state for one in members}
         without_members = EngineState.LOADING if self._started else EngineState.ABSENT
@@ -229,16 +228,14 @@ class EnginePool:
 
     async def facts(self) -> ModelFacts:
         """Return the facts of the pool: the least context, all slots, the rest of one member."""
-        ready = self._members.ready()
-        if not ready:
-            raise self._members.nobody()
+        ready = self._ready_members()
         facts_of = [(member.name, member.restarts) for member in ready]
         if self._facts is not None and facts_of == self._facts_of:
             return self._facts
         facts = replace(
             await ready[0].engine.facts(),
             context_length=min(member.engine.context for member in ready),
-            parallel=sum(member.engine.slots for member in self._members.every()),
+            parallel=sum(member.engine.slots for member in self._members.values()),
         )
         if self._facts is None or facts != self._facts:  # the chat knows them by identity
             self._facts = facts
@@ -246,31 +243,96 @@ class EnginePool:
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        return await self._ready_engine().tokenize(pieces, special=special)
+        return await self._ready_members()[0].engine.tokenize(pieces, special=special)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        return await self._ready_engine().texts(tokens, visible=visible)
+        return await self._ready_members()[0].engine.texts(tokens, visible=visible)
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         ends = (await self.facts()).end_tokens
-        async with _generated(self._members, request, ends) as outputs:
-            yield outputs
+        generation = _Generation(self, request, ends)
+        try:
+            await generation.begin()
+            async with aclosing(generation.outputs()) as outputs:
+                yield outputs
+        except BaseException as failure:
+            await generation.leave(failure)
+            raise
+        await generation.leave(None)
 
-    def _ready_engine(self) -> SupervisedEngine[Any]:
-        ready = self._members.ready()
+    def _ready_members(self) -> Sequence[Member]:
+        ready = self._ready()
         if not ready:
-            raise self._members.nobody()
-        return ready[0].engine
+            raise self._nobody()
+        return ready
 
+    def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
+        """Choose the member for a prompt: it reuses what it holds in this scope.
+
+        None that was ``tried`` is chosen. Raise :class:`EngineFailed` if there is no other.
+        """
+        blocks = chain(prompt, scope)
+        there = [member for member in self._ready() if member.name not in tried]
+        awake = [member for member in there if not member.rests] or there
+        able = [member for member in awake if member.running < member.engine.slots] or awake
+        if not able:
+            raise self._nobody()
+        found = self._index.runs(blocks)
+        runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
+        member = least_cost(able, len(prompt), runs)
+        unread = max(len(prompt) - runs.get(member.name, 0) * BLOCK, 1)
+        member.chosen = next(self._numbers)
+        turn = MemberTurn(member, prompt, root(scope), blocks, unread, self._end_unused)
+        if member.chosen % _FIT_EVERY == 0:
+            self._resize_index()
+        return turn
+
+    def _ready(self) -> Sequence[Member]:
+        ready = [member for member in self._members.values() if member.engine.supervisor.child]
+        for member in ready:
+            if member.restarts != (restarts := member.engine.supervisor.restarts):
+                member.restarts = restarts
+                member.cache.forget()  # whoever is there now has an empty one
+        return ready
+
+    def _nobody(self) -> EngineFailed:
+        away = next((f": {one.failure}" for one in self._members.values() if one.failure), "")
+        return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
+
+    # Those that leave finish what they have started.
     def _set_members(self, addresses: Sequence[MemberAddress]) -> None:
-        self._members.renew(addresses)
+        before, self._members = self._members, {}
+        for address in addresses:
+            name = address.name
+            member = before.pop(name, None)
+            if member is None:
+                cache = MemberCache(self._index, name, self._events(address))
+                member = Member(name, self._make(address), cache)
+            self._members[name] = member
+        for member in before.values():
+            member.cache.forget()
+            self._leaving.add(member)
+            self._end_unused(member)
+        self._resize_index()
         if self._started:
             self._begin_loading()
             self._news.set()
 
+    def _resize_index(self) -> None:
+        held = sum(len(member.cache) for member in self._members.values())
+        self._index.resize(max(_BLOCKS * len(self._members), min(2 * held, _MOST_BLOCKS)))
+
+    def _end_unused(self, member: Member) -> None:
+        if member in self._leaving and not member.running:
+            self._leaving.discard(member)
+            # Awaited by `stop`.
+            task = asyncio.get_running_loop().create_task(member.stop())
+            self._ends.add(task)
+            task.add_done_callback(self._ends.discard)
+
     def _begin_loading(self) -> None:
-        for member in self._members.every():
+        for member in self._members.values():
             member.begin(self._news)
 
 

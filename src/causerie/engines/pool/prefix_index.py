@@ -1,13 +1,8 @@
 """An index of the members of a pool that hold the beginning of a prompt, as far as is known.
 
-A prompt is a chain of blocks: the hash of a block covers all tokens up to its end. A table
-leads from a block to the set of members that hold it, a bit for each. One walk along the chain,
-with the sets intersected, gives the run of every member at once: its cost does not grow with
-members.
-
-Blocks that were not used for long are forgotten: each shard has two generations, and what is
-used moves to the younger one. When that is half full, it becomes the older one, which is
-dropped. Shards keep each of these steps short.
+A prompt is a chain of blocks: the hash of a block covers all tokens up to its end. A table leads
+from a block to the set of members that hold it, a bit for each. Blocks that were not used for
+long are forgotten: each shard has two generations, and what is used moves to the younger one.
 """
 
 from __future__ import annotations

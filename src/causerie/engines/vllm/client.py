@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,8 +29,9 @@ from causerie.http.client import Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
 from causerie.protocol.sse import EventDecoder
 
+HEALTH = "/health"  # answered with what nobody reads
 SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
-_SLOTS = 256  # vLLM's own default for servers
+SLOTS = 256  # vLLM's own default for servers
 MOST_ALTERNATIVES = 20
 
 
@@ -38,51 +39,33 @@ MOST_ALTERNATIVES = 20
 class VllmOptions:
     """Configured options; ``None`` is left to vLLM."""
 
-    command: str = "vllm"
-    """The program, as a path or a name on the search path."""
-    context: int | None = None
-    """In tokens, for one request."""
-    parallel: int | None = None
-    """Number of concurrent requests."""
+    command: str = "vllm"  # the program, as a path or a name on the search path
+    context: int | None = None  # in tokens, for one request
+    parallel: int | None = None  # number of concurrent requests
     tensor_parallel: int | None = None
     """Number of devices; so are ``pipeline_parallel`` and ``data_parallel``."""
     pipeline_parallel: int | None = None
     data_parallel: int | None = None
-    gpu_memory: float | None = None
-    """Fraction of each device's memory."""
+    gpu_memory: float | None = None  # fraction of each device's memory
     dtype: str | None = None
     quantization: str | None = None
-    args: tuple[str, ...] = ()
-    """Further arguments, as vLLM documents them."""
+    args: tuple[str, ...] = ()  # further arguments, as vLLM documents them
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that its process gets."""
     devices: str | None = None
     """The devices that it sees, as numbers or names with commas; ``None`` for all."""
-
-    @property
-    def slots(self) -> int:
-        return self.parallel or _SLOTS
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
     """A vLLM that others run."""
 
-    address: str
-    """Its base address, without ``/v1``."""
-    key: str | None = field(default=None, repr=False)
-    """The key that it requires."""
-    name: str | None = None
-    """Its name of the model; ``None`` if it has only one."""
-    context: int | None = None
-    """Bound on a request in tokens, if less than the server's own."""
-    parallel: int | None = None
-    """Requests at the same time."""
+    address: str  # its base address, without `/v1`
+    key: str | None = field(default=None, repr=False)  # the key that it requires
+    name: str | None = None  # its name of the model; `None` if it has only one
+    context: int | None = None  # bound on a request in tokens, if less than the server's own
+    parallel: int | None = None  # requests at the same time
     reach: Reach = field(default_factory=Reach, repr=False)
-
-    @property
-    def slots(self) -> int:
-        return self.parallel or _SLOTS
 
 
 def vllm_arguments(model: Path, options: VllmOptions, place: int | str) -> Sequence[str]:
@@ -94,7 +77,7 @@ def vllm_arguments(model: Path, options: VllmOptions, place: int | str) -> Seque
     where = ["--uds", place] if isinstance(place, str) else ["--host", "127.0.0.1", "--port", place]
     chosen = {
         "--max-model-len": options.context,
-        "--max-num-seqs": options.slots,
+        "--max-num-seqs": options.parallel or SLOTS,
         "--tensor-parallel-size": options.tensor_parallel,
         "--pipeline-parallel-size": options.pipeline_parallel,
         "--data-parallel-size": options.data_parallel,
@@ -150,8 +133,6 @@ class _Item(msgspec.Struct):
     error: dict[str, Any] | None = None
 
 
-T = TypeVar("T")
-
 _decode = msgspec.json.Decoder(_Item).decode
 
 
@@ -164,30 +145,24 @@ class VllmRefused(EngineFailed):
         self.refused = 400 <= status < 500 and status != _TOO_MANY
 
 
-class VllmClient:
+class VllmClient(EngineTransport):
     """Speaks to the server at ``address`` with its ``key``; ``close`` ends all connections.
 
     ``model`` is what it calls the model that completes.
     """
 
-    def __init__(
-        self, address: str, reach: Reach, key: str | None, *, model: str = SERVED_NAME
-    ) -> None:
+    def __init__(self, address: str, reach: Reach, key: str | None) -> None:
         # The server closes idle connections after five seconds.
-        self._wire = EngineTransport(address, reach, key, idle_seconds=3)
-        self.model = model
-
-    async def close(self) -> None:
-        await self._wire.close()
-
-    async def check_health(self) -> None:
-        """Return if it serves; raise :class:`EngineFailed` if not."""
-        await self._checked("GET", "/health", None)
+        super().__init__(address, reach, key, idle_seconds=3)
+        self.model = SERVED_NAME
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        content = await self._checked(method, path, body)
+        response = await self.send(method, path, body)
+        content = await read_answer(response)
+        if response.status != 200:
+            raise _refused(response.status, content)
         try:
-            return msgspec.json.decode(content) if content else None
+            return msgspec.json.decode(content) if content and path != HEALTH else None
         except (msgspec.DecodeError, ValueError) as error:  # the latter for what is no UTF-8
             raise EngineFailed(f"the engine wrote what cannot be read: {error}") from error
 
@@ -197,7 +172,7 @@ class VllmClient:
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion; leaving ends it, as do ``stops``. Each piece triggers ``pulse``."""
         body = {"model": self.model, **completion_body(request, stops)}
-        response = await self._wire.send("POST", "/v1/completions", body)
+        response = await self.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
                 raise _refused(response.status, await read_answer(response))
@@ -205,13 +180,6 @@ class VllmClient:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
-
-    async def _checked(self, method: str, path: str, body: object) -> bytes:
-        response = await self._wire.send(method, path, body)
-        content = await read_answer(response)
-        if response.status != 200:
-            raise _refused(response.status, content)
-        return content
 
 
 def completion_body(request: TextRequest, stops: tuple[int, ...]) -> dict[str, Any]:
@@ -257,7 +225,11 @@ async def _outputs(
             pulse.beat = monotonic()
             for data in decoder.feed(piece):
                 if data == _DONE and reason is not None:
-                    yield _stopped(reason, usage, len(request.prompt), made)
+                    details = usage.prompt_tokens_details
+                    cached = (details.cached_tokens or 0) if details else 0
+                    told = usage.completion_tokens
+                    completion = made if told is None else told
+                    yield Stopped(reason, len(request.prompt), completion, cached)
                     return
                 item = _decode(data)
                 if item.error is not None:
@@ -282,22 +254,11 @@ def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterat
         yield from (Token(id, spelling(id)) for id in ids)
         return
     for index, id in enumerate(ids):
-        own, top = _at(weights.token_logprobs, index), _at(weights.top_logprobs, index)
+        at = slice(index, index + 1)
+        own = next(iter(weights.token_logprobs[at]), None)
+        top = next(iter((weights.top_logprobs or ())[at]), None)
         others = _alternatives(top or {}, spelling)[:logprobs]
         yield Token(id, spelling(id), spelling.raw(id), own, others)
-
-
-def _at(values: Sequence[T] | None, index: int) -> T | None:
-    return values[index] if values is not None and index < len(values) else None
-
-
-def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
-    found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
-    found.sort(key=lambda one: -one[1])
-    return tuple(
-        TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
-        for id, weight in found
-    )
 
 
 def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
@@ -310,15 +271,12 @@ def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
     raise EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
 
 
-def _stopped(
-    reason: Literal["stop", "length"], usage: _Usage, prompt_tokens: int, made: int
-) -> Stopped:
-    details = usage.prompt_tokens_details
-    return Stopped(
-        reason=reason,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=made if usage.completion_tokens is None else usage.completion_tokens,
-        cached_tokens=(details.cached_tokens or 0) if details else 0,
+def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
+    found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
+    found.sort(key=lambda one: -one[1])
+    return tuple(
+        TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
+        for id, weight in found
     )
 
 

@@ -15,18 +15,19 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.engines.base import EngineFailed, ModelFacts, TextRequest, Token
+from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
-from causerie.engines.supervised import Served, SupervisedEngine, folder_model
+from causerie.engines.supervised import SupervisedEngine, folder_model
 from causerie.engines.vllm.client import (
     MOST_ALTERNATIVES,
     SERVED_NAME,
+    SLOTS,
     Elsewhere,
     VllmClient,
     VllmOptions,
     VllmRefused,
 )
-from causerie.engines.vllm.server import reached, spawn
+from causerie.engines.vllm.server import VllmChild, reached, spawn
 from causerie.engines.vllm.tokenizer import FolderTokenizer, ServedFolder
 from causerie.engines.weights.vocabulary import TokenTable
 from causerie.protocol.parameters import SamplingParams
@@ -57,11 +58,8 @@ class _Cards(msgspec.Struct):
     data: tuple[_Card, ...]
 
 
-async def served_model(client: VllmClient, wanted: str | None) -> tuple[str, int]:
-    """Name of the ``wanted`` model, or of the only one, and the most tokens of a request.
-
-    Raises :class:`EngineFailed`.
-    """
+# The name of the model that is wanted, or of the only one, and the most tokens of a request.
+async def _served_model(client: VllmClient, wanted: str | None) -> tuple[str, int]:
     try:
         async with _time_limit():
             cards = msgspec.convert(await client.ask("GET", "/v1/models"), _Cards).data
@@ -91,16 +89,16 @@ def _choose_card(cards: Sequence[_Card], wanted: str | None) -> _Card:
     raise EngineFailed(f"the server {lack}; set `served_name` to one that it lists: {listed}")
 
 
-async def ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
-    """Raise :class:`EngineFailed` if the server lacks something.
-
-    ``ids`` is how we read :data:`VOCABULARY_SAMPLE`; ``generate`` begins a generation there.
-    """
+# `ids` is how the sample is read here; `generate` begins a generation there.
+async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generate) -> None:
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
     async with _time_limit():
         await _ensure_same_words(client, ids)
         await _ensure_grammars(one_token, generate)
-        await _ensure_logprobs(one_token, generate)
+        lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
+        tokens = await _generated(replace(one_token, logprobs=MOST_ALTERNATIVES), generate, lack)
+        if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
+            raise EngineFailed(f"the server {lack}")
 
 
 @asynccontextmanager
@@ -141,13 +139,6 @@ async def _ensure_grammars(request: TextRequest, generate: Generate) -> None:
         raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
 
 
-async def _ensure_logprobs(request: TextRequest, generate: Generate) -> None:
-    lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
-    tokens = await _generated(replace(request, logprobs=MOST_ALTERNATIVES), generate, lack)
-    if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
-        raise EngineFailed(f"the server {lack}")
-
-
 async def _generated(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:
     try:
         async with generate(request) as outputs:
@@ -184,20 +175,15 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             model,
             folder_model(folder.facts, folder.files, ref),
             load_seconds,
-            slots=options.slots,
+            slots=options.parallel or SLOTS,
             memory_bytes=folder.facts.file_size,  # vLLM's other memory is on the devices
             context=options.context or folder.facts.context_length,
         )
         self._options = options
         self._tokenizer: FolderTokenizer  # read with the vocabulary
 
-    async def facts(self) -> ModelFacts:
-        self._client()
-        if self._facts is None:
-            vocabulary = await self._vocabulary()
-            version = (await self._client().ask("GET", "/version"))["version"]
-            self._facts = self._model_facts(vocabulary, vocabulary.control, f"vllm-{version}")
-        return self._facts
+    async def _build(self, client: VllmClient) -> str:
+        return f"vllm-{(await client.ask('GET', '/version'))['version']}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         self._client()
@@ -206,30 +192,26 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)
 
-    async def _load(self) -> Served[VllmClient]:
+    async def _load(self) -> VllmChild:
         options = self._options
-        child: Served[VllmClient]
         if isinstance(options, VllmOptions):
             child = await spawn(self._folder.facts.path, options, self._load_seconds, self._pulse)
         else:
             child = await reached(options, self._load_seconds, self._pulse)
         try:
-            longest = await self._longest_context(child.client)
+            if isinstance(options, VllmOptions):
+                _, longest = await _served_model(child.client, SERVED_NAME)
+            else:
+                child.client.model, longest = await _served_model(child.client, options.name)
+                ids = self._tokenizer.ids([VOCABULARY_SAMPLE], special=False)
+                generate = partial(self._run, child.client, await self._vocabulary())
+                await _ensure_able(child.client, ids, generate)
         except BaseException:
             await child.stop()
             raise
         self.context = min(longest, options.context or longest)
         self._facts = None  # another one may be of another version, or have another context
         return child
-
-    async def _longest_context(self, client: VllmClient) -> int:
-        if isinstance(self._options, VllmOptions):
-            _, longest = await served_model(client, SERVED_NAME)
-            return longest
-        client.model, longest = await served_model(client, self._options.name)
-        generate = partial(self._run, client, await self._vocabulary())
-        await ensure_able(client, self._tokenizer.ids([VOCABULARY_SAMPLE], special=False), generate)
-        return longest
 
     def _read_vocabulary(self) -> TokenTable:
         self._tokenizer, vocabulary = self._folder.words()

@@ -30,9 +30,9 @@ from causerie.engines.process import (
     serve_program,
     start_program_child,
     starting,
-    wait_for_silence,
 )
 from causerie.engines.vllm.client import (
+    HEALTH,
     Elsewhere,
     VllmClient,
     VllmOptions,
@@ -72,7 +72,7 @@ def events_arguments(endpoint: KvEndpoint) -> tuple[str, str]:
 
 _FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
 # Answered alongside what is computed, and not when that has died.
-_CHILD_QUESTIONS = (("/health", 10.0),)
+_CHILD_QUESTIONS = ((HEALTH, 10.0),)
 # Weights lie here and tokens are nobody's business: it is to speak with no hub and to tell nobody
 # how it is used. What is set in the environment stays.
 _QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -95,7 +95,7 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
         environment["CUDA_VISIBLE_DEVICES"] = options.devices
     program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
     async with starting(process, client, load_seconds):
-        how = await serve_program(process, program, client.check_health)
+        how = await serve_program(process, program, lambda: client.ask("GET", HEALTH))
         if how is not None:
             why = last_words(process.tail) or how
             raise EngineFailed(f"vLLM could not load {model}: {why}")
@@ -115,30 +115,10 @@ log = structlog.get_logger(__name__)
 _FIRST_DELAY = 0.25
 _LAST_DELAY = 5.0  # whoever waits for it wants to know soon, and the question costs nothing
 _ANSWER_SECONDS = 10.0
-_SERVER_QUESTIONS = (("/health", 5.0),)
+_SERVER_QUESTIONS = ((HEALTH, 5.0),)
 
 
-class VllmServer:
-    """One that has answered. ``client`` speaks to it."""
-
-    pid: int | None = None  # no process of ours
-
-    def __init__(self, client: VllmClient, pulse: Pulse) -> None:
-        self.client = client
-        self._pulse = pulse
-
-    async def ended(self) -> str:
-        await wait_for_silence(
-            lambda *_: self.client.check_health(), self._pulse, _SERVER_QUESTIONS
-        )
-        return "the server answers no more"
-
-    async def stop(self) -> None:
-        """Close the connections; the server keeps running."""
-        await self.client.close()
-
-
-async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmServer:
+async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmChild:
     """Return the server, for which is waited so long; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers.
@@ -149,7 +129,7 @@ async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmServer:
     except BaseException:
         await client.close()
         raise
-    return VllmServer(client, pulse)
+    return EngineChild(None, client, pulse, _SERVER_QUESTIONS, last_words)
 
 
 async def _answers(client: VllmClient, until: float) -> None:
@@ -157,7 +137,8 @@ async def _answers(client: VllmClient, until: float) -> None:
     while True:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await client.check_health()
+                await client.ask("GET", HEALTH)
+                return
         except TimeoutError:
             failure = EngineFailed(f"the server did not answer within {_ANSWER_SECONDS:g} s")
         except EngineFailed as error:

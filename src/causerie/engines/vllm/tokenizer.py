@@ -58,7 +58,9 @@ class FolderTokenizer:
             if isinstance(piece, int):
                 found.append(piece)
             else:
-                found += _encode(tokenizer, _without_surrogates(piece))
+                # The library takes no half of a surrogate pair.
+                raw = piece.encode("utf-16", "surrogatepass")
+                found += _encode(tokenizer, raw.decode("utf-16", "replace"))
         return found
 
 
@@ -71,14 +73,6 @@ def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
         raise ValueError("the tokenizer fails at a text") from None
     ids: list[int] = read.ids
     return ids
-
-
-def _without_surrogates(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _build_tokenizer(content: dict[str, Any]) -> Tokenizer:

@@ -38,13 +38,10 @@ _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 class CachedWeights:
     """Weights on this machine."""
 
-    path: Path
-    """The model's file, or its first part, or its folder."""
+    path: Path  # the model's file, or its first part, or its folder
     ref: str
-    sha256: str | None
-    """Of that file, in hex; ``None`` for a folder, and for the user's own files."""
-    size: int
-    """Of all parts, in bytes."""
+    sha256: str | None  # of that file, in hex; `None` for a folder, and for the user's own files
+    size: int  # of all parts, in bytes
     record: Path | None = None
     """The file of the cache that says so; ``None`` for the user's own files."""
 
@@ -79,6 +76,7 @@ _FOLDERS: dict[CacheKind, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Cache:
     """The cache in ``folder``, which is made when something is stored.
 
@@ -86,13 +84,12 @@ class Cache:
     weights (``outline``), and for folders that were converted for OpenVINO.
     """
 
-    def __init__(self, folder: Path, kind: CacheKind = "file") -> None:
-        self.folder = folder
-        self.kind = kind
+    folder: Path
+    kind: CacheKind = "file"
 
     def home(self, reference: Reference) -> Path:
         usual = "hub" if reference.kind is Kind.HUB else "packages"
-        return self.folder / _FOLDERS.get(self.kind, usual) / folder_name(reference)
+        return self.folder / _FOLDERS.get(self.kind, usual) / _folder_name(reference)
 
     def place(self, reference: Reference, name: str) -> Path:
         """Return the path of the file that a repository calls ``name``; always inside the cache."""
@@ -134,12 +131,12 @@ class Cache:
         return kept
 
     def seal(self, file: StoredFile) -> None:
-        _write(sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
+        _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
         """Return the recorded SHA-256 of a stored file; ``None`` if there is no such file."""
         try:
-            return sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
+            return _sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -161,7 +158,7 @@ class Cache:
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
-        kept = {path for file in files for path in (file.path, sidecar(file.path))}
+        kept = {path for file in files for path in (file.path, _sidecar(file.path))}
         for path in self.home(reference).iterdir():
             if path not in kept and path.is_file():
                 path.unlink()
@@ -187,12 +184,9 @@ class Cache:
             return None  # absent or damaged: to be fetched again
 
 
-def folder_name(reference: Reference) -> str:
-    """Return a name of a folder that no other repository, or version of a package, has.
-
-    Where the parts of the plain name could be those of another, a digest is added, after a sign
-    that no part has.
-    """
+# A digest after a sign that no part has is added where the parts of the plain name could be
+# those of another.
+def _folder_name(reference: Reference) -> str:
     if reference.kind is Kind.HUB:
         whole, name = reference.name, reference.name.replace("/", "--")
         ambiguous = name.find("--") != name.rfind("--")
@@ -203,8 +197,7 @@ def folder_name(reference: Reference) -> str:
     return f"{name}~{_digest(whole)}" if ambiguous else name
 
 
-def sidecar(path: Path) -> Path:
-    """Return the file alongside a stored one that holds its checksum."""
+def _sidecar(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
@@ -228,27 +221,26 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
         raise WeightsError(f"{weights.path} is not in the cache {cache}; it is a file of your own.")
     reference = Reference.parse(weights.ref)
     first = weights.path.relative_to(cache).parts[0]
-    kinds: dict[str, CacheKind] = {name: kind for kind, name in _FOLDERS.items()}
-    store = Cache(cache, kinds.get(first, "file"))
+    kinds = [kind for kind, name in _FOLDERS.items() if name == first]
+    store, record = Cache(cache, *kinds), weights.record
+
+    def delete() -> None:
+        names = _files(record)
+        for other in record.parent.glob("*.json"):
+            if names & _files(other):
+                other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
+        for file in (cache / name for name in names):
+            file.unlink(missing_ok=True)
+            _sidecar(file).unlink(missing_ok=True)
+
     async with store.lock(reference):
         try:
-            await asyncio.to_thread(_delete, cache, weights.record)
+            await asyncio.to_thread(delete)
         except OSError as error:
             reason = error.strerror or str(error)
             raise WeightsError(f"{weights.ref} cannot be deleted: {reason}.") from error
         with suppress(OSError):  # others may keep files there
             store.home(reference).rmdir()
-
-
-def _delete(cache: Path, record: Path) -> None:
-    names = _files(record)
-    for other in record.parent.glob("*.json"):
-        if names & _files(other):
-            other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
-    for name in names:
-        file = cache / name
-        file.unlink(missing_ok=True)
-        sidecar(file).unlink(missing_ok=True)
 
 
 def _files(record: Path) -> set[str]:

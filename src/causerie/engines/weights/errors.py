@@ -67,8 +67,6 @@ class NoSpace(WeightsError):
             f"{folder} has {free / 1e9:.2f} GB free and the weights need {needed / 1e9:.2f} GB; "
             f"free some space or choose {_ANOTHER}."
         )
-        self.needed = needed
-        self.free = free
 
 
 class ChecksumMismatch(WeightsError):
@@ -86,8 +84,6 @@ class NotGguf(WeightsError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is not a usable GGUF file: {why}.")
-        self.path = path
-        self.why = why
 
 
 class NotModelFolder(WeightsError):
@@ -95,5 +91,3 @@ class NotModelFolder(WeightsError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is not a usable model folder: {why}.")
-        self.path = path
-        self.why = why

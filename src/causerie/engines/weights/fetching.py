@@ -169,7 +169,9 @@ class _Fetching:
     async def whole_folder(self) -> Sequence[StoredFile]:
         name = self.reference.name
         sources = await self._listed(_CHOICES[self.store.kind])
-        self.progress.started(_size(self._lacking(sources)), f"Fetching {name}")
+        sizes = [source.size for source in self._lacking(sources)]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        self.progress.started(total, f"Fetching {name}")
         progress = _FolderProgress(self.progress)
         # Before gigabytes that are of no use are fetched.
         index = [source for source in sources if source.name == INDEX]
@@ -194,7 +196,12 @@ class _Fetching:
         self, sources: Sequence[DownloadSource], progress: Progress
     ) -> list[StoredFile]:
         missing = self._lacking(sources)
-        ensure_space(self.store.home(self.reference), sum(map(self._remaining, missing)))
+        remaining = 0
+        for source in missing:
+            partial = partial_path(source, self._place(source))
+            here = partial.stat().st_size if source.sha256 and partial.exists() else 0
+            remaining += max((source.size or 0) - here, 0)
+        ensure_space(self.store.home(self.reference), remaining)
         files = []
         async with session(self.options) as client:
             for source in sources:
@@ -235,11 +242,6 @@ class _Fetching:
             or self.store.checksum(self._place(one)) != one.sha256
             or self._place(one).stat().st_size != one.size
         ]
-
-    def _remaining(self, source: DownloadSource) -> int:
-        partial = partial_path(source, self._place(source))
-        here = partial.stat().st_size if source.sha256 and partial.exists() else 0
-        return max((source.size or 0) - here, 0)
 
 
 async def _in_daemon_thread(question: Callable[[], T]) -> T:
@@ -305,11 +307,6 @@ def _own_folder(reference: Reference) -> CachedWeights:
     own = [file for file in files if is_of_folder(file.name) or file.name in OPENVINO]
     size = sum(file.stat().st_size for file in own)
     return CachedWeights(path, str(reference), None, size)
-
-
-def _size(sources: Sequence[DownloadSource]) -> int | None:
-    sizes = [source.size for source in sources if source.size is not None]
-    return sum(sizes) if len(sizes) == len(sources) else None
 
 
 class _FolderProgress(Silent):

@@ -25,8 +25,7 @@ from pathlib import Path
 from causerie.engines.weights.errors import NotModelFolder
 
 CONFIG = "config.json"
-INDEX = "model.safetensors.index.json"
-"""Which file of a split model holds which tensor."""
+INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
 TOKENIZER = "tokenizer.json"
 GENERATION = "generation_config.json"
 OPENVINO_MODEL = "openvino_model.xml"
@@ -39,7 +38,6 @@ OPENVINO = (
 """What a folder for OpenVINO holds in the place of other weights."""
 
 _TEMPLATE = "chat_template.jinja"
-_OTHER_TOKENIZERS = ("tokenizer.model", "tekken.json")
 _NO_WEIGHTS = ("training_args.bin", "optimizer.bin")  # what training leaves behind
 _OF_STATES = (
     "attn_layer_", "conv_", "full_attn_", "layers_block_type", "linear_", "mamba", "ssm_", "state_"
@@ -55,14 +53,10 @@ class ModelFolder:
 
     path: Path
     architecture: str
-    context_length: int
-    """In tokens; 0 if unknown."""
-    chat_template: str
-    """Empty if there is none."""
-    file_size: int
-    """Of the weights, in bytes."""
-    config: Mapping[str, object]
-    """The object in its config.json."""
+    context_length: int  # in tokens; 0 if unknown
+    chat_template: str  # empty if there is none
+    file_size: int  # of the weights, in bytes
+    config: Mapping[str, object]  # the object in its config.json
     generation: Mapping[str, object]
     """The object in its generation_config.json; empty if there is none."""
     files: tuple[Path, ...]
@@ -114,8 +108,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
     files = _listed(path)
-    config = _config(path, files)
-    return _facts(path, files, config, _weights(path, files) if weights else [])
+    return _facts(path, files, _weights(path, files) if weights else [])
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
@@ -124,32 +117,35 @@ def read_openvino_folder(path: Path) -> ModelFolder:
     Raises :class:`NotModelFolder` as well where the weights are of another kind.
     """
     files = _listed(path)
-    config = _config(path, files)
     missing = next((name for name in OPENVINO if name not in files), None)
     if missing is not None:
         raise NotModelFolder(path, f"it has no {missing}, so it is no text model for OpenVINO")
-    return _facts(path, files, config, OPENVINO)
+    return _facts(path, files, OPENVINO)
 
 
-def _config(path: Path, files: Mapping[str, int]) -> Mapping[str, object]:
-    if CONFIG not in files:
-        raise NotModelFolder(path, f"it has no {CONFIG}, which says what the model is")
-    return read_object(path / CONFIG)
-
-
-def _facts(
-    path: Path, files: Mapping[str, int], config: Mapping[str, object], loaded: Sequence[str]
-) -> ModelFolder:
+def _facts(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
+    config = read_object(path / CONFIG)
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
         raise NotModelFolder(path, f"{CONFIG} names no architecture (model_type)")
+    length = in_config(config, "max_position_embeddings")
+    length = 0 if length is None else length
+    if type(length) is not int or length < 0:
+        raise NotModelFolder(path, f"max_position_embeddings in {CONFIG} is not a number")
     if TOKENIZER not in files:
-        raise NotModelFolder(path, _no_tokenizer(files))
+        other = next((name for name in ("tokenizer.model", "tekken.json") if name in files), None)
+        raise NotModelFolder(
+            path,
+            f"its tokenizer is in {other}, which is not read here; "
+            f"take a repository of the model that has {TOKENIZER}"
+            if other
+            else f"it has no {TOKENIZER}",
+        )
     telling = [name for name in files if Path(name).suffix in _TELLING]
     return ModelFolder(
         path=path,
         architecture=architecture,
-        context_length=_context_length(path, config),
+        context_length=length,
         chat_template=_chat_template(path, files),
         file_size=sum(files[name] for name in loaded),
         config=config,
@@ -197,9 +193,12 @@ def _listed(path: Path) -> dict[str, int]:
     try:
         if not path.is_dir():
             raise NotModelFolder(path, "there is no such folder")
-        return {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
+        files = {file.name: file.stat().st_size for file in path.iterdir() if file.is_file()}
     except (OSError, ValueError) as error:
         raise NotModelFolder(path, f"it cannot be read ({error})") from None
+    if CONFIG not in files:
+        raise NotModelFolder(path, f"it has no {CONFIG}, which says what the model is")
+    return files
 
 
 def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
@@ -222,25 +221,6 @@ def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
     if not found:
         raise NotModelFolder(path, "it has no weights (*.safetensors)")
     return found
-
-
-def _no_tokenizer(files: Mapping[str, int]) -> str:
-    other = next((name for name in _OTHER_TOKENIZERS if name in files), None)
-    if other is None:
-        return f"it has no {TOKENIZER}"
-    return (
-        f"its tokenizer is in {other}, which is not read here; "
-        f"take a repository of the model that has {TOKENIZER}"
-    )
-
-
-def _context_length(path: Path, config: Mapping[str, object]) -> int:
-    length = in_config(config, "max_position_embeddings")
-    if length is None:
-        return 0
-    if type(length) is not int or length < 0:
-        raise NotModelFolder(path, f"max_position_embeddings in {CONFIG} is not a number")
-    return length
 
 
 def _chat_template(path: Path, files: Mapping[str, int]) -> str:

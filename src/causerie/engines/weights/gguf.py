@@ -14,145 +14,105 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causerie.engines.weights.errors import NotGguf
-from causerie.engines.weights.tokens import (
-    TokenTable,
-    TokenType,
-    ends,
-    from_byte_level,
-    from_byte_name,
-    from_pieces,
-)
 
-_MAGIC = b"GGUF"
-_VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
-_SCALARS: Mapping[int, struct.Struct] = {
-    0: struct.Struct("<B"),
-    1: struct.Struct("<b"),
-    2: struct.Struct("<H"),
-    3: struct.Struct("<h"),
-    4: struct.Struct("<I"),
-    5: struct.Struct("<i"),
-    6: struct.Struct("<f"),
-    7: struct.Struct("<?"),
-    10: struct.Struct("<Q"),
-    11: struct.Struct("<q"),
-    12: struct.Struct("<d"),
-}
-_U32, _U64 = _SCALARS[4], _SCALARS[10]
+_LETTERS: Mapping[int, str] = {  # of the other types, as `struct` has them
+    0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
+}  # fmt: skip
+_SIZE = struct.Struct("<Q").unpack_from
 _MAX_KEYS = 65_536
 _MAX_ITEMS = 1 << 24  # no vocabulary comes near; bounds the walk over a hostile array
-_INLINE_ITEMS = 4_096  # arrays up to here (per-layer numbers) are read, longer ones noted
 _MAX_STRING = 1 << 26  # bytes; the longest templates are a hundred kilobytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Array:
+class _Value:
     type: int
     count: int
     offset: int
-
-
-Value = int | float | bool | bytes | tuple[int | float | bool | bytes, ...] | _Array
+    is_array: bool
 
 
 class GgufMetadata:
-    """The key-value pairs of one open file; long arrays stay in the file until asked for."""
+    """The key-value pairs of one open file; values stay in the file until asked for."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self._path = path
         self._data = data
-        self._end = len(data)
-        self._at = 0
-        self.values: dict[str, Value] = {}
-        if data[:4] != _MAGIC:
-            raise NotGguf(path, "it does not begin with the letters GGUF")
         self._at = 4
-        version = self._number(_U32)
-        if version not in _VERSIONS:
+        self._values: dict[str, _Value] = {}
+        if data[:4] != b"GGUF":
+            raise NotGguf(path, "it does not begin with the letters GGUF")
+        version = self._number("I")
+        if version not in (2, 3):
             raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
-        _ = self._number(_U64)  # of tensors
-        count = self._number(_U64)
+        _ = self._number("Q")  # of tensors
+        count = self._number("Q")
         if count > _MAX_KEYS:
             raise NotGguf(path, f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed")
         for _ in range(count):
             key = self._string().decode("utf-8", "replace")
-            self.values[key] = self._value(self._number(_U32), key)
+            self._values[key] = self._value(key)
 
-    def _need(self, size: int) -> int:
-        start = self._at
-        if size > self._end - start:
-            raise NotGguf(self._path, f"it ends inside its metadata (at byte {self._end})")
+    def _skip(self, size: int) -> int:
+        start, end = self._at, len(self._data)
+        if size > end - start:
+            raise NotGguf(self._path, f"it ends inside its metadata (at byte {end})")
         self._at = start + size
         return start
 
-    def _number(self, kind: struct.Struct) -> int:
-        return int(kind.unpack_from(self._data, self._need(kind.size))[0])
+    def _number(self, letter: str) -> int:
+        form = struct.Struct(f"<{letter}")
+        return int(form.unpack_from(self._data, self._skip(form.size))[0])
 
     def _string(self) -> bytes:
-        size = self._number(_U64)
-        start = self._need(size)
+        size = self._number("Q")
+        start = self._skip(size)
         if size > _MAX_STRING:
             raise NotGguf(self._path, f"it has a string of {size} bytes; {_MAX_STRING} is the most")
         return self._data[start : start + size]
 
-    def _value(self, kind: int, key: str) -> Value:
-        if kind == _STRING:
-            return self._string()
-        if kind == _ARRAY:
-            return self._array(key)
-        scalar = _SCALARS.get(kind)
-        if scalar is None:
-            raise NotGguf(self._path, f"key {key!r} has the unknown type {kind}")
-        value: int | float | bool = scalar.unpack_from(self._data, self._need(scalar.size))[0]
-        return value
-
-    def _array(self, key: str) -> Value:
-        kind, count = self._number(_U32), self._number(_U64)
-        if kind != _STRING and kind not in _SCALARS:
-            raise NotGguf(self._path, f"key {key!r} is an array of the unsupported type {kind}")
-        smallest = 8 if kind == _STRING else _SCALARS[kind].size
-        if count > _MAX_ITEMS or count * smallest > self._end - self._at:
+    def _value(self, key: str) -> _Value:
+        kind = self._number("I")
+        is_array = kind == _ARRAY
+        kind, count = (self._number("I"), self._number("Q")) if is_array else (kind, 1)
+        if kind != _STRING and kind not in _LETTERS:
+            what = "is an array of the unsupported" if is_array else "has the unknown"
+            raise NotGguf(self._path, f"key {key!r} {what} type {kind}")
+        least = 8 if kind == _STRING else struct.calcsize(f"<{_LETTERS[kind]}")
+        if is_array and (count > _MAX_ITEMS or count * least > len(self._data) - self._at):
             raise NotGguf(self._path, f"key {key!r} claims {count} items, more than the file holds")
-        span = _Array(kind, count, self._at)
-        if kind == _STRING:
+        value = _Value(kind, count, self._at, is_array)
+        if kind != _STRING:
+            self._skip(count * least)
+        elif is_array:
             self._skip_strings(count)
         else:
-            self._need(count * smallest)
-        if kind != _STRING and count <= _INLINE_ITEMS:
-            return self._numbers(span)
-        return span
+            self._string()
+        return value
 
     def _skip_strings(self, count: int) -> None:
-        data, end, at, unpack = self._data, self._end, self._at, _U64.unpack_from
+        data, end, at = self._data, len(self._data), self._at
         for _ in range(count):
             if at + 8 > end:
                 break
-            at += 8 + unpack(data, at)[0]
-        else:
-            if at <= end:
-                self._at = at
-                return
-        raise NotGguf(self._path, f"it ends inside its metadata (at byte {end})")
+            at += 8 + _SIZE(data, at)[0]
+        self._skip(max(at - self._at, 8 * count))
 
-    def _numbers(self, span: _Array) -> tuple[int | float | bool, ...]:
-        letter = _SCALARS[span.type].format[1:]
-        return struct.unpack_from(f"<{span.count}{letter}", self._data, span.offset)
+    def _numbers(self, key: str) -> tuple[int | float | bool, ...]:
+        value = self._values.get(key)
+        if value is None or value.type == _STRING:
+            return ()
+        return struct.unpack_from(f"<{value.count}{_LETTERS[value.type]}", self._data, value.offset)
 
     def length(self, key: str) -> int:
-        value = self.values.get(key)
-        if isinstance(value, _Array):
-            return value.count
-        return len(value) if isinstance(value, tuple) else 0
+        """Return the number of items of an array; 0 where there is none."""
+        value = self._values.get(key)
+        return value.count if value is not None and value.is_array else 0
 
     def integers(self, key: str) -> tuple[int, ...]:
         """Return the numbers under ``key``: of an array, or a single one; empty without any."""
-        value = self.values.get(key)
-        if isinstance(value, _Array) and value.type != _STRING:
-            value = self._numbers(value)
-        if isinstance(value, tuple):
-            return tuple(int(item) for item in value if isinstance(item, int))
-        return (int(value),) if isinstance(value, int) else ()
+        return tuple(int(item) for item in self._numbers(key) if isinstance(item, int))
 
     def integer(self, key: str) -> int | None:
         """Return the number under ``key`` (the greatest of an array), or ``None``."""
@@ -163,30 +123,32 @@ class GgufMetadata:
 
         Fractions are rounded to the digits that single precision holds: 0.6 is 0.6.
         """
-        found: dict[str, float] = {}
-        for key, value in self.values.items():
-            if not key.startswith(prefix) or isinstance(value, bool):
-                continue
-            if isinstance(value, int | float):
-                found[key.removeprefix(prefix)] = (
-                    value if isinstance(value, int) else float(f"{value:.6g}")
-                )
-        return found
+        return {
+            key.removeprefix(prefix): number if isinstance(number, int) else float(f"{number:.6g}")
+            for key, value in self._values.items()
+            if key.startswith(prefix) and not value.is_array
+            for number in self._numbers(key)
+            if not isinstance(number, bool)
+        }
 
     def text(self, key: str) -> str:
-        value = self.values.get(key)
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+        value = self._values.get(key)
+        if value is None or value.is_array or value.type != _STRING:
+            return ""
+        return b"".join(self._strings(value)).decode("utf-8", "replace")
 
     def strings(self, key: str) -> list[bytes]:
-        span = self.values.get(key)
-        if not isinstance(span, _Array) or span.type != _STRING:
+        value = self._values.get(key)
+        if value is None or not value.is_array or value.type != _STRING:
             return []
-        data, at, unpack, items = self._data, span.offset, _U64.unpack_from, []
-        for _ in range(span.count):
-            size = unpack(data, at)[0]
-            items.append(data[at + 8 : at + 8 + size])
+        return list(self._strings(value))
+
+    def _strings(self, value: _Value) -> Iterator[bytes]:
+        data, at = self._data, value.offset
+        for _ in range(value.count):
+            size = _SIZE(data, at)[0]
+            yield data[at + 8 : at + 8 + size]
             at += 8 + size
-        return items
 
 
 @contextmanager
@@ -215,10 +177,6 @@ _QUANTIZATION_IN_NAME = re.compile(
     r"(?![a-z0-9_])",
     re.IGNORECASE,
 )
-
-
-def quantization_of_type(number: int | None) -> str | None:
-    return None if number is None else _FILE_TYPES.get(number)
 
 
 def quantization_of_name(name: str) -> str | None:
@@ -257,9 +215,7 @@ def smaller_that_fits(name: str | None, size: int, room: int) -> tuple[str, int]
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_LAYERS = 4_096  # bounds what a hostile block count makes us build
-_END_KEYS = ("eos", "eot", "eom")
 _NAME_KEYS = ("name", "basename", "base_model.0.name")  # the most telling first
-_SAMPLING = "general.sampling."
 _FORGETTING = ("attention.sliding_window", "ssm.state_size", "shortconv.l_cache", "wkv.head_size")
 
 
@@ -268,28 +224,21 @@ class Header:
     """Facts of a model file. Numbers absent from the file are ``None`` or 0."""
 
     path: Path
-    file_size: int
-    """In bytes, of all parts of a split model."""
+    file_size: int  # in bytes, of all parts of a split model
     architecture: str
-    context_length: int
-    """Length that the model was trained for, in tokens."""
+    context_length: int  # length that the model was trained for, in tokens
     block_count: int
     embedding_length: int
-    head_count_kv: tuple[int, ...]
-    """One number a layer."""
+    head_count_kv: tuple[int, ...]  # one number a layer
     key_length: int
     value_length: int
     latent_length: int
     vocabulary_size: int
     chat_template: str
-    names: tuple[str, ...]
-    """Names of the model and of the one that it was made from."""
-    sampling: Mapping[str, float]
-    """Recommended sampling, by the keys of the file."""
-    file_type: int | None = None
-    """Number of the quantization that most tensors have."""
-    pooling: int | None = None
-    """Number of the pooling of an embedding model."""
+    names: tuple[str, ...]  # names of the model and of the one that it was made from
+    sampling: Mapping[str, float]  # recommended sampling, by the keys of the file
+    file_type: int | None = None  # number of the quantization that most tensors have
+    pooling: int | None = None  # number of the pooling of an embedding model
     cuts_back: bool = True
     """Whether the state of a prompt can be cut back to any of its tokens.
 
@@ -302,6 +251,12 @@ class Header:
         if self.latent_length:
             return self.latent_length * self.block_count
         return sum(self.head_count_kv) * (self.key_length + self.value_length)
+
+    @property
+    def quantization(self) -> str | None:
+        """Return the name of the quantization, as the file or its name says it."""
+        told = None if self.file_type is None else _FILE_TYPES.get(self.file_type)
+        return told or quantization_of_name(self.path.stem)
 
 
 def gguf_parts(path: Path) -> tuple[Path, ...]:
@@ -318,41 +273,37 @@ def gguf_parts(path: Path) -> tuple[Path, ...]:
 def read_header(path: Path) -> Header:
     """Return the facts of the model file at ``path``; raise :class:`NotGguf` for anything else."""
     with open_metadata(path) as data:
-        return _header(path, data)
+        arch = data.text("general.architecture")
+        if not arch:
+            raise NotGguf(path, "it names no architecture (general.architecture)")
 
+        def number(key: str) -> int:
+            return max(data.integer(f"{arch}.{key}") or 0, 0)
 
-def _header(path: Path, data: GgufMetadata) -> Header:
-    arch = data.text("general.architecture")
-    if not arch:
-        raise NotGguf(path, "it names no architecture (general.architecture)")
-
-    def number(key: str) -> int:
-        return max(data.integer(f"{arch}.{key}") or 0, 0)
-
-    blocks, heads = number("block_count"), number("attention.head_count")
-    width = number("embedding_length")
-    per_head = width // heads if heads else 0
-    latent = number("attention.kv_lora_rank")
-    kv_heads = _kv_heads(data, arch, blocks, heads)
-    return Header(
-        path=path,
-        file_size=sum(part.stat().st_size for part in gguf_parts(path) if part.exists()),
-        architecture=arch,
-        context_length=number("context_length"),
-        block_count=blocks,
-        embedding_length=width,
-        head_count_kv=kv_heads,
-        key_length=number("attention.key_length") or per_head,
-        value_length=number("attention.value_length") or per_head,
-        latent_length=latent + number("rope.dimension_count") if latent else 0,
-        vocabulary_size=data.length("tokenizer.ggml.tokens") or number("vocab_size"),
-        chat_template=data.text("tokenizer.chat_template"),
-        names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
-        sampling=data.numbers_below(_SAMPLING),
-        file_type=data.integer("general.file_type"),
-        pooling=data.integer(f"{arch}.pooling_type"),
-        cuts_back=all(kv_heads) and not any(map(number, _FORGETTING)),
-    )
+        blocks, heads = number("block_count"), number("attention.head_count")
+        width = number("embedding_length")
+        per_head = width // heads if heads else 0
+        latent = number("attention.kv_lora_rank")
+        kv_heads = _kv_heads(data, arch, blocks, heads)
+        return Header(
+            path=path,
+            file_size=sum(part.stat().st_size for part in gguf_parts(path) if part.exists()),
+            architecture=arch,
+            context_length=number("context_length"),
+            block_count=blocks,
+            embedding_length=width,
+            head_count_kv=kv_heads,
+            key_length=number("attention.key_length") or per_head,
+            value_length=number("attention.value_length") or per_head,
+            latent_length=latent + number("rope.dimension_count") if latent else 0,
+            vocabulary_size=data.length("tokenizer.ggml.tokens") or number("vocab_size"),
+            chat_template=data.text("tokenizer.chat_template"),
+            names=tuple(name for key in _NAME_KEYS if (name := data.text(f"general.{key}"))),
+            sampling=data.numbers_below("general.sampling."),
+            file_type=data.integer("general.file_type"),
+            pooling=data.integer(f"{arch}.pooling_type"),
+            cuts_back=all(kv_heads) and not any(map(number, _FORGETTING)),
+        )
 
 
 def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
@@ -364,37 +315,3 @@ def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[i
     if interval > 1 and len(given) == 1:
         per_layer = [n if (i + 1) % interval == 0 else 0 for i, n in enumerate(per_layer)]
     return tuple(max(n, 0) for n in per_layer[: blocks or None])
-
-
-def read_gguf_vocabulary(path: Path) -> TokenTable:
-    """Return the vocabulary of the model file at ``path``; about 100 ms for the largest.
-
-    Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
-    """
-    with open_metadata(path) as data:
-        tokens = data.strings("tokenizer.ggml.tokens")
-        types = data.integers("tokenizer.ggml.token_type") or (TokenType.NORMAL,) * len(tokens)
-        tokenizer = data.text("tokenizer.ggml.model")
-        if not tokens:
-            raise NotGguf(path, "it has no vocabulary (tokenizer.ggml.tokens)")
-        if len(types) != len(tokens):
-            raise NotGguf(path, f"it has {len(tokens)} tokens but {len(types)} token types")
-        known = frozenset(TokenType)
-        types = tuple(kind if kind in known else TokenType.NORMAL for kind in types)
-        named = [data.integer(f"tokenizer.ggml.{key}_token_id") for key in _END_KEYS]
-        return TokenTable(
-            tokens=_decoded(tokens, types, tokenizer),
-            types=types,
-            bos=data.integer("tokenizer.ggml.bos_token_id"),
-            eos=data.integer("tokenizer.ggml.eos_token_id"),
-            end=ends(named, tokens, types),
-        )
-
-
-def _decoded(tokens: Sequence[bytes], types: Sequence[int], tokenizer: str) -> tuple[bytes, ...]:
-    plain = from_byte_level if tokenizer == "gpt2" else from_pieces
-    decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: from_byte_name}
-    return tuple(
-        decode(token) if (decode := decoders.get(TokenType(kind))) else token
-        for token, kind in zip(tokens, types, strict=True)
-    )

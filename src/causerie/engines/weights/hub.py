@@ -8,7 +8,7 @@ nothing about where files are kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from huggingface_hub import HfApi, hf_hub_url
 from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: its client's
@@ -21,7 +21,6 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
     RemoteEntryNotFoundError,
     RepositoryNotFoundError,
 )
-from huggingface_hub.hf_api import RepoSibling
 
 from causerie.engines.weights import HubOptions
 from causerie.engines.weights.errors import (
@@ -48,47 +47,38 @@ def sources(
 
     They are of one commit, and in the order of ``choose``. Blocks; raises ``WeightsError``.
     """
-    api = HfApi(endpoint=options.endpoint, token=_token(options), library_name="causerie")
+    token = (options.token or "").strip()
+    if not token.isascii() or not token.isprintable():  # no error message may show it
+        raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")
+    api = HfApi(endpoint=options.endpoint, token=token or None, library_name="causerie")
     try:
-        return _sources(api, reference, choose)
+        model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
+        siblings = {sibling.rfilename: sibling for sibling in model.siblings or ()}
+        chosen = choose(reference.name, list(siblings))
+        revision = model.sha or "main"
+        urls = {
+            name: hf_hub_url(reference.name, name, revision=revision, endpoint=api.endpoint)
+            for name in chosen
+        }
+        # A gated repository lists its files to everybody; only asking for one tells.
+        api.get_hf_file_metadata(url=urls[chosen[0]], timeout=_SECONDS)
+        every = api._build_hf_headers()
+        headers = {name: value for name, value in every.items() if name.lower() == "authorization"}
+        found = ((siblings[name], siblings[name].lfs) for name in chosen)
+        return tuple(
+            DownloadSource(
+                name=file.rfilename,
+                url=urls[file.rfilename],
+                headers=headers,
+                size=large.size if large else file.size,
+                sha256=large.sha256 if large else None,
+            )
+            for file, large in found
+        )
     except HFValidationError as error:
         raise BadReference(f"{reference} names no repository: {_brief(error)}.") from error
     except (HTTPError, OSError) as error:
         raise _explained(reference.name, api.endpoint, error) from error
-
-
-def _token(options: HubOptions) -> str | None:
-    # No error message may show the token.
-    token = (options.token or "").strip()
-    if not token.isascii() or not token.isprintable():
-        raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")
-    return token or None
-
-
-def _sources(api: HfApi, reference: Reference, choose: Choose) -> tuple[DownloadSource, ...]:
-    model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
-    siblings = {sibling.rfilename: sibling for sibling in model.siblings or ()}
-    chosen = choose(reference.name, list(siblings))
-    revision = model.sha or "main"
-    urls = {
-        name: hf_hub_url(reference.name, name, revision=revision, endpoint=api.endpoint)
-        for name in chosen
-    }
-    # A gated repository lists its files to everybody; only asking for one tells.
-    api.get_hf_file_metadata(url=urls[chosen[0]], timeout=_SECONDS)
-    every = api._build_hf_headers()
-    headers = {name: value for name, value in every.items() if name.lower() == "authorization"}
-    return tuple(_source(siblings[name], urls[name], headers) for name in chosen)
-
-
-def _source(file: RepoSibling, url: str, headers: Mapping[str, str]) -> DownloadSource:
-    return DownloadSource(
-        name=file.rfilename,
-        url=url,
-        headers=headers,
-        size=file.lfs.size if file.lfs else file.size,
-        sha256=file.lfs.sha256 if file.lfs else None,
-    )
 
 
 def _explained(repository: str, endpoint: str, error: Exception) -> WeightsError:

@@ -13,7 +13,8 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
@@ -42,14 +43,12 @@ _ORDER = ("global", "download", ":env:")  # the later wins
 
 
 @dataclass(frozen=True, slots=True)
-class PipConfiguration:
-    """Addresses of package indexes in the order to ask them, and whom to trust."""
-
+class _PipConfiguration:
     index_urls: tuple[str, ...]
     certificates: Path | None = None
 
 
-async def pip_configuration() -> PipConfiguration:
+async def pip_configuration() -> _PipConfiguration:
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",  # nothing in the working directory is taken for a module
@@ -70,32 +69,24 @@ async def pip_configuration() -> PipConfiguration:
     )
 
 
-def parsed_pip_configuration(listing: str) -> PipConfiguration:
-    settings = _settings(listing)
+def parsed_pip_configuration(listing: str) -> _PipConfiguration:
+    found: dict[str, dict[str, str]] = {section: {} for section in _ORDER}
+    for line in listing.splitlines():
+        if match := _LINE.match(line.strip()):
+            section, key, value = match.groups()
+            with suppress(ValueError, SyntaxError):
+                value = str(ast.literal_eval(value))
+            found[section][key] = value
+    settings = {key: value for each in found.values() for key, value in each.items()}
     addresses = [
         settings.get("index-url", PUBLIC_INDEX),
         *settings.get("extra-index-url", "").split(),
     ]
     certificates = settings.get("cert")
-    return PipConfiguration(
+    return _PipConfiguration(
         index_urls=tuple(dict.fromkeys(address.rstrip("/") for address in addresses)),
         certificates=Path(certificates).expanduser() if certificates else None,
     )
-
-
-def _settings(listing: str) -> Mapping[str, str]:
-    found: dict[str, dict[str, str]] = {section: {} for section in _ORDER}
-    for line in listing.splitlines():
-        if match := _LINE.match(line.strip()):
-            found[match.group(1)][match.group(2)] = _unquoted(match.group(3))
-    return {key: value for section in _ORDER for key, value in found[section].items()}
-
-
-def _unquoted(value: str) -> str:
-    try:
-        return str(ast.literal_eval(value))
-    except (ValueError, SyntaxError):
-        return value
 
 
 _PAGE_BYTES = 32 << 20
@@ -129,7 +120,7 @@ class _Links(HTMLParser):
 
 
 class _Unreachable(Exception):
-    """This index gave no answer."""
+    pass
 
 
 async def find_wheel(
@@ -147,7 +138,7 @@ async def find_wheel(
         except _Unreachable as error:
             trouble.append(str(error))
             continue
-        wheels = _wheels(page, reference.name) if page else []
+        wheels = list(_wheels(page, reference.name)) if page else []
         if chosen := _choose_wheel(wheels, reference.wanted):
             return replace(chosen.source, size=await _size(chosen.source, client))
         versions.update(item.version for item in wheels)
@@ -192,34 +183,25 @@ def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
     return urlunsplit(bare), {"Authorization": credential}
 
 
-def _wheels(page: _Page, name: str) -> list[_Wheel]:
+def _wheels(page: _Page, package: str) -> Iterator[_Wheel]:
     links = _Links()
     links.feed(page.body.decode("utf-8", "replace"))
-    found = (_wheel(page, urljoin(page.base, href), yanked) for href, yanked in links.found)
-    return [item for item in found if item and parse_wheel_filename(item.source.name)[0] == name]
-
-
-def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
-    url, fragment = urldefrag(link)
-    if urlsplit(url).scheme == "file" and urlsplit(page.base).scheme != "file":
-        return None  # a remote page has no say about files of this machine
-    name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-    try:
-        _, version, _, tags = parse_wheel_filename(name)
-    except (InvalidWheelFilename, InvalidVersion):
-        return None
-    if not any(tag.platform == "any" for tag in tags):
-        return None
-    digest = _SHA256.search(fragment)
-    same = urlsplit(url).netloc == urlsplit(page.base).netloc
-    source = DownloadSource(
-        name=name,
-        url=url,
-        size=None,
-        sha256=digest.group(1).lower() if digest else None,
-        headers=page.headers if same else {},
-    )
-    return _Wheel(version, yanked, source)
+    base = urlsplit(page.base)
+    for link, yanked in links.found:
+        url, fragment = urldefrag(urljoin(page.base, link))
+        parts = urlsplit(url)
+        if parts.scheme == "file" and base.scheme != "file":
+            continue  # a remote page has no say about files of this machine
+        name = unquote(parts.path.rsplit("/", 1)[-1])
+        try:
+            project, version, _, tags = parse_wheel_filename(name)
+        except (InvalidWheelFilename, InvalidVersion):
+            continue
+        if project == package and any(tag.platform == "any" for tag in tags):
+            digest = _SHA256.search(fragment)
+            sha256 = digest.group(1).lower() if digest else None
+            headers = page.headers if parts.netloc == base.netloc else {}
+            yield _Wheel(version, yanked, DownloadSource(name, url, None, sha256, headers))
 
 
 def _choose_wheel(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:

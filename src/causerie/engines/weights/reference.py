@@ -86,9 +86,16 @@ class Reference:
         text = text.strip()
         kind, _, rest = text.partition(":")
         if kind == Kind.HUB.value:
-            return _hub(text, rest)
+            repository, colon, wanted = rest.partition(":")
+            if not _REPOSITORY.fullmatch(repository) or (colon and not wanted):
+                raise BadReference(f"{text!r} is not of the form hf:ORG/REPO[:FILE or QUANT].")
+            return Reference(Kind.HUB, repository, wanted or None)
         if kind == Kind.PACKAGE.value:
-            return _package(text, rest)
+            match = _PACKAGE.fullmatch(rest)
+            if match is None:
+                raise BadReference(f"{text!r} is not of the form pypi:NAME[==VERSION].")
+            name = re.sub(r"[-_.]+", "-", match.group(1)).lower()
+            return Reference(Kind.PACKAGE, name, match.group(2))
         if not text or "\0" in text:
             raise BadReference(f"{text!r} names no weights; write {FORMS}.")
         if _KIND.match(text) and not Path(text).exists():
@@ -96,23 +103,8 @@ class Reference:
         return Reference(Kind.PATH, text)
 
 
-def _hub(text: str, rest: str) -> Reference:
-    repository, colon, wanted = rest.partition(":")
-    if not _REPOSITORY.fullmatch(repository) or (colon and not wanted):
-        raise BadReference(f"{text!r} is not of the form hf:ORG/REPO[:FILE or QUANT].")
-    return Reference(Kind.HUB, repository, wanted or None)
-
-
-def _package(text: str, rest: str) -> Reference:
-    match = _PACKAGE.fullmatch(rest)
-    if match is None:
-        raise BadReference(f"{text!r} is not of the form pypi:NAME[==VERSION].")
-    return Reference(Kind.PACKAGE, re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2))
-
-
 _SHIPPED = Path(__file__).with_name("library.toml")
 _LATEST = "latest"  # what others call the tag that a name alone means
-_SUGGESTED = 3
 
 Positive = Annotated[int, Meta(gt=0)]
 _Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -133,13 +125,10 @@ class _Family(Struct, frozen=True, forbid_unknown_fields=True):
 class LibraryModel(Struct, frozen=True):
     """One model with a short name."""
 
-    name: str
-    """Family and tag: ``qwen3:4b``."""
+    name: str  # family and tag: `qwen3:4b`
     ref: str
-    size: int
-    """Of the file, in bytes, rounded to three digits."""
-    context: int
-    """Length in tokens that its publisher states."""
+    size: int  # of the file, in bytes, rounded to three digits
+    context: int  # length in tokens that its publisher states
     license: str
 
 
@@ -161,7 +150,13 @@ class Library:
         model = self._by_name.get(text.lower())
         if model is not None:
             return Reference.parse(model.ref)
-        raise BadReference(f"{text!r} is no name of the library; {self.advice(text)}")
+        near = difflib.get_close_matches(text.lower(), self._by_name, n=3, cutoff=0.5)
+        near = [name for name in near if not name.endswith(f":{_LATEST}")]
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise BadReference(
+            f"{text!r} is no name of the library; {meant}"
+            f"`causerie list --library` shows the names; other weights: {FORMS}."
+        )
 
     def of(self, reference: Reference) -> LibraryModel | None:
         """Return the model whose weights these are, if it has a name."""
@@ -178,13 +173,6 @@ class Library:
         """Return the shortest text that :meth:`reference` resolves to ``ref``."""
         model = self._by_ref.get(str(Reference.parse(ref).settled))
         return model.name if model is not None else ref
-
-    def advice(self, text: str) -> str:
-        """Return what to write instead of an unknown name, for the end of a sentence."""
-        near = difflib.get_close_matches(text.lower(), self._by_name, n=_SUGGESTED, cutoff=0.5)
-        near = [name for name in near if not name.endswith(f":{_LATEST}")]
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
-        return f"{meant}`causerie list --library` shows the names; other weights: {FORMS}."
 
 
 def load_library(own: Path | None = None) -> Library:

@@ -28,23 +28,24 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
     every = list(files)
     groups = _groups(file for file in every if file.lower().endswith(".gguf"))
     if not groups:
-        raise NoGgufFile(repository, _instead(every))
-    if wanted is None:
-        stem = _usual(repository, [name for name in groups if not _COMPANION.search(name)])
-    elif wanted.lower().endswith(".gguf"):
-        stem = _by_name(repository, groups, wanted)
+        instead = "look for a repository with GGUF in it"
+        if OPENVINO_MODEL in every:
+            instead = f'`engine = "openvino"` serves its {OPENVINO_MODEL}, or {instead}'
+        elif any(file.endswith(SAFETENSORS) for file in every):
+            instead = f'`engine = "vllm"` serves its .safetensors, or {instead}'
+        raise NoGgufFile(repository, instead)
+    if wanted is not None and wanted.lower().endswith(".gguf"):
+        found = _named(groups, wanted)
+        if not found:
+            raise WeightsNotFound(f"{repository} has no file {wanted!r}; it has {_listed(groups)}.")
     else:
-        stem = _by_quant(repository, groups, wanted)
-    return _complete(repository, groups[stem])
-
-
-def _instead(files: Sequence[str]) -> str:
-    look = "look for a repository with GGUF in it"
-    if OPENVINO_MODEL in files:
-        return f'`engine = "openvino"` serves its {OPENVINO_MODEL}, or {look}'
-    if any(file.endswith(SAFETENSORS) for file in files):
-        return f'`engine = "vllm"` serves its .safetensors, or {look}'
-    return look
+        found = _of_quantization(repository, groups, wanted)
+    if len(found) > 1:
+        raise Ambiguous(
+            f"Several files of {repository} fit: {_listed(found)}; name one, "
+            f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
+        )
+    return _complete(repository, groups[found[0]])
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
@@ -55,50 +56,29 @@ def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
     return groups
 
 
-def _matching(names: Iterable[str], quant: str) -> list[str]:
-    pattern = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
-    return [name for name in names if pattern.search(name)]
-
-
-def _usual(repository: str, names: Sequence[str]) -> str:
-    for quant in _PREFERRED:
-        if found := _matching(names, quant):
-            return _only(repository, found)
+def _of_quantization(repository: str, stems: Iterable[str], wanted: str | None) -> Sequence[str]:
+    names = [name for name in stems if not _COMPANION.search(name)]
+    for quant in _PREFERRED if wanted is None else [wanted]:
+        pattern = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
+        if found := [name for name in names if pattern.search(name)]:
+            return found
+    if wanted is not None:
+        raise WeightsNotFound(f"{repository} has no file for {wanted!r}; it has {_listed(names)}.")
     if not names:
         raise WeightsNotFound(f"{repository} holds no model file, only companions; name the file.")
-    return _only(repository, names)
+    return names
 
 
-def _by_quant(repository: str, groups: Mapping[str, list[str]], quant: str) -> str:
-    names = [name for name in groups if not _COMPANION.search(name)]
-    found = _matching(names, quant)
-    if not found:
-        raise WeightsNotFound(f"{repository} has no file for {quant!r}; it has {_listed(names)}.")
-    return _only(repository, found)
-
-
-def _by_name(repository: str, groups: Mapping[str, list[str]], wanted: str) -> str:
+def _named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
     exact = [stem for stem, files in groups.items() if wanted in files]
-    found = exact or [
-        stem for stem, files in groups.items() if wanted.lower() in _names(stem, files)
-    ]
-    if not found:
-        raise WeightsNotFound(f"{repository} has no file {wanted!r}; it has {_listed(groups)}.")
-    return _only(repository, found)
-
-
-def _names(stem: str, files: Sequence[str]) -> set[str]:
-    written = {*files, f"{stem}.gguf"}
-    return {name.lower() for name in (*written, *(file.rsplit("/", 1)[-1] for file in written))}
-
-
-def _only(repository: str, found: Sequence[str]) -> str:
-    if len(found) > 1:
-        raise Ambiguous(
-            f"Several files of {repository} fit: {_listed(found)}; name one, "
-            f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
+    return exact or [
+        stem
+        for stem, files in groups.items()
+        if any(
+            wanted.lower() in (name.lower(), name.lower().rsplit("/", 1)[-1])
+            for name in (*files, f"{stem}.gguf")
         )
-    return found[0]
+    ]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -49,48 +49,42 @@ class DownloadSource:
 
 
 class _Restart(Exception):
-    """The server cannot resume from the partial file; restart the download."""
+    pass
 
 
 class _Broken(Exception):
-    """The transfer broke off; it can be taken up again."""
+    pass
 
 
 class _Sink:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._digest = hashlib.sha256()
+    def __init__(self, file: BinaryIO, progress: Progress) -> None:
+        self._file = file
+        self._progress = progress
+        self.digest = hashlib.sha256()
         self.size = 0
-
-    def __enter__(self) -> Self:
-        self._file: BinaryIO = self._path.open("a+b")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
     async def resume(self) -> None:
         self._file.seek(0)
         while chunk := await asyncio.to_thread(self._file.read, _CHUNK):
-            await asyncio.to_thread(self._digest.update, chunk)
+            await asyncio.to_thread(self.digest.update, chunk)
             self.size += len(chunk)
+        self._progress.advanced(self.size)
 
     def restart(self) -> None:
+        self._progress.advanced(-self.size)
         self._file.truncate(0)
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.size = 0
 
     async def write(self, chunk: bytes) -> None:
-        await asyncio.to_thread(self._write, chunk)
+        def write() -> None:
+            self._file.write(chunk)
+            self._file.flush()
+            self.digest.update(chunk)
+
+        await asyncio.to_thread(write)
         self.size += len(chunk)
-
-    def _write(self, chunk: bytes) -> None:
-        self._file.write(chunk)
-        self._file.flush()
-        self._digest.update(chunk)
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
+        self._progress.advanced(len(chunk))
 
 
 def partial_path(source: DownloadSource, target: Path) -> Path:
@@ -110,27 +104,25 @@ def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.Cl
 
     ``certificates`` is a file or folder of authorities to trust instead of the usual ones.
     """
+    trust: ssl.SSLContext | bool = True
+    if certificates is not None:
+        path, folder = str(certificates), certificates.is_dir()
+        try:
+            trust = ssl.create_default_context(
+                cafile=None if folder else path, capath=path if folder else None
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise WeightsError(f"{path} holds no usable certificates: {error}.") from error
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=options.read_seconds, sock_read=options.read_seconds
     )
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=_trust(certificates)),
+        connector=aiohttp.TCPConnector(ssl=trust),
         trust_env=True,
         timeout=timeout,
         auto_decompress=False,
         headers={"Accept-Encoding": "identity"},
     )
-
-
-def _trust(certificates: Path | None) -> ssl.SSLContext | bool:
-    if certificates is None:
-        return True
-    try:
-        if certificates.is_dir():
-            return ssl.create_default_context(capath=str(certificates))
-        return ssl.create_default_context(cafile=str(certificates))
-    except (OSError, ssl.SSLError) as error:
-        raise WeightsError(f"{certificates} holds no usable certificates: {error}.") from error
 
 
 async def download(
@@ -154,46 +146,37 @@ async def download(
     ensure_space(target.parent, max((source.size or 0) - here, 0))
     progress.started(source.size, f"Fetching {Path(source.name).name}")
     try:
-        with _Sink(partial) as sink:
+        with partial.open("a+b") as file:
+            sink = _Sink(file, progress)
             await sink.resume()
-            progress.advanced(sink.size)
-            await _append_all(source, sink, client, progress, options)
-            found = sink.hexdigest()
+            await _append_all(source, sink, client, options)
+            found = sink.digest.hexdigest()
     except OSError as error:
-        raise _write_error(target.parent, source, error) from error
+        folder = target.parent
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(folder).free
+            raise NoSpace(folder, source.size or 0, free) from error
+        why = error.strerror or error
+        raise WeightsError(f"{folder} cannot be written to: {why}.") from error
     if source.sha256 is not None and found != source.sha256:
         partial.unlink()
         raise ChecksumMismatch(source.name, source.sha256, found)
     partial.replace(target)
-    _remove_stale(target)
+    for left in target.parent.iterdir():  # of earlier contents
+        if left.name.startswith(f"{target.name}.") and left.suffix == ".partial":
+            left.unlink(missing_ok=True)
     progress.finished()
     return found
 
 
-def _remove_stale(target: Path) -> None:
-    for left in target.parent.iterdir():
-        if left.name.startswith(f"{target.name}.") and left.suffix == ".partial":
-            left.unlink(missing_ok=True)
-
-
-def _write_error(folder: Path, source: DownloadSource, error: OSError) -> WeightsError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NoSpace(folder, source.size or 0, shutil.disk_usage(folder).free)
-    return WeightsError(f"{folder} cannot be written to: {error.strerror or error}.")
-
-
 async def _append_all(
-    source: DownloadSource,
-    sink: _Sink,
-    client: aiohttp.ClientSession,
-    progress: Progress,
-    options: HubOptions,
+    source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession, options: HubOptions
 ) -> None:
     failures, pause, furthest = 0, options.retry_seconds, sink.size
     if source.size is not None and sink.size > source.size:
-        _begin_anew(sink, progress)
+        sink.restart()
     while source.size is None or sink.size != source.size:
-        why = await _append_once(source, sink, client, progress)
+        why = await _append_once(source, sink, client)
         if not why:
             return
         moved = sink.size > furthest
@@ -209,43 +192,41 @@ async def _append_all(
         pause = options.retry_seconds if moved else pause * 2
 
 
-async def _append_once(
-    source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession, progress: Progress
-) -> str:
+async def _append_once(source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession) -> str:
     try:
         async with aclosing(_chunks(source, sink.size, client)) as pieces:
             async for chunk in pieces:
                 await sink.write(chunk)
-                progress.advanced(len(chunk))
                 if source.size is not None and sink.size > source.size:
                     break  # it may never end
     except _Restart:
-        _begin_anew(sink, progress)
+        sink.restart()
         return "it does not continue where it was asked to"
     except (_Broken, aiohttp.ClientError, TimeoutError) as error:
         if source.sha256 is None:  # nothing would tell whether the rest fits
-            _begin_anew(sink, progress)
+            sink.restart()
         return str(error).rstrip(".") or "it went silent"
     if source.size is None or sink.size == source.size:
         return ""
     if sink.size > source.size:
-        _begin_anew(sink, progress)
+        sink.restart()
         return "it sent more than was announced"
     return "it ended early"
-
-
-def _begin_anew(sink: _Sink, progress: Progress) -> None:
-    progress.advanced(-sink.size)
-    sink.restart()
 
 
 async def _chunks(
     source: DownloadSource, start: int, client: aiohttp.ClientSession
 ) -> AsyncGenerator[bytes, None]:
     if urlsplit(source.url).scheme == "file":
-        async with aclosing(_file_chunks(local_path(source.url), start)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        path = local_path(source.url)
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                while chunk := await asyncio.to_thread(file.read, _CHUNK):
+                    yield chunk
+        except FileNotFoundError:
+            why = "is named by the package index but is not there"
+            raise WeightsNotFound(f"{path} {why}.") from None
         return
     headers = dict(source.headers)
     if start:
@@ -279,13 +260,3 @@ def _check_response(source: DownloadSource, response: aiohttp.ClientResponse, st
 
 def local_path(url: str) -> Path:
     return Path(url2pathname(urlsplit(url).path))
-
-
-async def _file_chunks(path: Path, start: int) -> AsyncGenerator[bytes, None]:
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            while chunk := await asyncio.to_thread(file.read, _CHUNK):
-                yield chunk
-    except FileNotFoundError:
-        raise WeightsNotFound(f"{path} is named by the package index but is not there.") from None

@@ -1,18 +1,22 @@
-"""The vocabulary of a model on disk, however it is stored.
+"""The tokens of a model as real bytes, however its vocabulary is stored.
 
-Of a ``tokenizer.json`` it is read as real bytes, without the library that wrote it.
+A ``tokenizer.json`` is read without the library that wrote it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from causerie.engines.weights import gguf
-from causerie.engines.weights.errors import NotModelFolder
+from causerie.engines.weights.errors import NotGguf, NotModelFolder
 from causerie.engines.weights.folder import (
     GENERATION,
     TOKENIZER,
@@ -20,17 +24,146 @@ from causerie.engines.weights.folder import (
     read_bytes,
     read_object,
 )
-from causerie.engines.weights.tokens import (
-    TokenTable,
-    TokenType,
-    ends,
-    from_byte_level,
-    from_byte_name,
-    from_pieces,
-)
+from causerie.engines.weights.gguf import open_metadata
+
+
+class TokenType(IntEnum):
+    """Type of a token, numbered as in GGUF (``tokenizer.ggml.token_type``)."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """Every token in the order of its id: ``tokens`` as bytes, ``types`` alongside them.
+
+    Control and user-defined tokens hold the bytes of their written form; ids
+    that stand for nothing are unused and may be empty.
+    ``end`` are the ids that end a text, the file's own end token first.
+    """
+
+    tokens: tuple[bytes, ...]
+    types: tuple[int, ...]
+    bos: int | None
+    eos: int | None
+    end: tuple[int, ...]
+
+    @cached_property
+    def control(self) -> Mapping[str, int]:
+        kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
+        return {self.text(id): id for id, kind in enumerate(self.types) if kind in kinds}
+
+    @cached_property
+    def longest(self) -> int:
+        return max(map(len, self.tokens), default=1)
+
+    @cached_property
+    def digest(self) -> str:
+        """Return a hash of tokens and types; takes some ten milliseconds."""
+        digest = hashlib.blake2b(bytes(self.types), digest_size=8)
+        for token in self.tokens:
+            digest.update(len(token).to_bytes(4, "big") + token)
+        return digest.hexdigest()
+
+    def text(self, id: int | None) -> str:
+        """Return the text of a token; empty if there is no such token."""
+        if id is None or not 0 <= id < len(self.tokens):
+            return ""
+        return self.tokens[id].decode("utf-8", "replace")
+
+
+_BLANK = "▁"  # of SentencePiece
+_BYTE = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
+_END_TEXTS = frozenset(
+    text.encode()
+    for text in (
+        "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|call|>",
+        "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<end_of_utterance>",
+        "<｜end▁of▁sentence｜>",
+    )
+)  # fmt: skip
+# Letters of a byte-level vocabulary: those that can be printed stand for themselves.
+_PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_HIDDEN = sorted(set(range(256)).difference(_PRINTED))
+_ALPHABET = {chr(byte): byte for byte in _PRINTED} | {
+    chr(0x100 + place): byte for place, byte in enumerate(_HIDDEN)
+}
+
+
+def _byte_level_token(token: bytes) -> bytes:
+    text = token.decode("utf-8", "replace")
+    try:
+        return bytes([_ALPHABET[letter] for letter in text])
+    except KeyError:
+        return token  # not in the notation: stands for itself
+
+
+def _piece(token: bytes) -> bytes:
+    return token.replace(_BLANK.encode(), b" ")
+
+
+def _named_byte(token: bytes) -> bytes:
+    match = _BYTE.fullmatch(token)
+    return bytes.fromhex(match.group(1).decode()) if match else token
+
+
+# Those that the model names, then well-known ones.
+def _ends(
+    named: Iterable[int | None], tokens: Sequence[bytes], types: Sequence[int]
+) -> tuple[int, ...]:
+    found = [
+        i
+        for i, token in enumerate(tokens)
+        if token in _END_TEXTS and types[i] in (TokenType.CONTROL, TokenType.USER_DEFINED)
+    ]
+    texts = {tokens[i] for i in found}
+    if {b"<|return|>", b"<|call|>"} <= texts:  # there <|end|> closes a message, not the text
+        found = [i for i in found if tokens[i] != b"<|end|>"]
+    known = [i for i in named if i is not None and 0 <= i < len(tokens)]
+    return tuple(dict.fromkeys((*known, *found)))
+
+
+def read_gguf_vocabulary(path: Path) -> TokenTable:
+    """Return the vocabulary of the model file at ``path``; about 100 ms for the largest.
+
+    Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
+    """
+    with open_metadata(path) as data:
+        tokens = data.strings("tokenizer.ggml.tokens")
+        types = data.integers("tokenizer.ggml.token_type") or (TokenType.NORMAL,) * len(tokens)
+        tokenizer = data.text("tokenizer.ggml.model")
+        if not tokens:
+            raise NotGguf(path, "it has no vocabulary (tokenizer.ggml.tokens)")
+        if len(types) != len(tokens):
+            raise NotGguf(path, f"it has {len(tokens)} tokens but {len(types)} token types")
+        known = frozenset(TokenType)
+        types = tuple(kind if kind in known else TokenType.NORMAL for kind in types)
+        names = ("bos", "eos", "eot", "eom")
+        bos, *named = (data.integer(f"tokenizer.ggml.{name}_token_id") for name in names)
+        return TokenTable(
+            tokens=_decoded(tokens, types, tokenizer),
+            types=types,
+            bos=bos,
+            eos=named[0],
+            end=_ends(named, tokens, types),
+        )
+
+
+def _decoded(tokens: Sequence[bytes], types: Sequence[int], tokenizer: str) -> tuple[bytes, ...]:
+    plain = _byte_level_token if tokenizer == "gpt2" else _piece
+    decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: _named_byte}
+    return tuple(
+        decode(token) if (decode := decoders.get(TokenType(kind))) else token
+        for token, kind in zip(tokens, types, strict=True)
+    )
+
 
 _MOST_TOKENS = 1 << 22  # no vocabulary comes near; bounds what a hostile id makes us fill
-_BLANK = "▁"
 
 
 class _Step(Struct):
@@ -82,26 +215,15 @@ class _File(Struct):
 _decode = msgspec.json.Decoder(_File).decode
 
 
-class _Kind(Struct):
-    type: str = ""
-
-
-class _Kinds(Struct):
-    model: _Kind
-
-
-_decode_kind = msgspec.json.Decoder(_Kinds).decode
-
-
-def read_tokenizer_vocabulary(path: Path) -> TokenTable:
-    """Return the vocabulary of the ``tokenizer.json`` at ``path``; a second for the largest.
-
-    Ids that no token has are unused, up to the size that ``config.json`` says.
-    Raises :class:`NotModelFolder` for a file that is none, or of another kind.
-    """
+# Ids that no token has are unused, up to the size that `config.json` says.
+def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     folder = path.parent
     file = _file(path)
-    ids = _token_ids(folder, file.model)
+    model, ids = file.model, file.model.vocab
+    if model.continuing_subword_prefix or model.end_of_word_suffix:
+        raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
+    if not isinstance(ids, dict):
+        ids = {piece: id for id, (piece, _) in enumerate(ids)}
     config = _optional_object(folder, "config.json")
     sizes = _integers(in_config(config, "vocab_size"))
     added = {one.id for one in file.added_tokens}
@@ -116,29 +238,20 @@ def read_tokenizer_vocabulary(path: Path) -> TokenTable:
     bos, eos = (_named_token(named, config, by_text, name) for name in ("bos", "eos"))
     told = (_optional_object(folder, GENERATION), config)
     other = [id for one in told for id in _integers(in_config(one, "eos_token_id"))]
-    end = ends((eos, *other), tokens, types)
+    end = _ends((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
 
 
 def _file(path: Path) -> _File:
-    content = read_bytes(path)
     try:
-        kind = _decode_kind(content).model.type
-        if kind not in ("BPE", "Unigram", ""):
-            raise NotModelFolder(
-                path.parent, f"{TOKENIZER} is of the kind {kind}; BPE and Unigram are read"
-            )
-        return _decode(content)
+        file = _decode(read_bytes(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotModelFolder(path.parent, f"{TOKENIZER} is no tokenizer ({error})") from None
-
-
-def _token_ids(folder: Path, model: _Model) -> dict[str, int]:
-    if model.continuing_subword_prefix or model.end_of_word_suffix:
-        raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
-    if isinstance(model.vocab, dict):
-        return model.vocab
-    return {piece: id for id, (piece, _) in enumerate(model.vocab)}
+    if (kind := file.model.type) not in ("BPE", "Unigram", None):
+        raise NotModelFolder(
+            path.parent, f"{TOKENIZER} is of the kind {kind}; BPE and Unigram are read"
+        )
+    return file
 
 
 def _fill_tokens(
@@ -149,10 +262,10 @@ def _fill_tokens(
     if not byte_level and not any(step.writes_blanks() for step in steps):
         raise NotModelFolder(folder, f"{TOKENIZER} is neither byte-level nor made of ▁ pieces")
     named_bytes = model.byte_fallback or any(step.type == "ByteFallback" for step in steps)
-    plain = from_byte_level if byte_level else from_pieces
+    plain = _byte_level_token if byte_level else _piece
     for text, id in ids.items():
         raw = text.encode()
-        byte = from_byte_name(raw) if named_bytes else raw
+        byte = _named_byte(raw) if named_bytes else raw
         tokens[id] = plain(raw) if byte is raw else byte
         types[id] = TokenType.NORMAL if byte is raw else TokenType.BYTE
         if id == model.unk_id or text == model.unk_token:
@@ -160,7 +273,7 @@ def _fill_tokens(
     for one in file.added_tokens:
         raw = one.content.encode()
         # A run of blanks is written with ▁ in what was a SentencePiece model.
-        tokens[one.id] = raw if one.special or byte_level else from_pieces(raw)
+        tokens[one.id] = raw if one.special or byte_level else _piece(raw)
         types[one.id] = TokenType.CONTROL if one.special else TokenType.USER_DEFINED
 
 
@@ -185,9 +298,6 @@ def _integers(value: object) -> list[int]:
     return [one for one in every if type(one) is int]
 
 
-__all__ = ["TokenTable", "TokenType", "read_vocabulary"]
-
-
 def read_vocabulary(path: Path) -> TokenTable:
     """Return the vocabulary in a ``tokenizer.json``, or in the GGUF file of any other name.
 
@@ -195,5 +305,5 @@ def read_vocabulary(path: Path) -> TokenTable:
     the largest GGUF file, and a second for the largest ``tokenizer.json``.
     """
     if path.name == TOKENIZER:
-        return read_tokenizer_vocabulary(path)
-    return gguf.read_gguf_vocabulary(path)
+        return _read_tokenizer_vocabulary(path)
+    return read_gguf_vocabulary(path)

@@ -121,8 +121,7 @@ def longest_prompt(length: int) -> int:
     return length + length // 8
 
 
-def told_length(reply: ProbeReply) -> int | None:
-    """Return the context length that an error tells, in its metadata or in words."""
+def _told_length(reply: ProbeReply) -> int | None:
     told = dig(reply.document(), "error", "metadata", "context_length")
     if not isinstance(told, int):
         told = dig(reply.document(), "error", "n_ctx")
@@ -146,7 +145,7 @@ def _context_length(subject: Subject) -> Script:
         return _learned(subject, slot, "by GET /props")
     limit = subject.limit
     reply = yield subject.ask("Say ok.", 4, **{limit: _HUGE})
-    length = told_length(reply) if refusal(reply) is not None else None
+    length = _told_length(reply) if refusal(reply) is not None else None
     if length is not None:
         return _learned(subject, length, "by the refusal of a huge output limit")
     return unclear("nothing tells it")

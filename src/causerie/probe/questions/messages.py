@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import msgspec
-
 from causerie.probe.question import (
     Credential,
     Learned,
@@ -19,6 +17,7 @@ from causerie.probe.question import (
     Script,
     Subject,
     answered,
+    chat,
     dig,
     message_of,
     no,
@@ -223,11 +222,10 @@ QUESTIONS = (_roles, _optional_parameters, _unknown, _documents, _session, _moda
 
 # Errors and keys: wrong requests get the right status and form.
 
-_PATH = "/chat/completions"
 
-
-def _say_ok(model: str, limit: str) -> bytes:
-    return msgspec.json.encode({"model": model, "messages": [user("Say ok.")], limit: 4})
+def _say_ok(subject: Subject, credential: Credential) -> ProbeRequest:
+    fields = {"model": subject.model, "messages": [_SAY], subject.limit: 4}
+    return replace(chat(fields), credential=credential)
 
 
 def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
@@ -260,19 +258,12 @@ def _refused(
     return script
 
 
-def _broken(subject: Subject) -> ProbeRequest:
-    return ProbeRequest(
-        "POST", _PATH, b'{"model": "' + subject.model.encode() + b'", "messages": ['
-    )
-
-
 def _key(credential: Credential, words: str) -> ProbeQuestion:
     @question(f"key.{credential}", "5 rule 1", words, tokens=50, alone=True)
     def script(subject: Subject) -> Script:
         if not subject.keyed:
             return unclear("asked without a key anyway")
-        body = _say_ok(subject.model, subject.limit)
-        reply = yield ProbeRequest("POST", _PATH, body, credential=credential)
+        reply = yield _say_ok(subject, credential)
         if reply.status == 200:
             return partly("no key is needed")
         missing = _faults(reply, (401,)) if reply.status else [reply.trouble]
@@ -289,8 +280,7 @@ def _placeholder(subject: Subject) -> Script:
     # Clients that insist on a key send any, where none is needed.
     if subject.keyed:
         return unclear("asked with a key")
-    body = _say_ok(subject.model, subject.limit)
-    reply = yield ProbeRequest("POST", _PATH, body, credential="wrong")
+    reply = yield _say_ok(subject, "wrong")
     if reply.status == 200:
         return yes()
     if not reply.status:
@@ -315,19 +305,27 @@ def _names_parameter(subject: Subject) -> Script:
 
 
 REFUSAL_QUESTIONS = (
-    _refused("errors.json", "7, contract 3", "Is broken JSON refused with 400?", _broken, 400),
+    _refused(
+        "errors.json",
+        "7, contract 3",
+        "Is broken JSON refused with 400?",
+        lambda one: replace(
+            chat({}), body=b'{"model": "' + one.model.encode() + b'", "messages": ['
+        ),
+        400,
+    ),
     _refused(
         "errors.missing",
         "7, contract 3",
         "Are missing messages refused with 400?",
-        lambda one: ProbeRequest("POST", _PATH, msgspec.json.encode({"model": one.model})),
+        lambda one: chat({"model": one.model}),
         *(400, 422),
     ),
     _refused(
         "errors.model",
         "7, contract 3",
         "Is an unknown model refused with 404?",
-        lambda one: ProbeRequest("POST", _PATH, _say_ok("no-such-model-probe", one.limit)),
+        lambda one: _say_ok(replace(one, model="no-such-model-probe"), "ours"),
         404,
     ),
     _refused(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from causerie.probe.question import (
-    ProbeQuestion,
     ProbeReply,
     ProbeRequest,
     Script,
@@ -13,6 +12,7 @@ from causerie.probe.question import (
     dig,
     no,
     partly,
+    question,
     settle,
     yes,
 )
@@ -30,7 +30,9 @@ def _document(reply: ProbeReply) -> object:
     return reply.document()
 
 
+@question("embeddings", "contract 5", tokens=20, alone=True)
 def _embeddings(subject: Subject) -> Script:
+    """Are embeddings made?"""
     reply = yield _asked(subject, "embeddings", input=[_NEAR, _FAR])
     document = _document(reply)
     vectors = [dig(document, "data", index, "embedding") for index in range(2)]
@@ -45,7 +47,9 @@ def _embeddings(subject: Subject) -> Script:
     return yes(f"vectors of {len(numbers[0])} numbers")
 
 
+@question("rerank", "contract 5", tokens=40, alone=True)
 def _rerank(subject: Subject) -> Script:
+    """Are documents ranked?"""
     reply = yield _asked(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
     document = _document(reply)
     results = dig(document, "results") or dig(document, "data")
@@ -56,24 +60,13 @@ def _rerank(subject: Subject) -> Script:
     return yes()
 
 
+@question("completions", "contract 5", tokens=10, alone=True)
 def _completions(subject: Subject) -> Script:
+    """Are plain texts completed?"""
     reply = yield _asked(subject, "completions", prompt="One, two, three,", max_tokens=4)
     if not isinstance(dig(_document(reply), "choices", 0, "text"), str):
         return no("the reply has no `text`")
     return yes()
 
 
-QUESTIONS = (
-    ProbeQuestion(
-        "embeddings", "contract 5", "Are embeddings made?", _embeddings, tokens=20, alone=True
-    ),
-    ProbeQuestion("rerank", "contract 5", "Are documents ranked?", _rerank, tokens=40, alone=True),
-    ProbeQuestion(
-        "completions",
-        "contract 5",
-        "Are plain texts completed?",
-        _completions,
-        tokens=10,
-        alone=True,
-    ),
-)
+QUESTIONS = (_embeddings, _rerank, _completions)

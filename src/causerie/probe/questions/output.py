@@ -208,11 +208,8 @@ TOOLS = [WEATHER, NOW]
 _PARAMETERS = {"get_weather": WEATHER_PARAMETERS, "now": NOW_PARAMETERS}
 
 
-def call_faults(answer: ProbeAnswer) -> list[str]:
-    """Return the faults of an answer's calls, and of how it ended.
-
-    If several calls arrived and the output limit cut the last one, the others are judged.
-    """
+# If several calls came and the output limit cut the last one, the others are judged.
+def _call_faults(answer: ProbeAnswer) -> list[str]:
     if answer.finish == "length" and len(answer.calls) > 1:
         answer = replace(answer, calls=answer.calls[:-1], finish="tool_calls")
     missing = []
@@ -267,10 +264,10 @@ def _tools(subject: Subject) -> Script:
     """Are offered tools called, in the right form?"""
     free = answered((yield may(subject)))
     if free.calls:
-        return weighed(call_faults(free), of=4, how="called by itself")
+        return weighed(_call_faults(free), of=4, how="called by itself")
     reply = yield must(subject)
     if refusal(reply) is None and (forced := answered(reply)).calls:
-        return weighed(call_faults(forced), of=4, how="called when required, not by itself")
+        return weighed(_call_faults(forced), of=4, how="called when required, not by itself")
     return no(f"accepted, no call came: {free.text!r:.80}")
 
 
@@ -288,7 +285,7 @@ def _stream(subject: Subject) -> Script:
         if isinstance(calls := delta.get("tool_calls"), list)
         for piece in calls
     ]
-    missing = call_faults(answer)
+    missing = _call_faults(answer)
     first = pieces[0]
     if not all(dig(first, *path) is not None for path in (("index",), ("id",), ("type",))):
         missing.append("the first piece lacks index, id or type")
@@ -377,7 +374,7 @@ def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
     names = {str(call.name) for call in answer.calls}
     if name is not None and names != {name}:
         return no(f"asked for {name}, called {', '.join(sorted(names))}")
-    faults = call_faults(answer)
+    faults = _call_faults(answer)
     return weighed(faults, of=len(faults) + 1)
 
 

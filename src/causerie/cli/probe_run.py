@@ -1,0 +1,280 @@
+"""A probe of a provider at the terminal: who is asked with what, the progress, and what was found.
+
+Progress goes to stderr. Texts of a provider are shown without control characters and are not
+read as markup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+import typer
+from rich import progress
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from causerie.cli.command import CommandFailed, ExitCode, print_json, printable
+from causerie.cli.conversation import advice
+from causerie.composition.providers import reach
+from causerie.http.client import Reach
+from causerie.probe.asker import ProbeBounds, ProbeClient
+from causerie.probe.interview import Finding, Patience, ProbeBudget, ProbedModel, cost
+from causerie.probe.provider_interview import (
+    CompletedInterview,
+    guess_dialect,
+    interview,
+    run_interview,
+)
+from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject, dig, message_of
+from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
+from causerie.probe.questions.listing import LIST, entries, entry_of, listed_length
+from causerie.providers.dialect import CHAT, Dialect
+from causerie.providers.dialects import DIALECTS, GENERIC
+from causerie.settings.credentials import secret_value
+from causerie.settings.environment import CLIENT_KEY, variables
+from causerie.settings.provider import ProviderSettings
+from causerie.settings.toml import table_text
+from causerie.settings.values import Secret
+
+
+def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
+    interviews = asyncio.run(run.interviews())
+    if as_json:
+        print_json([one.report(run.base_url) for one in interviews])
+    elif entry:
+        for one in interviews:
+            if not one.complete:
+                raise CommandFailed(f"not every question about {one.entry.id} could be asked")
+        typer.echo("\n\n".join(map(_entry, interviews)))
+    else:
+        for one in interviews:
+            _show_findings(Console(), one.entry, one.findings)
+            if one.complete and not run.quick:
+                typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
+
+
+@dataclass(eq=False)
+class ProbeRun:
+    """One probe: provider, models, bounds. ``dialect`` is that which was named, or is guessed."""
+
+    base_url: str
+    models: tuple[str, ...]
+    key: str | None = field(repr=False)
+    dialect: Dialect | None
+    reach: Reach | None  # `None` if the provider is not configured
+    seconds: float  # for one request
+    total_seconds: float
+    yes: bool
+    quick: bool
+
+    def __post_init__(self) -> None:
+        self._notes = Console(stderr=True)
+        self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
+
+    async def interviews(self) -> list[CompletedInterview]:
+        try:
+            asker = ProbeClient(self.base_url, self.key, self.reach, ProbeBounds(self.seconds))
+        except ValueError as error:
+            raise CommandFailed(f"{self.base_url}: {error}", ExitCode.USAGE) from error
+        async with asker:
+            listed = await asker.put(LIST)
+            subjects = self._subjects(listed)
+            guessed = guess_dialect(listed, subjects[0].model)
+            if guessed is not None and self.dialect is GENERIC and guessed is not GENERIC:
+                words = f'`dialect = "{guessed.name}"` would fit'
+                self._print_note(f"it looks like {guessed.server}; {words}")
+            self.dialect = self.dialect or guessed
+            preview = self.dialect is not None
+            self._confirm_cost(cost(self._questions, subjects, dialect_preview=preview))
+            return [await self._interview(asker, subject) for subject in subjects]
+
+    def _subjects(self, listed: ProbeReply) -> list[Subject]:
+        if not listed.status:
+            raise CommandFailed(listed.trouble, ExitCode.NETWORK)
+        if listed.status in (401, 403):
+            raise CommandFailed(
+                f"{self.base_url} wants {'another' if self.key else 'a'} key: "
+                f"status {listed.status}; give one with --key-env, --key-file or --key"
+            )
+        names = self.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
+        if not names:
+            why = f"{listed.status}: {message_of(listed)}{advice(listed.status, self.base_url)}"
+            raise CommandFailed(
+                f"{self.base_url}/models lists no models ({why}); name one with --model"
+            )
+        bare = Subject(self.base_url, "", keyed=self.key is not None)
+        return [
+            replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
+            for name in names
+        ]
+
+    def _confirm_cost(self, cost: ProbeBudget) -> None:
+        if self.dialect is not None:
+            self._print_note(f"{self.base_url} is spoken to as {self.dialect.server}")
+        self._print_note(f"{self.base_url}: {cost}")
+        if not cost.large or self.yes:
+            return
+        if not sys.stdin.isatty():
+            raise CommandFailed("that is much; say --yes to go on", ExitCode.USAGE)
+        if not typer.confirm("Go on?", err=True):
+            raise CommandFailed("nothing was asked")
+
+    async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
+        self._print_note(f"asking {subject.model}")
+        with _progress(self._notes, len(self._questions)) as begins:
+            patience = Patience(total_seconds=self.total_seconds)
+            asking = interview(subject, asker, self.dialect, patience, begins)
+            asked = await run_interview(asking, self._questions)
+        self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
+        if self.quick:
+            left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
+            self._print_note(f"left out by --quick: {', '.join(left)}")
+        return asked
+
+    def _print_note(self, line: str) -> None:
+        _print_line(self._notes, line)
+
+
+def _entry(one: CompletedInterview) -> str:
+    return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
+
+
+def chosen_dialect(name: str | None, known: ProviderSettings | None) -> Dialect | None:
+    if name is not None and name not in DIALECTS:
+        names = ", ".join(DIALECTS)
+        raise CommandFailed(f"no dialect is named {name}; known: {names}", ExitCode.USAGE)
+    kind = name or (known.dialect if known is not None else None)
+    dialect = DIALECTS[kind] if kind is not None else None
+    if dialect is not None and dialect.api != CHAT:
+        raise CommandFailed(
+            f"{dialect.server} cannot be probed: the probe asks for chat completions, with the key "
+            "as a bearer token; ask it through a gateway of this service instead",
+            ExitCode.USAGE,
+        )
+    return dialect
+
+
+def configured_reach(known: ProviderSettings | None) -> Reach | None:
+    if known is None:
+        return None
+    try:
+        found = known.proxy if isinstance(known.proxy, Secret) else None
+        return reach(known, secret_value(found, variables()) if found is not None else None)
+    except (OSError, ValueError) as error:
+        raise CommandFailed(
+            f"the provider {known.name} cannot be reached as configured: {error}",
+            ExitCode.CONFIGURATION,
+        ) from error
+
+
+def chosen_key(
+    text: str | None, env: str | None, file: Path | None, known: ProviderSettings | None
+) -> str | None:
+    if (text, env, file).count(None) < 2:
+        raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
+    if text is not None:
+        if not text.isascii() or not text.isprintable() or not text or " " in text:
+            raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
+        return text
+    environ = variables()
+    if env is not None:
+        place = Secret(env=env)
+    elif file is not None:
+        place = Secret(file=str(file.resolve()))
+    elif known is not None and known.key is not None:
+        place = known.key
+    elif environ.get(CLIENT_KEY):
+        place = Secret(env=CLIENT_KEY)
+    else:
+        return None
+    try:
+        return secret_value(place, environ)
+    except ValueError as error:
+        raise CommandFailed(f"no key: {error}", ExitCode.USAGE) from error
+
+
+# The current question: a bar on a terminal, else a line each.
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    task, numbers = bar.add_task("", total=total), count()
+
+    def begin(question: ProbeQuestion) -> None:
+        number = next(numbers)
+        bar.update(task, completed=number, description=question.words)
+        if bar.disable:
+            _print_line(console, f"[{number + 1}/{total}] {question.id}: {question.words}")
+
+    with bar:
+        yield begin
+
+
+def _print_line(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
+    if console.is_terminal:
+        console.print(_table(findings))
+    lines = () if console.is_terminal else _finding_lines(findings)
+    for line in (*lines, *_summary_lines(entry)):
+        _print_line(console, line)
+
+
+def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
+        question, verdict = finding.question, finding.verdict
+        how = f"  {printable(verdict.how)}" if verdict.how else ""
+        yield f"{verdict.grade.value:8}{question.id:32}({question.rule}){how}"
+        if verdict.grade is not Grade.YES:
+            yield from (f"          {line}" for line in _last_exchanges(finding))
+
+
+def _summary_lines(entry: ProbedModel) -> Iterator[str]:
+    yield ""
+    yield f"{printable(entry.id)}: {entry.evidence}"
+    length = f"{entry.context_length} tokens" if entry.context_length else "not known"
+    goes_on = {True: "yes", False: "no", None: "not known"}[entry.continues]
+    yield f"context: {length}; thinking: {entry.thinking or 'not known'}; continues: {goes_on}"
+    if entry.operations:
+        yield "serves: " + ", ".join(entry.operations)
+    if entry.overclaimed:
+        yield "claimed, and not honoured: " + printable(", ".join(entry.overclaimed))
+    yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    styles = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "question", "rule", "how, and what was seen"):
+        table.add_column(name, overflow="fold")
+    for finding in findings:
+        question, verdict = finding.question, finding.verdict
+        seen = Text(printable(verdict.how))
+        if verdict.grade is not Grade.YES:
+            for line in _last_exchanges(finding):
+                seen.append(f"\n{line}", style="dim")
+        answer = Text(verdict.grade.value, style=styles[verdict.grade.value])
+        table.add_row(answer, Text(question.words), Text(question.rule), seen)
+    return table
+
+
+def _last_exchanges(finding: Finding) -> Iterator[str]:
+    for one in finding.exchanges[-2:]:
+        yield f"asked: {one.asked}"
+        yield f"came:  {one.came}"
