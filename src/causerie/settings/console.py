@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -100,9 +99,7 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
 # Logos that settings name: files or data, never addresses.
 
 _DATA = re.compile(r"data:(image/(?:svg\+xml|png|webp));base64,([A-Za-z0-9+/=]+)")
-_TYPES: Mapping[str, str] = MappingProxyType(
-    {".svg": "image/svg+xml", ".png": "image/png", ".webp": "image/webp"}
-)
+_TYPES: Mapping[str, str] = {".svg": "image/svg+xml", ".png": "image/png", ".webp": "image/webp"}
 _MOST_BYTES = 64 * 1024
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
@@ -131,8 +130,8 @@ def page_of(
     items: Sequence[T],
     query: FormFields,
     texts: Callable[[T], Iterable[str]],
-    columns: Mapping[str, Column] = MappingProxyType({}),
-    kept: Mapping[str, str] = MappingProxyType({}),
+    columns: Mapping[str, Column] = {},
+    kept: Mapping[str, str] = {},
 ) -> ListPage[T]:
     """Return the page of a list that a query asks for; ``texts`` are searched for ``find``.
 
@@ -175,14 +174,12 @@ LONGEST_PERIOD = timedelta(days=731)
 _HOURLY = timedelta(days=3)
 _FIRST_YEAR, _LAST_YEAR = 1980, 2199  # with room around them for what dates and sums can hold
 USUAL_PERIOD = "7d"
-PERIOD_LENGTHS = MappingProxyType(
-    {
-        "24h": ("24 hours", timedelta(hours=24)),
-        "7d": ("7 days", timedelta(days=7)),
-        "30d": ("30 days", timedelta(days=30)),
-        "90d": ("90 days", timedelta(days=90)),
-    }
-)
+PERIOD_LENGTHS: Mapping[str, tuple[str, timedelta]] = {
+    "24h": ("24 hours", timedelta(hours=24)),
+    "7d": ("7 days", timedelta(days=7)),
+    "30d": ("30 days", timedelta(days=30)),
+    "90d": ("90 days", timedelta(days=90)),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from causerie.errors import InvalidRequest
@@ -32,7 +31,7 @@ ENDS = (
     ("30", "30 days"),
     ("date", "On a date"),
 )
-_DAYS: Mapping[str, int] = MappingProxyType({"1": 1, "7": 7, "30": 30})
+_DAYS: Mapping[str, int] = {"1": 1, "7": 7, "30": 30}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from causerie.catalog.catalog import DoorCatalog
@@ -67,7 +66,7 @@ class ServiceView(Protocol):
 
 
 _MILLION = 1_000_000
-_NEARNESS = MappingProxyType(
+_NEARNESS: Mapping[str, int] = (
     {"ready": 0, "full": 1, "loading": 2}
     | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
     | {"down": 4, "rejecting": 4, "failed": 4}
