@@ -9,9 +9,10 @@ import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.composition.startup import CannotStart
@@ -137,8 +138,7 @@ def _owner(watched: WatchedBudget) -> tuple[str, str]:
 _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 
 
-@dataclass(frozen=True, slots=True)
-class AccountBackend:
+class AccountBackend(Struct, frozen=True):
     """Accounts, as requests, the console and the management API use them."""
 
     accounts: Accounts

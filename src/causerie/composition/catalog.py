@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from datetime import time as time_of_day
 from functools import partial
 
+from msgspec import Struct
+
 from causerie.catalog.catalog import WILDCARD, Catalog, WildcardModel
 from causerie.catalog.endpoint import CatalogEndpoint, StatsReader
 from causerie.catalog.listing import Listing, today
@@ -76,8 +78,7 @@ def tariff(price: PriceSettings) -> Tariff:
     return Tariff(one.prompt, one.completion, one.cached, one.request, one.reasoning)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     own: Mapping[str, TargetCapabilities]
     probed: Mapping[str, ProviderModelSettings]
 

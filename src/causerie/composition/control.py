@@ -12,7 +12,6 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,8 +38,7 @@ class ControlFailed(Exception):
     """A service could not be asked; the text is one sentence for a person."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlSocket:
+class ControlSocket(Struct, frozen=True):
     path: Path
     pid: int
 

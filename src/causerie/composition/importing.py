@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
+
+from msgspec import Struct
 
 from causerie.composition.entries import KINDS, entry_of, known, merged_with, moved, new_problems
 from causerie.hosted.accounts.operating import Entries, EntryChange, changed_settings
@@ -18,8 +20,7 @@ from causerie.settings.load import FiledEntry, Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError
 
 
-@dataclass(frozen=True, slots=True)
-class ImportStep:
+class ImportStep(Struct, frozen=True):
     """Effect of the import on one entry; ``what`` names its changes, or who has it locked."""
 
     action: Literal["new", "changed", "same", "locked"]

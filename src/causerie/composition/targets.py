@@ -7,8 +7,9 @@ weights and its queue, a model of a provider with the measurements of routing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import TextChat, TextChatOptions
@@ -28,8 +29,7 @@ from causerie.settings.tree import ModelSettings, Settings
 _INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
-@dataclass(frozen=True, slots=True)
-class ChatParts:
+class ChatParts(Struct, frozen=True):
     """Processes that our own models share, for grammars and templates that nobody has vetted."""
 
     grammars: Compiler
@@ -40,27 +40,24 @@ class ChatParts:
         await self.renderers.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class OwnModel:
+class OwnModel(Struct, frozen=True):
     engine: FleetEngine
     options: TextChatOptions
     chat: TextChat | EmbeddingTarget
     admission_queue: SlotQueue
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderModel:
+class ProviderModel(Struct, frozen=True):
     chat: ProviderTarget
     continues: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(Struct, frozen=True):
     """All targets of routing."""
 
-    own: Mapping[str, OwnModel] = field(default_factory=dict)
-    remote: Mapping[str, ProviderModel] = field(default_factory=dict)
-    providers: Mapping[str, ConnectedProvider] = field(default_factory=dict)
+    own: Mapping[str, OwnModel] = {}
+    remote: Mapping[str, ProviderModel] = {}
+    providers: Mapping[str, ConnectedProvider] = {}
 
     def every(self) -> Mapping[str, Target]:
         both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import parse_qs
 
 import msgspec
 import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.catalog.page_cache import CatalogCache
@@ -50,14 +49,13 @@ from causerie.shapes.shape import ParsedRequest, Shape
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
+class RequestLimits(Struct, frozen=True):
     """Bounds on a request, and the longest silence in a stream.
 
     A stream starts at its first content, or after ``first_byte_seconds`` unless that is 0.
     """
 
-    body: BodyLimits = field(default_factory=BodyLimits)
+    body: BodyLimits = BodyLimits()
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
     ping_seconds: float = 15.0

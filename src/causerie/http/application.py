@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import structlog
@@ -50,8 +49,7 @@ _SHOWN = 200  # characters of a path in log lines
 _MAX_REMEMBERED_PLACE = 512  # characters of host and path of a match
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPaths:
+class OwnPaths(Struct, frozen=True):
     """Options of paths that belong to no door: the OpenAPI document and metrics."""
 
     docs: bool = True

@@ -210,8 +210,7 @@ def _success(description: str, name: str) -> Schema:
     return {"200": _json_answer(description, name)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
+class _Operation(Struct, frozen=True):
     path: str
     name: str
     summary: str

@@ -8,7 +8,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -103,8 +102,7 @@ _TYPES: Mapping[str, str] = {".svg": "image/svg+xml", ".png": "image/png", ".web
 _MOST_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class LogoImage:
+class LogoImage(Struct, frozen=True):
     """An image, and its media type."""
 
     content_type: str

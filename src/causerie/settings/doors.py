@@ -9,8 +9,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.toml import KeyPath
@@ -20,8 +21,7 @@ _ODD = re.compile(r"[^a-z0-9]+")
 _LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
 
 
-@dataclass(frozen=True, slots=True)
-class DoorAddress:
+class DoorAddress(Struct, frozen=True):
     """A door, where it answers, the ids of what is behind it, and where it stands in the file.
 
     ``own`` says that it is a model's own door, which the file does not list.

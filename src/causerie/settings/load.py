@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import environment
@@ -43,8 +44,7 @@ _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """A value from the command line. ``key`` is dotted; text is read as the setting's type."""
 
     key: str
@@ -362,16 +362,14 @@ def _ignored(
 # alone. Whether they hold is decided with everything else that is in force.
 
 
-@dataclass(frozen=True, slots=True)
-class FiledEntry:
+class FiledEntry(Struct, frozen=True):
     """An entry with the place of its key, if it has one."""
 
     entry: Entry
     key: Secret | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFile:
+class EntryFile(Struct, frozen=True):
     """Entries in the order of the file; ``others`` are tables that are no entries."""
 
     entries: tuple[FiledEntry, ...]

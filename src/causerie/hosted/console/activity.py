@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.usage import By, RecordFilter
@@ -75,16 +75,14 @@ FINISHES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedAttempt:
+class ExplainedAttempt(Struct, frozen=True):
     """A target that was asked; ``failure`` is empty for the one that answered."""
 
     target: str
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineSegment:
+class TimelineSegment(Struct, frozen=True):
     """A part of a request's time: ``x`` and ``width`` in hundredths of the whole."""
 
     name: str
@@ -94,8 +92,7 @@ class TimelineSegment:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class RequestExplanation:
+class RequestExplanation(Struct, frozen=True):
     """Why a request ended as it did, and where its time went."""
 
     record: UsageRecord

@@ -7,9 +7,10 @@ from __future__ import annotations
 import secrets
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from causerie.errors import NotFound
 from causerie.hosted.accounts.ports import EntryKind

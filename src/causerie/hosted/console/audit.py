@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
+
+from msgspec import Struct
 
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, AuditFilter, AuditKind, both
 from causerie.hosted.accounts.people import SYSTEM
@@ -110,8 +111,7 @@ _IN_SENTENCE = frozenset({"email", "operator"})
 _PLACES = re.compile(r"(\{object\}|\{project\})")
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPart:
+class AuditPart(Struct, frozen=True):
     """A part of a sentence; ``path`` leads to what it names, where that exists."""
 
     words: str
@@ -119,8 +119,7 @@ class AuditPart:
     named: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AuditChange:
+class AuditChange(Struct, frozen=True):
     """A detail of an entry. ``before`` is ``None`` if it is not a changed value."""
 
     label: str
@@ -128,19 +127,17 @@ class AuditChange:
     before: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True):
     entry: AuditEntry
     sentence: Sequence[AuditPart]
     changes: Sequence[AuditChange]
 
 
-@dataclass(frozen=True, slots=True)
-class AuditWords:
+class AuditWords(Struct, frozen=True):
     """Words for entries. ``whole``: sentences name the project, as in the log of the service."""
 
     people: Mapping[str, str]
-    projects: Mapping[str, str] = field(default_factory=dict)
+    projects: Mapping[str, str] = {}
     whole: bool = True
 
     def row(self, entry: AuditEntry) -> AuditRow:

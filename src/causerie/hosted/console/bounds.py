@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
@@ -39,8 +40,7 @@ _MOST = 10**16 - 1
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class BoundsRows:
+class BoundsRows(Struct, frozen=True):
     """Rows of the form: stored values, or typed ones."""
 
     limits: Sequence[Row]

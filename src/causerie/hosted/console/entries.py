@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.ports import EntryKind
@@ -115,8 +115,7 @@ def _sentence(words: str) -> str:
 _BETWEEN = re.compile(r"[\s,]+")
 
 
-@dataclass(frozen=True, slots=True)
-class SettingField:
+class SettingField(Struct, frozen=True):
     """A field for one setting. ``name`` is its path, as in ``limits.concurrent``."""
 
     name: str
@@ -132,12 +131,11 @@ class SettingField:
     """What is wrong if nothing is typed; empty: the field is optional."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsForm:
+class SettingsForm(Struct, frozen=True):
     """Contents of the form: a text for each field, and all other settings as JSON."""
 
     fields: Sequence[SettingField]
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = {}
     more: str = ""
     version: str = ""
     row_names: ClassVar[Sequence[str]] = ()
@@ -250,8 +248,7 @@ def _read_json(text: str) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class EntryKindWords:
+class EntryKindWords(Struct, frozen=True):
     """Kinds of entries that share one list, and their words on pages."""
 
     kinds: frozenset[EntryKind]

@@ -5,11 +5,12 @@ and which period.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import zip_longest
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
+
+from msgspec import Struct
 
 from causerie.catalog.search import ROWS, rows_of
 from causerie.errors import InvalidRequest
@@ -80,8 +81,7 @@ T = TypeVar("T")
 Column = str | Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage(Generic[T]):
+class ListPage(Struct, Generic[T], frozen=True):
     items: Sequence[T]
     number: int  # of this page, from 1
     found: int  # items that have the text
@@ -89,7 +89,7 @@ class ListPage(Generic[T]):
     find: str
     sort: str = ""
     """A column; with ``-`` before it from the largest down."""
-    kept: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = {}
     """Other fields of the page's address."""
     rows: int = USUAL_ROWS
     choice: Sequence[int] = ROWS
@@ -182,8 +182,7 @@ PERIOD_LENGTHS: Mapping[str, tuple[str, timedelta]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPeriod:
+class ReportPeriod(Struct, frozen=True):
     """From ``since`` up to ``until``; ``name`` is a length, or ``custom``."""
 
     name: str

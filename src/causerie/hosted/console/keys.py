@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
@@ -34,8 +35,7 @@ ENDS = (
 _DAYS: Mapping[str, int] = {"1": 1, "7": 7, "30": 30}
 
 
-@dataclass(frozen=True, slots=True)
-class KeyForm:
+class KeyForm(Struct, frozen=True):
     """Contents of the form. ``doors`` and ``models`` of ``None`` are all of the project's."""
 
     name: str = ""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from causerie.hosted.accounts.people import Project
 
 
-@dataclass(frozen=True, slots=True)
-class NavigationLink:
+class NavigationLink(Struct, frozen=True):
     """A place in the navigation. Those of operators have the title of a section that folds."""
 
     title: str
@@ -22,8 +23,7 @@ class NavigationLink:
     here: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NavigationSection:
+class NavigationSection(Struct, frozen=True):
     """Links under one title; a section that folds has an icon."""
 
     title: str

@@ -5,10 +5,11 @@ leads anywhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import SpendingReader

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from causerie.catalog.listing import Listing
 from causerie.errors import Forbidden, NotFound

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal
 
@@ -27,8 +26,7 @@ _MOST_ADDRESSES = 100_000
 _SOON = 5  # seconds until a place may be free
 
 
-@dataclass(frozen=True, slots=True)
-class PublicChatOptions:
+class PublicChatOptions(Struct, frozen=True):
     """Bounds as in the settings; without models there is no such chat."""
 
     models: frozenset[str] = frozenset()

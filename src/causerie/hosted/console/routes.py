@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from causerie.hosted.console import (
     activity,
@@ -33,8 +34,7 @@ from causerie.hosted.console.settings_entries import DOORS, MODELS
 Page = Callable[[RequestContext], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class PageRoute:
+class PageRoute(Struct, frozen=True):
     """A page. ``open``: nobody has to be signed in. ``raw``: it reads the body, and fails as JSON.
 
     ``form`` is shown again, with the problem, if the page refuses what was sent. The typed fields

@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from causerie.errors import Forbidden
 from causerie.hosted.accounts.keys import ApiKey
@@ -112,8 +114,7 @@ _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UsageForm:
+class UsageForm(Struct, frozen=True):
     period: ReportPeriod
     metric: Metric
     by: By
@@ -149,8 +150,7 @@ class UsageForm:
         return "?" + urlencode({**when, **self.fields, **changes})
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRow:
+class UsageRow(Struct, frozen=True):
     id: str
     name: str
     sum: UsageSum
@@ -210,8 +210,7 @@ async def _reader(context: RequestContext) -> _Reader:
     return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     context: RequestContext
     project: str | None
     wish: UsageForm

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.ports import EntryKind
@@ -28,8 +29,7 @@ _DIGITS = Decimal("0.000000001")  # of money in the configuration
 State = Literal["new", "changed", "same", "gone"]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedModel:
+class ComparedModel(Struct, frozen=True):
     """A model of a provider, as it is listed and as it is configured."""
 
     id: str
@@ -130,8 +130,7 @@ def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryVie
 _PLACES: Mapping[EntryKind, str] = {"alias": "targets", "catalog_model": "endpoints"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     entry: EntryView
     settings: Mapping[str, Any]
 
@@ -261,8 +260,7 @@ class PriceRules:
     completion: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PickedModel:
+class PickedModel(Struct, frozen=True):
     """A listed model to publish under this id of the catalog."""
 
     listed: ListedModel

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -176,15 +175,13 @@ CODE = {
 """The table for scripts; ``names`` are the places of parameters in other APIs, ``None`` without."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(Struct, frozen=True):
     id: str
     title: str
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SnippetGroup:
+class SnippetGroup(Struct, frozen=True):
     """The code for one API or program, in several languages or files."""
 
     id: str
