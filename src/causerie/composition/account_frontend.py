@@ -23,7 +23,7 @@ from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
 from causerie.composition.catalog import tariff
 from causerie.composition.operations import LiveOperations
-from causerie.composition.pages import branding, leading_to, logos
+from causerie.composition.pages import branding, leading_to
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -54,7 +54,7 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, IdentityProvider
+from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -201,8 +201,13 @@ class AccountFrontend:
         self._providers: tuple[OidcProvider, ...] = ()
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
+        endpoints = {
+            (entry.id, endpoint.name): tariff(endpoint.price)
+            for entry in settings.catalog
+            for endpoint in entry.endpoints
+        }
         models = prices(settings) | dearest(settings)
-        self.backed.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
+        self.backed.bookkeeping.prices = ModelPrices(models, endpoints)
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
@@ -237,7 +242,7 @@ class AccountFrontend:
                 options.address or "",
                 tuple(map(ip_network, options.proxies)),
                 branding(settings.branding),
-                logos(settings.branding),
+                {name: read_logo(text) for name, text in settings.branding.logos.items()},
             ),
             clock=clock,
             open_to=OpenPages(
@@ -258,17 +263,7 @@ def _link_path(_: LinkKind, token: str) -> str:
 
 
 def prices(settings: Settings) -> dict[str, Tariff]:
-    models = {one.id: one.price for one in settings.models}
-    models |= {one.id: one.price for one in settings.aliases}
-    return {name: tariff(each) for name, each in models.items()}
-
-
-def endpoint_prices(settings: Settings) -> dict[tuple[str, str], Tariff]:
-    return {
-        (entry.id, endpoint.name): tariff(endpoint.price)
-        for entry in settings.catalog
-        for endpoint in entry.endpoints
-    }
+    return {one.id: tariff(one.price) for one in (*settings.models, *settings.aliases)}
 
 
 def dearest(settings: Settings) -> dict[str, Tariff]:

@@ -82,49 +82,33 @@ def provider_conditions(
         if each.name in providers:
             by_provider.setdefault(providers[each.name], []).append(each)
     for name, every in sorted(by_provider.items()):
-        down = [each for each in every if _is_down(each, checked=name in checked)]
-        if down:
-            yield _provider(name, down, len(every))
-        if rejecting := [each for each in every if each.breaker.rejecting]:
-            yield _rejecting(name, rejecting, len(every))
+        # Where it is not checked, only a request that it answers shows that it is back.
+        half_open = "half_open" if name in checked else ""
+        down = [one for one in every if one.breaker.open and one.breaker.state() != half_open]
+        for key, affected in (
+            ("provider", down),
+            ("rejects", [each for each in every if each.breaker.rejecting]),
+        ):
+            if affected:
+                yield _provider(key, name, affected, len(every))
 
 
-def _is_down(target: TargetState, *, checked: bool) -> bool:
-    # Where the provider is not checked, only a request that it answers shows that it is back.
-    return target.breaker.open and not (checked and target.breaker.state() == "half_open")
-
-
-def _provider(name: str, down: Sequence[TargetState], all: int) -> Condition:
-    what = "fails" if len(down) == all else f"fails for {len(down)} of {all} targets"
-    reasons = _reasons(down)
+def _provider(key: str, name: str, affected: Sequence[TargetState], all: int) -> Condition:
+    where = "" if len(affected) == all else f" for {len(affected)} of {all} targets"
+    reasons = sorted({each.breaker.reason for each in affected if each.breaker.reason})
+    targets, reason = ", ".join(sorted(each.name for each in affected)[:10]), ", ".join(reasons)
+    if key == "rejects":
+        words = ", ".join(_REJECTED.get(reason, reason) for reason in reasons)
+        what = f"rejects all requests{where}, so others get them first ({words})"
+    else:
+        what = f"fails{where} and gets no requests ({reason.replace('_', ' ')})"
     return Condition(
-        f"provider:{name}",
+        f"{key}:{name}",
         AlertKind.PROVIDER,
-        f"Provider {name} {what} and gets no requests ({reasons.replace('_', ' ')})",
-        {"provider": name, "targets": _targets(down), "reason": reasons},
-        level=2 if len(down) == all else 1,
+        f"Provider {name} {what}",
+        {"provider": name, "targets": targets, "reason": reason},
+        level=2 if len(affected) == all else 1,
     )
-
-
-def _rejecting(name: str, rejecting: Sequence[TargetState], all: int) -> Condition:
-    reasons = {each.breaker.reason for each in rejecting if each.breaker.reason}
-    words = ", ".join(_REJECTED.get(reason, reason) for reason in sorted(reasons))
-    where = "" if len(rejecting) == all else f" for {len(rejecting)} of {all} targets"
-    return Condition(
-        f"rejects:{name}",
-        AlertKind.PROVIDER,
-        f"Provider {name} rejects all requests{where}, so others get them first ({words})",
-        {"provider": name, "targets": _targets(rejecting), "reason": _reasons(rejecting)},
-        level=2 if len(rejecting) == all else 1,
-    )
-
-
-def _reasons(targets: Sequence[TargetState]) -> str:
-    return ", ".join(sorted({each.breaker.reason for each in targets if each.breaker.reason}))
-
-
-def _targets(targets: Sequence[TargetState]) -> str:
-    return ", ".join(sorted(each.name for each in targets)[:10])
 
 
 class ImpossibleUsage:

@@ -7,19 +7,19 @@ memory. With accounts `/` leads to the console.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from causerie.http.application import Edge
 from causerie.http.doors import nothing_at
 from causerie.http.exchange import Exchange
 from causerie.http.routing import method_not_allowed
-from causerie.settings.console import BrandingSettings, read_logo
+from causerie.settings.console import BrandingSettings
 from causerie.settings.doors import chat_base_urls, door_addresses, has_chat_page
 from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
-    from causerie.http.pages.branding import Branding, Logo
+    from causerie.http.pages.branding import Branding
     from causerie.http.pages.chat import ChatPage
     from causerie.http.pages.docs import DocsPage
 
@@ -28,13 +28,6 @@ def branding(settings: BrandingSettings) -> Branding:
     from causerie.http.pages.branding import Branding  # noqa: PLC0415 - memory, for visitors only
 
     return Branding(settings.name, settings.accent, settings.terms, settings.contact)
-
-
-def logos(settings: BrandingSettings) -> Mapping[str, Logo]:
-    from causerie.http.pages.branding import Logo  # noqa: PLC0415 - memory, for visitors only
-
-    found = {name: read_logo(text) for name, text in settings.logos.items()}
-    return {name: Logo(one.content_type, one.content) for name, one in found.items()}
 
 
 _CHAT_STATIC = "/console/static"

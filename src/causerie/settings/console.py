@@ -102,23 +102,16 @@ _TYPES: Mapping[str, str] = {".svg": "image/svg+xml", ".png": "image/png", ".web
 _MOST_BYTES = 64 * 1024
 
 
-class LogoImage(Struct, frozen=True):
-    """An image, and its media type."""
-
-    content_type: str
-    content: bytes
-
-
 def is_data(text: str) -> bool:
     return text.startswith("data:")
 
 
-def read_logo(text: str) -> LogoImage:
-    """Return the logo that a setting names; raise :class:`ValueError` with what is wrong."""
-    logo = _decoded(text) if is_data(text) else _read(Path(text))
-    if len(logo.content) > _MOST_BYTES:
-        raise ValueError(f"has {len(logo.content):,} bytes; a logo has at most {_MOST_BYTES:,}")
-    return logo
+def read_logo(text: str) -> tuple[str, bytes]:
+    """Return media type and content of a logo; raise :class:`ValueError` with what is wrong."""
+    media_type, content = _decoded(text) if is_data(text) else _read(Path(text))
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"has {len(content):,} bytes; a logo has at most {_MOST_BYTES:,}")
+    return media_type, content
 
 
 def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
@@ -129,23 +122,23 @@ def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
             yield Broken(("branding", "logos", name), str(error))
 
 
-def _decoded(text: str) -> LogoImage:
+def _decoded(text: str) -> tuple[str, bytes]:
     found = _DATA.fullmatch(text)
     if found is None:
         raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
     try:
-        return LogoImage(found[1], base64.b64decode(found[2], validate=True))
+        return found[1], base64.b64decode(found[2], validate=True)
     except binascii.Error as error:
         raise ValueError("is not valid base64") from error
 
 
-def _read(file: Path) -> LogoImage:
+def _read(file: Path) -> tuple[str, bytes]:
     content_type = _TYPES.get(file.suffix.lower())
     if content_type is None:
         raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
     try:
         with file.open("rb") as opened:
-            return LogoImage(content_type, opened.read(_MOST_BYTES + 1))
+            return content_type, opened.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(f'"{file}" cannot be read: {error.strerror or error}') from error
 

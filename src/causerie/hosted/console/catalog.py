@@ -196,7 +196,7 @@ async def send_logo(context: RequestContext) -> None:
     found = context.services.site.logos.get(context.params["name"])
     if found is None:
         raise NotFound("There is no such logo.")
-    context.send_image(found.content_type, found.content)
+    context.send_image(*found)
 
 
 def _market(context: RequestContext) -> DoorCatalog:

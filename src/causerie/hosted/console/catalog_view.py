@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from statistics import median
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from causerie.catalog.catalog import DayReader
 from causerie.catalog.endpoint import CatalogEndpoint

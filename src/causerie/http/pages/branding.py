@@ -113,13 +113,12 @@ def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
 _WORD = re.compile(r"[^\W_]+")
 
 
-class Logo(Struct, frozen=True):
-    content_type: str
-    content: bytes
+Logo = tuple[str, bytes]
+"""Media type and content."""
 
 
 def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
-    digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, (_, content) in logos.items()}
     return {
         name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}" for name, digest in digests.items()
     }
