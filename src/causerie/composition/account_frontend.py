@@ -263,7 +263,8 @@ def _link_path(_: LinkKind, token: str) -> str:
 
 
 def prices(settings: Settings) -> dict[str, Tariff]:
-    return {one.id: tariff(one.price) for one in (*settings.models, *settings.aliases)}
+    own = {one.id: tariff(one.price) for one in settings.models}
+    return own | {one.id: tariff(one.price) for one in settings.aliases}
 
 
 def dearest(settings: Settings) -> dict[str, Tariff]:

@@ -16,7 +16,7 @@ from causerie.access.keys import Caller
 from causerie.composition.alerting import receivers
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
-from causerie.composition.doors import decoding_bounds
+from causerie.composition.doors import limits
 from causerie.composition.provider_views import ProviderViews, changes, probe_view
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -42,10 +42,10 @@ from causerie.hosted.operations.ports import (
     RouteQuery,
 )
 from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
+from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
 from causerie.observe.alert_center import AlertCenter
 from causerie.protocol.known_fields import KNOWN, Known
-from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
 from causerie.settings.alerts import ALERT_NAMES
 from causerie.settings.doors import default_address
@@ -249,7 +249,7 @@ class LiveOperations:
         door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
             caller = await self._caller(actor, question.key, door)
-            rules = self._rules(door)
+            rules = parsing_rules(door, limits(self._running.now.settings.server))
             if question.strict:
                 rules = structs.replace(rules, reject_unknown=True)
             request = parse(question.body, rules)
@@ -303,17 +303,6 @@ class LiveOperations:
             raise Unauthenticated(f"The key {key.id} is {state}, so it is not valid anywhere.")
         grant = Grant(key=key, works=True, until=None, project_bounds=UNBOUNDED)
         return admitted(grant, door.name)
-
-    def _rules(self, door: MountedDoor) -> ParsingRules:
-        server = self._running.now.settings.server
-        return ParsingRules(
-            reasoning_object=door.reasoning_object,
-            router=door.kind == "router",
-            reject_unknown=door.reject_unknown,
-            reject_long_output=door.reject_long_output,
-            max_messages=server.max_messages,
-            work=decoding_bounds(server),
-        )
 
 
 def _by_hand(result: Result, problem: str) -> AppliedResult:

@@ -264,7 +264,6 @@ class RunningService:
             pipeline,
             limits=limits(settings.server),
             own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
-            market=pipeline,
             teller=self.front.backed.statements if self.front is not None else None,
         )
 

@@ -187,12 +187,3 @@ def _is_itself(label: str) -> bool:
     except (UnicodeError, ValueError, OverflowError):
         return False
     return not plain.isascii() and _DOTS.isdisjoint(plain)
-
-
-def is_host_rule(text: str) -> bool:
-    """Return whether :meth:`InsideHosts.parse` accepts the text."""
-    try:
-        InsideHosts.parse([text])
-    except ValueError:
-        return False
-    return True

@@ -189,15 +189,19 @@ class CompletionHandlers:
         return await self.pipeline.authenticate(door, exchange.credential)
 
     def _rules(self, door: MountedDoor) -> ParsingRules:
-        rules = self._known[door.name] = ParsingRules(
-            reasoning_object=door.reasoning_object,
-            router=door.kind == "router",
-            reject_unknown=door.reject_unknown,
-            reject_long_output=door.reject_long_output,
-            max_messages=self._limits.max_messages,
-            work=self._limits.work,
-        )
+        rules = self._known[door.name] = parsing_rules(door, self._limits)
         return rules
+
+
+def parsing_rules(door: MountedDoor, limits: RequestLimits) -> ParsingRules:
+    return ParsingRules(
+        reasoning_object=door.reasoning_object,
+        router=door.kind == "router",
+        reject_unknown=door.reject_unknown,
+        reject_long_output=door.reject_long_output,
+        max_messages=limits.max_messages,
+        work=limits.work,
+    )
 
 
 def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:

@@ -112,21 +112,18 @@ class Edge:
         *,
         limits: RequestLimits | None = None,
         own: OwnPaths | None = None,
-        market: Pipeline | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
         """Answer by these from now on; requests under way keep what they started with.
 
-        ``market`` has the catalog of routers' doors, ``teller`` the statements on their keys.
+        ``teller`` has the statements on keys of routers' doors.
         """
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._matches = {}
         self._doors = doors
         handlers = self._handlers = CompletionHandlers(pipeline, self.drain, limits)
         self._door_routes = door_routes(handlers)
-        self._router_routes = self._door_routes
-        if market is not None:
-            self._router_routes = router_routes(handlers, RouterPages(market, teller))
+        self._router_routes = router_routes(handlers, RouterPages(pipeline, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = service_routes(
             HealthHandlers(self._engines, self.drain),

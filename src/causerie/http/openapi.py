@@ -224,9 +224,9 @@ class _Operation(Struct, frozen=True):
     def described(self) -> Schema:
         made: Schema = {"operationId": self.name, "summary": self.summary}
         if self.security:
-            made["security"] = self.security
+            made["security"] = list(self.security)
         if self.parameters is not None:
-            made["parameters"] = self.parameters
+            made["parameters"] = list(self.parameters)
         failures = {status: _json_answer(_ERRORS[status], "Error") for status in self.errors}
         made["responses"] = {**self.answers, **failures}
         if self.sent is not None:
@@ -403,7 +403,9 @@ def _service_reads() -> Iterator[_Operation]:
         answers = {**_success(good, "Health"), "503": _json_answer("Not now.", "Health")}
         yield _Operation(path, name, f"Show {shown}", answers, (), security=())
     text = {"text/plain": {"schema": text_schema()}}
-    metrics = {"200": {"description": "All metrics, as Prometheus reads them.", "content": text}}
+    metrics: Schema = {
+        "200": {"description": "All metrics, as Prometheus reads them.", "content": text}
+    }
     yield _Operation("/metrics", "showMetrics", "Show metrics", metrics, ["401"])
 
 

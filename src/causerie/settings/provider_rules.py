@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from causerie.http.addresses import is_host_rule
+from causerie.http.addresses import InsideHosts
 from causerie.protocol.known_fields import PRIVILEGES, lists, privilege_in
 from causerie.protocol.nearest import ALIKE, nearest
 from causerie.protocol.parameters import HINT_NAMES, HONOURED, REFUSED
@@ -58,7 +58,9 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _fields(at, provider)
     for host in provider.private_image_hosts:
-        if not is_host_rule(host):
+        try:
+            InsideHosts.parse([host])
+        except ValueError:
             yield Broken(
                 (*at, "private_image_hosts"),
                 f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '
