@@ -42,6 +42,7 @@ from causerie.hosted.operations.ports import (
     RouteQuery,
 )
 from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
+from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
 from causerie.observe.alert_center import AlertCenter
@@ -232,11 +233,11 @@ class LiveOperations:
             (each for each in one.models if each.id == model), ProviderModelSettings(id=model)
         )
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
-        kept = await self._kept(actor, name)
+        kept = provider_in_force(await self.configuration.every(actor), name)
         in_file = "the provider is in the configuration file, which people write"
-        used = await self._put(actor, kept, result) if kept else _by_hand(result, in_file)
+        used = _by_hand(result, in_file) if kept.locked else await self._put(actor, kept, result)
         if used.in_force:
-            await self._examinations.results.use(result)
+            await self._examinations.results.keep(structs.replace(result, used=True))
         if used.written:
             details = {"model": model, "changes": told[:500] or "none"}
             await self._accounts.entries.record(
@@ -274,12 +275,6 @@ class LiveOperations:
             if one.name == name:
                 return one
         raise _no_provider(name)
-
-    async def _kept(self, actor: Actor, provider: str) -> EntryView | None:
-        for each in await self.configuration.every(actor):
-            if (each.kind, each.name) == ("provider", provider) and each.in_force:
-                return None if each.locked else each
-        return None
 
     async def _put(self, actor: Actor, kept: EntryView, result: Result) -> AppliedResult:
         models = {each["id"]: each for each in kept.settings.get("models", ())}

@@ -167,7 +167,7 @@ def _target(status: TargetStatus) -> TargetHealthEntry:
 
 
 def _told(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
-    """Return what a status has of these fields; ``None`` and empty texts are left out."""
+    # `None` and empty texts are left out.
     fields = kind.__struct_fields__
     values = {name: more[name] if name in more else getattr(status, name) for name in fields}
     return kind(**{name: value for name, value in values.items() if value not in (None, "")})

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken, repeated
+from causerie.settings.problems import Broken, taken
 from causerie.settings.provider import address_rules, is_here, wrong_certificates
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
@@ -130,21 +130,22 @@ class Alerts(Struct, frozen=True, kw_only=True):
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
-    yield from _names(alerts)
+    yield from _name_rules(alerts)
     for index, webhook in enumerate(alerts.webhooks):
         yield from _webhook(("alerts", "webhooks", index), webhook)
     if alerts.emails and mail.host is None:
         yield Broken(("alerts", "emails"), "needs `mail.host`, the server that takes letters")
 
 
-def _names(alerts: Alerts) -> Iterator[Broken]:
-    names: list[tuple[KeyPath, str]] = []
-    for index, webhook in enumerate(alerts.webhooks):
-        names.append((("alerts", "webhooks", index, "name"), webhook.name))
-    for index, email in enumerate(alerts.emails):
-        names.append((("alerts", "emails", index, "name"), email.name))
-    for at, name, other in repeated(names):
-        yield Broken(at, f'"{name}" is taken; names are unique', other)
+def _name_rules(alerts: Alerts) -> Iterator[Broken]:
+    found = {"webhooks": [one.name for one in alerts.webhooks]}
+    found["emails"] = [one.name for one in alerts.emails]
+    names: list[tuple[KeyPath, str]] = [
+        (("alerts", kind, index, "name"), name)
+        for kind, every in found.items()
+        for index, name in enumerate(every)
+    ]
+    yield from taken(names)
     for at, name in names:
         if name == OWNERS:
             yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')

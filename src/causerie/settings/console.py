@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken, repeated
+from causerie.settings.problems import Broken, taken
 from causerie.settings.provider import is_here, wrong_certificates
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
@@ -200,8 +200,7 @@ def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
     places: list[tuple[KeyPath, str]] = [
         (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
     ]
-    for at, name, other in repeated(places):
-        yield Broken(at, f'"{name}" is taken; names are unique', other)
+    yield from taken(places)
     for index, provider in enumerate(providers):
         yield from _provider(("identity_providers", index), provider)
 

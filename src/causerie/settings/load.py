@@ -130,7 +130,7 @@ def load(
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
-    layers = _read(_chosen(file, environ, folder), text)
+    layers = _read(file or _usual_file(environ, folder), text)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
@@ -169,9 +169,7 @@ def variable(path: KeyPath) -> str:
     return environment.PREFIX + "_".join(str(part) for part in path).upper()
 
 
-def _chosen(file: Path | None, environ: Mapping[str, str], folder: Path) -> Path | None:
-    if file is not None:
-        return file
+def _usual_file(environ: Mapping[str, str], folder: Path) -> Path | None:
     named = environ.get(environment.CONFIG)
     if named:
         return environment.expanded(named)
@@ -271,8 +269,10 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     for entry in entries:
         section, label = entry.section, NAMES[entry.section]
         default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
-        path = PATHS[section]
-        tables = _tables_at(layers, path, default)
+        path, tables = PATHS[section], layers.values
+        for part in path[:-1]:
+            tables = tables.setdefault(part, {})
+        tables = tables.setdefault(path[-1], default)
         if path not in filed:
             places = reversed(list(enumerate(tables)))  # the first of each name counts
             names = ((table.get(label), index) for index, table in places)
@@ -280,22 +280,13 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
         index = filed[path].get(entry.name)
         if index is None:
             layers.origins[*path, len(tables)] = entry.origin
-            kind = (
-                {"kind": entry.name} if section == "doors" and entry.name in DEFAULT_DOORS else {}
-            )
+            default_door = section == "doors" and entry.name in DEFAULT_DOORS
+            kind = {"kind": entry.name} if default_door else {}
             tables.append({**kind, **entry.body, label: entry.name})
             continue
         for name, value in entry.body.items():
             tables[index][name] = value
             layers.origins[*path, index, name] = entry.origin
-
-
-def _tables_at(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
-    table: Any = layers.values
-    for part in path[:-1]:
-        table = table.setdefault(part, {})
-    found: list[Any] = table.setdefault(path[-1], default)
-    return found
 
 
 def _fill_known_providers(values: dict[str, Any]) -> None:
@@ -350,11 +341,9 @@ def _key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 def _ignored(
     environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
 ) -> Iterator[str]:
-    readable = {variable(path) for path in known if len(path) > 1}
+    readable = {variable(path) for path in known if len(path) > 1} | named | environment.ELSEWHERE
     for name in sorted(environ):
-        if name.startswith(environment.PREFIX) and name not in (
-            readable | named | environment.ELSEWHERE
-        ):
+        if name.startswith(environment.PREFIX) and name not in readable:
             yield name
 
 
@@ -416,9 +405,8 @@ def _entry_tables(
     if isinstance(tables, list) and all(isinstance(one, dict) for one in tables):
         yield from tables
     else:
-        findings.add(
-            [Problem(str(file), ".".join(path), f"takes tables: write `[[{'.'.join(path)}]]`")]
-        )
+        key = ".".join(path)
+        findings.add([Problem(str(file), key, f"takes tables: write `[[{key}]]`")])
 
 
 def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
@@ -433,9 +421,8 @@ def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> 
     try:
         secret = None if key is None else msgspec.convert(key, Secret)
     except msgspec.ValidationError:
-        raise SettingsError(
-            [Problem(place, label, f"is no place of a key; write {PLACES}")]
-        ) from None
+        words = f"is no place of a key; write {PLACES}"
+        raise SettingsError([Problem(place, label, words)]) from None
     if secret == Secret():
         raise SettingsError([Problem(place, label, f"names no place; write {PLACES}")])
     if secret is not None and secret.lifetime is not None:

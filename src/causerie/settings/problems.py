@@ -78,6 +78,12 @@ def repeated(places: Iterable[tuple[KeyPath, str]]) -> Iterator[tuple[KeyPath, s
             yield path, name, other
 
 
+def taken(places: Iterable[tuple[KeyPath, str]]) -> Iterator[Broken]:
+    """Yield each place of a name that an earlier place has."""
+    for path, name, other in repeated(places):
+        yield Broken(path, f'"{name}" is taken; names are unique', other)
+
+
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return the known name that a wrong one resembles, or all that are known."""
     near = nearest(name, known, ALIKE)

@@ -221,24 +221,15 @@ def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
             yield Broken((*path, name), f'there is no file "{file}"')
     if tls.client_key is not None and tls.client_cert is None:
         yield Broken((*path, "client_key"), "needs `client_cert`")
-    for name, context in (("ca_file", _trusting), ("client_cert", _showing)):
-        if name in missing or (name == "client_cert" and "client_key" in missing):
-            continue
+    if "ca_file" not in missing and (wrong := wrong_certificates(tls.ca_file)) is not None:
+        yield Broken((*path, "ca_file"), wrong)
+    if tls.client_cert is not None and missing.isdisjoint(("client_cert", "client_key")):
         try:
-            context(tls)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_cert_chain(tls.client_cert, tls.client_key)
         except OSError as error:  # ssl.SSLError is one
-            yield Broken((*path, name), f"cannot be used: {certificate_fault(error)}")
+            yield Broken((*path, "client_cert"), f"cannot be used: {certificate_fault(error)}")
     if tls.ca_file is not None and not tls.verify:
         yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
     if tls != TlsSettings() and url.startswith("http://"):
         yield Broken(path, "means nothing to an address that begins with http://")
-
-
-def _trusting(tls: TlsSettings) -> None:
-    if tls.ca_file is not None:
-        ssl.create_default_context(cafile=tls.ca_file)
-
-
-def _showing(tls: TlsSettings) -> None:
-    if tls.client_cert is not None:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.client_cert, tls.client_key)

@@ -16,7 +16,7 @@ from causerie.settings.catalog import (
     CatalogEndpointSettings,
     TargetSettings,
 )
-from causerie.settings.problems import Broken, repeated, suggestion
+from causerie.settings.problems import Broken, repeated, suggestion, taken
 from causerie.settings.provider import (
     ProviderModelSettings,
     ProviderSettings,
@@ -32,8 +32,7 @@ def provider_rules(settings: Settings) -> Iterator[Broken]:
     names: list[tuple[KeyPath, str]] = [
         (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
     ]
-    for path, name, other in repeated(names):
-        yield Broken(path, f'"{name}" is taken; names are unique', other)
+    yield from taken(names)
     for index, provider in enumerate(settings.providers):
         at: KeyPath = ("providers", index)
         yield from _provider(at, provider)

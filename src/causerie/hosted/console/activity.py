@@ -192,15 +192,16 @@ async def show(context: RequestContext) -> None:
     users = await names_of(context, project, By.USER)
     projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
     given = {name: query.get(name) for name in _FIELDS}
-    fields = {**when.fields(), **{name: value for name, value in given.items() if value}}
+    filters = {name: value for name, value in given.items() if value}
     if wanted.failures_only:
-        fields["failures"] = "yes"
+        filters["failures"] = "yes"
+    fields = {**when.fields(), **filters}
     last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
     older = "?" + urlencode({**fields, "before": last}) if more else ""
     await context.show(
         "activity.html",
         here=context.exchange.path,
-        filters={name: value for name, value in fields.items() if name not in when.fields()},
+        filters=filters,
         entries=[_entry(each, keys, users, projects) for each in shown],
         kept=kept,
         older=older,
@@ -211,7 +212,7 @@ async def show(context: RequestContext) -> None:
         given=given,
         apis=APIS,
         failures=wanted.failures_only,
-        in_force=sum(map(bool, given.values())) + wanted.failures_only,
+        in_force=len(filters),
         keys=keys.known,
         people=users.known,
         searched=len(looked) if given["text"] and project else 0,
@@ -271,11 +272,9 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
 
 
 def _status(text: str) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) == 3):
+    if text and not re.fullmatch("[0-9]{3}", text):
         raise InvalidRequest("A status is a number like 200 or 429.", param="status")
-    return int(text)
+    return int(text) if text else None
 
 
 def _before(text: str) -> tuple[int, str] | None:

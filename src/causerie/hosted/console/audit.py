@@ -237,7 +237,6 @@ def _said(entry: AuditEntry, name: str, value: str) -> bool:
 
 
 _COUNT = 50
-_LAST = 10**18 - 1
 _FIELDS = ("kind", "actor", "action", "subject")
 
 
@@ -251,7 +250,7 @@ async def show(context: RequestContext) -> None:
         action=kept.get("action"),
         subject=kept.get("subject"),
         kind=AuditKind(query.one_of("kind", list(AuditKind))) if "kind" in kept else None,
-        before=whole_number(query.get("before"), _LAST),
+        before=whole_number(query.get("before"), 10**18 - 1),
         limit=_COUNT + 1,
     )
     if project is None:

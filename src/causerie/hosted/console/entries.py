@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -28,10 +29,8 @@ def entry_named(
     entries: Sequence[EntryView], kind: EntryKind, name: str, *, locked: bool
 ) -> EntryView | None:
     """Return the entry of this name in the file (``locked``) or in the database."""
-    for each in entries:
-        if (each.kind, each.name, each.locked) == (kind, name, locked):
-            return each
-    return None
+    wanted = (kind, name, locked)
+    return next((one for one in entries if (one.kind, one.name, one.locked) == wanted), None)
 
 
 def lowest_price(entry: EntryView, part: str) -> Decimal | None:
@@ -54,9 +53,8 @@ def picked_model(text: str) -> ListedModel:
     try:
         return msgspec.json.decode(text, type=ListedModel)
     except msgspec.MsgspecError as failure:
-        raise InvalidRequest("What was picked cannot be read; pick again.", param="pick") from (
-            failure
-        )
+        words = "What was picked cannot be read; pick again."
+        raise InvalidRequest(words, param="pick") from failure
 
 
 class EntryProblems:
@@ -99,10 +97,8 @@ def of_unknown_kinds(entries: Sequence[EntryView]) -> Sequence[EntryView]:
 def typed_number(text: str) -> int | float | str:
     """Return the number that was typed; another text stays one, which the settings refuse."""
     for read in (int, float):
-        try:
+        with suppress(ValueError):
             return read(text)
-        except ValueError:
-            continue
     return text
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from causerie.hosted.console import (
     activity,
+    alerts,
     audit,
     bounds,
     catalog,
@@ -190,8 +191,8 @@ ROUTES = (
     *_form(f"{_PROVIDER}/delete", provider_entries.ask_deletion, provider_entries.delete),
     *_form(f"{_PROVIDER}/models", providers.show_models, providers.take_over),
     *_form(f"{_PROVIDER}/publish", catalog_entries.show_publishing, catalog_entries.publish),
-    PageRoute("GET", "/operator/alerts", CHANNELS.show),
-    PageRoute("POST", "/operator/alerts/{channel}/test", CHANNELS.test),
+    PageRoute("GET", "/operator/alerts", alerts.show),
+    PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
     *_form_entries("/operator/alerts/channels", CHANNELS, kept=False),
     PageRoute("GET", "/operator/catalog", catalog_entries.CATALOG_MODELS.list),
     *_entries("/operator/catalog", catalog_entries.CATALOG_MODELS),

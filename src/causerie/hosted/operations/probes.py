@@ -12,7 +12,7 @@ from typing import Literal, Protocol, Self
 
 import msgspec
 import structlog
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.http.client import Reach
@@ -133,10 +133,6 @@ class Results:
             await self._store.put(result.provider, result.model, kept)
         except StoreUnavailable as failure:
             _log.warning("result of a probe is not kept", error=str(failure))
-
-    async def use(self, result: Result) -> None:
-        """Store that a result was put in force."""
-        await self.keep(structs.replace(result, used=True))
 
 
 def _read(text: str) -> Kept:
