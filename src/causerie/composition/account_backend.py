@@ -56,13 +56,12 @@ from causerie.settings.store import StoreSettings
 _DAY = timedelta(days=1)
 
 
-class AccountConditions:
+class AccountConditions(Struct):
     """Over the accounts of one database, whose ``book`` all processes share."""
 
-    def __init__(self, book: AlertBook, watching: Watching, clock: Clock) -> None:
-        self.book = book
-        self._watching = watching
-        self._clock = clock
+    book: AlertBook
+    _watching: Watching
+    _clock: Clock
 
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
         """Return what holds now; raise ``StoreUnavailable``."""

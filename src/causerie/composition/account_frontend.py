@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
@@ -88,13 +88,12 @@ def identity_providers(
     )
 
 
-class LiveServiceView:
+class LiveServiceView(Struct):
     """Implements :class:`ServiceView` for the parts in force."""
 
-    def __init__(self, running: RunningService, projects: Projects, operations: Operations) -> None:
-        self.operations = operations
-        self._running = running
-        self._projects = projects
+    _running: RunningService
+    _projects: Projects
+    operations: Operations
 
     def doors(self) -> Sequence[DoorView]:
         return [DoorView(way.door.name, way.prefix) for way in self._ways()]
@@ -231,7 +230,11 @@ class AccountFrontend:
             running, configuration, alerts, accounts, self._examinations, clock
         )
         most = options.api_requests_per_minute
-        management = Management(accounts, self._managers, clock, _link_path, operations, most)
+
+        def link_path(_: LinkKind, token: str) -> str:
+            return f"/console/link#{token}"  # the part behind the # is sent to no server
+
+        management = Management(accounts, self._managers, clock, link_path, operations, most)
         edge.mount("/api", management.answer)
         models = frozenset(settings.public_chat.models)
         chat = {**structs.asdict(settings.public_chat), "models": models}
@@ -255,11 +258,6 @@ class AccountFrontend:
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
-
-
-def _link_path(_: LinkKind, token: str) -> str:
-    # The part behind the # is sent to no server.
-    return f"/console/link#{token}"
 
 
 def prices(settings: Settings) -> dict[str, Tariff]:

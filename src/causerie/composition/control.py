@@ -176,6 +176,9 @@ class ServiceFacts(Struct, frozen=True):
     models: tuple[RunningModel, ...] = ()
 
 
+_SAME = ("context", "slots", "busy", "memory_bytes", "pid", "cache_tokens")
+
+
 def running_models(
     models: Sequence[ModelSettings], statuses: Sequence[EngineStatus]
 ) -> tuple[RunningModel, ...]:
@@ -186,12 +189,7 @@ def running_models(
             ref=known[status.model].ref,
             engine=known[status.model].engine,
             state=status.state.value,
-            context=status.context,
-            slots=status.slots,
-            busy=status.busy,
-            memory_bytes=status.memory_bytes,
-            pid=status.pid,
-            cache_tokens=status.cache_tokens,
+            **{name: getattr(status, name) for name in _SAME},
             members=tuple(_running_member(each) for each in status.members),
         )
         for status in statuses

@@ -30,16 +30,13 @@ class ImportStep(Struct, frozen=True):
     after: StoredEntry | None = None
 
 
-class EntryImport:
-    """Import of file entries into a database. ``environ`` may hold their keys."""
+class EntryImport(Struct):
+    """Import of file entries into a database; ``_environ`` may hold their keys."""
 
-    def __init__(
-        self, entries: Entries, alone: Loaded, read: ReadWith, environ: Mapping[str, str]
-    ) -> None:
-        self._entries = entries
-        self._alone = alone
-        self._read = read
-        self._environ = environ
+    _entries: Entries
+    _alone: Loaded
+    _read: ReadWith
+    _environ: Mapping[str, str]
 
     async def plan(self, filed: Sequence[FiledEntry]) -> Sequence[ImportStep]:
         stored = await self._entries.every()

@@ -10,7 +10,7 @@ from dataclasses import InitVar, dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from msgspec import convert, structs
+from msgspec import Struct, convert, structs
 
 from causerie.access.keys import Caller
 from causerie.composition.alerting import receivers
@@ -58,15 +58,12 @@ from causerie.shapes.chat_completions.reader import parse
 _SHOWN = 50
 
 
-class LiveAlerts:
+class LiveAlerts(Struct):
     """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
-    def __init__(
-        self, running: RunningService, center: AlertCenter, operating: AccountService
-    ) -> None:
-        self._running = running
-        self._center = center
-        self._operating = operating
+    _running: RunningService
+    _center: AlertCenter
+    _operating: AccountService
 
     async def see(self, actor: Actor) -> AlertsView:
         await self._operating.require(actor, Action.SERVICE_SEE)

@@ -223,13 +223,12 @@ class KeyStatements(Protocol):
     async def generation(self, caller: Caller, id: str) -> GenerationStatement: ...
 
 
-class RouterPages:
-    """Handlers of a router's catalog and keys; ``teller`` is ``None`` without accounts."""
+class RouterPages(Struct):
+    """Handlers of a router's catalog and keys; ``_teller`` is ``None`` without accounts."""
 
-    def __init__(self, market: Pipeline, teller: KeyStatements | None = None) -> None:
-        self._market = market
-        self._teller = teller
-        self._catalog_cache = CatalogCache()
+    _market: Pipeline
+    _teller: KeyStatements | None = None
+    _catalog_cache: CatalogCache = msgspec.field(default_factory=CatalogCache)
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         await self._send_page(exchange, door, None)

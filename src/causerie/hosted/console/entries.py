@@ -261,11 +261,10 @@ class EntryKindWords(Struct, frozen=True):
     """Settings that the search of the list looks at, in addition to the name."""
 
 
-class EntryPages:
+class EntryPages(Struct):
     """Pages that list, enable, disable and delete entries."""
 
-    def __init__(self, words: EntryKindWords) -> None:
-        self._words = words
+    _words: EntryKindWords
 
     async def list(self, context: RequestContext) -> None:
         entries = await context.configuration.every(context.actor)
@@ -320,17 +319,10 @@ class EntryPages:
 class EntryFormPages(EntryPages):
     """Entries with a form. ``form`` is its class; the first of the ``fields`` names the entry."""
 
-    template = "operator/settings_entry.html"
+    template: ClassVar[str] = "operator/settings_entry.html"
 
-    def __init__(
-        self,
-        words: EntryKindWords,
-        fields: Sequence[SettingField],
-        form: type[SettingsForm] = SettingsForm,
-    ) -> None:
-        super().__init__(words)
-        self.fields = fields
-        self._form = form
+    fields: Sequence[SettingField]
+    _form: type[SettingsForm] = SettingsForm
 
     async def new(self, context: RequestContext) -> None:
         await self._show(context, None)

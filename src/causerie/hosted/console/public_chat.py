@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
 from causerie.catalog.listing import Listing
@@ -46,21 +46,15 @@ class _Conversation(Struct, frozen=True, forbid_unknown_fields=True):
     messages: Annotated[list[_Message], Meta(min_length=1, max_length=100)]
 
 
-class PublicChat:
-    """The chat of one service. ``shared`` is where replicas count together."""
+class PublicChat(Struct):
+    """The chat of one service; replicas count together where something is ``_shared``."""
 
-    def __init__(
-        self,
-        options: PublicChatOptions,
-        clock: Callable[[], datetime],
-        shared: SharedBudgetStore | None = None,
-    ) -> None:
-        self.options = options
-        self._clock = clock
-        self._shared = shared
-        self._day: date | None = None
-        self._used = Counter[str]()  # by address, and by all under the empty one
-        self._running: set[str] = set()
+    options: PublicChatOptions
+    _clock: Callable[[], datetime]
+    _shared: SharedBudgetStore | None = None
+    _day: date | None = None
+    _used: Counter[str] = field(default_factory=Counter)  # by address, of all under the empty one
+    _running: set[str] = set()
 
     def offers(self, model: Listing) -> bool:
         """Return true if visitors may chat with a model: it is named, and free everywhere."""
