@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -54,6 +55,7 @@ from causerie.settings.alerts import Alerts
 from causerie.settings.store import StoreSettings
 
 _DAY = timedelta(days=1)
+_clock: Clock = partial(datetime.now, UTC)
 
 
 class AccountConditions(Struct):
@@ -331,7 +333,3 @@ def _write_ahead_log(store: StoreSettings, number: int = 1) -> WriteAheadLog | N
         ) from failure
     except OSError as failure:
         raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
-
-
-def _clock() -> datetime:
-    return datetime.now(UTC)

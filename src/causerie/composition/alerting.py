@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -177,11 +178,12 @@ class Alerting:
     def __init__(
         self, running: RunningService, configuration: Reloading, accounts: AccountConditions | None
     ) -> None:
+        clock = partial(datetime.now, UTC)
         self._running = running
         self._configuration = configuration
         self._accounts = accounts
-        self._local = AlertCenter(MemoryBook(), _clock, self._channel)
-        shared = AlertCenter(accounts.book, _clock, self._channel) if accounts else None
+        self._local = AlertCenter(MemoryBook(), clock, self._channel)
+        shared = AlertCenter(accounts.book, clock, self._channel) if accounts else None
         self.center = shared or self._local
         self._more = self.center.more = self._local.more = asyncio.Event()
         self._rates = ErrorRates()
@@ -306,10 +308,5 @@ def _kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:
-    alerts = settings.alerts
-    reminds = accounts and settings.mail.host is not None and alerts.remind_owners
-    return bool(alerts.webhooks or alerts.emails) or reminds
-
-
-def _clock() -> datetime:
-    return datetime.now(UTC)
+    options = alert_options(settings)
+    return bool(options.receivers) or (accounts and bool(options.owners))
