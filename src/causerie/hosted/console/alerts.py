@@ -63,7 +63,7 @@ class AlertsPages(EntryFormPages):
 
     def _kind(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))
-        for kind in self._words.kinds:
+        for kind in self.words.kinds:
             if kind == asked:
                 return kind
         raise NotFound("There is no such channel in the database.")

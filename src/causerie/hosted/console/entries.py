@@ -264,14 +264,14 @@ class EntryKindWords(Struct, frozen=True):
 class EntryPages(Struct):
     """Pages that list, enable, disable and delete entries."""
 
-    _words: EntryKindWords
+    words: EntryKindWords
 
     async def list(self, context: RequestContext) -> None:
         entries = await context.configuration.every(context.actor)
         await context.show(
-            self._words.list_template,
+            self.words.list_template,
             page=page_of(
-                [each for each in entries if each.kind in self._words.kinds],
+                [each for each in entries if each.kind in self.words.kinds],
                 context.query,
                 self._texts,
                 {"id": "name", "origin": "origin"},
@@ -284,7 +284,7 @@ class EntryPages(Struct):
 
     async def ask_deletion(self, context: RequestContext) -> None:
         entry = await self._entry(context)
-        await context.show("operator/delete_entry.html", entry=entry, words=self._words)
+        await context.show("operator/delete_entry.html", entry=entry, words=self.words)
 
     async def delete(self, context: RequestContext) -> None:
         entry = await self._entry(context)
@@ -298,16 +298,16 @@ class EntryPages(Struct):
 
     async def _entry(self, context: RequestContext) -> EntryView:
         entry = await context.configuration.see(context.actor, context.params["entry"])
-        if entry.kind not in self._words.kinds:
-            raise NotFound(f"There is no such {self._words.noun} in the database.")
+        if entry.kind not in self.words.kinds:
+            raise NotFound(f"There is no such {self.words.noun} in the database.")
         return entry
 
     def _leave(self, context: RequestContext, done: str) -> None:
-        context.go(self._words.list_path, done=f"{self._words.noun.replace(' ', '-')}-{done}")
+        context.go(self.words.list_path, done=f"{self.words.noun.replace(' ', '-')}-{done}")
 
     def _texts(self, entry: EntryView) -> Iterator[str]:
         yield entry.name
-        for name in self._words.searched:
+        for name in self.words.searched:
             value = entry.settings.get(name, "")
             if name in ("targets", "endpoints"):
                 for each in value:
@@ -354,7 +354,7 @@ class EntryFormPages(EntryPages):
         return self._form.typed(self.fields, context.form)
 
     def _kind(self, context: RequestContext) -> EntryKind:
-        return next(iter(self._words.kinds))
+        return next(iter(self.words.kinds))
 
     async def _show(self, context: RequestContext, entry: EntryView | None) -> None:
         form = self._form.shown(self.fields, context.form, entry)
@@ -364,7 +364,7 @@ class EntryFormPages(EntryPages):
             entry=entry,
             form=form,
             kind=kind,
-            words=self._words,
+            words=self.words,
             problems=form.problems(context.problem, kind),
             **await self.around(context),
         )

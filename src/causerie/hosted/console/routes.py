@@ -69,23 +69,23 @@ def _form(
     )
 
 
-def _entries(list_path: str, pages: EntryPages) -> tuple[PageRoute, ...]:
-    entry = f"{list_path}/{{entry}}"
+def _entries(pages: EntryPages) -> tuple[PageRoute, ...]:
+    words = pages.words
+    entry = f"{words.path or words.list_path}/{{entry}}"
     return (
+        *([PageRoute("GET", words.list_path, pages.list)] if words.list_template else []),
         PageRoute("POST", f"{entry}/enable", partial(pages.switch, enabled=True)),
         PageRoute("POST", f"{entry}/disable", partial(pages.switch, enabled=False)),
         *_form(f"{entry}/delete", pages.ask_deletion, pages.delete),
     )
 
 
-def _form_entries(
-    list_path: str, pages: EntryFormPages, *, kept: bool = True
-) -> tuple[PageRoute, ...]:
-    entry = f"{list_path}/{{entry}}"
+def _form_entries(pages: EntryFormPages, *, kept: bool = True) -> tuple[PageRoute, ...]:
+    path = pages.words.path or pages.words.list_path
     return (
-        *_form(f"{list_path}/new", pages.new, pages.create, kept=kept),
-        *_form(entry, pages.see, pages.change, kept=kept),
-        *_entries(list_path, pages),
+        *_form(f"{path}/new", pages.new, pages.create, kept=kept),
+        *_form(f"{path}/{{entry}}", pages.see, pages.change, kept=kept),
+        *_entries(pages),
     )
 
 
@@ -193,14 +193,10 @@ ROUTES = (
     *_form(f"{_PROVIDER}/publish", catalog_entries.show_publishing, catalog_entries.publish),
     PageRoute("GET", "/operator/alerts", alerts.show),
     PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
-    *_form_entries("/operator/alerts/channels", CHANNELS, kept=False),
-    PageRoute("GET", "/operator/catalog", catalog_entries.CATALOG_MODELS.list),
-    *_entries("/operator/catalog", catalog_entries.CATALOG_MODELS),
-    PageRoute("GET", "/operator/aliases", ALIASES.list),
-    *_form_entries("/operator/aliases", ALIASES),
-    PageRoute("GET", "/operator/models", MODELS.list),
-    *_form_entries("/operator/models", MODELS),
-    PageRoute("GET", "/operator/doors", DOORS.list),
-    *_form_entries("/operator/doors", DOORS),
+    *_form_entries(CHANNELS, kept=False),
+    *_entries(catalog_entries.CATALOG_MODELS),
+    *_form_entries(ALIASES),
+    *_form_entries(MODELS),
+    *_form_entries(DOORS),
 )
 """All pages, their paths below the console's own."""
