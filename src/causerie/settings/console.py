@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct
 
 from causerie.settings.problems import Broken, taken
-from causerie.settings.provider import is_here, wrong_certificates
+from causerie.settings.provider import certificate_rules, is_here
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
     Count,
@@ -208,8 +208,7 @@ def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
 def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     if (wrong := _wrong_issuer(provider.issuer)) is not None:
         yield Broken((*at, "issuer"), wrong)
-    if (wrong := wrong_certificates(provider.ca_file)) is not None:
-        yield Broken((*at, "ca_file"), wrong)
+    yield from certificate_rules((*at, "ca_file"), provider.ca_file)
     if provider.name == "code":
         yield Broken((*at, "name"), "is the page for two-factor codes; choose another")
     if "openid" not in provider.scopes:

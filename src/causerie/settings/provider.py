@@ -33,16 +33,15 @@ from causerie.settings.values import (
 )
 
 
-def wrong_certificates(file: str | None) -> str | None:
-    if file is None:
-        return None
-    if not Path(file).is_file():
-        return f'there is no file "{file}"'
+def certificate_rules(path: KeyPath, file: str | None) -> Iterator[Broken]:
+    """Yield an error if certificates to trust cannot be used."""
     try:
-        ssl.create_default_context(cafile=file)
+        if file is not None and not Path(file).is_file():
+            yield Broken(path, f'there is no file "{file}"')
+        elif file is not None:
+            ssl.create_default_context(cafile=file)
     except OSError as error:  # ssl.SSLError is one
-        return f"cannot be used: {certificate_fault(error)}"
-    return None
+        yield Broken(path, f"cannot be used: {certificate_fault(error)}")
 
 
 def certificate_fault(error: OSError) -> str:
@@ -213,17 +212,16 @@ def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
 
 def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
     """Yield unusable certificates, and those without a use for the address ``url``."""
+    yield from certificate_rules((*path, "ca_file"), tls.ca_file)
     missing = set()
-    for name in ("ca_file", "client_cert", "client_key"):
+    for name in ("client_cert", "client_key"):
         file = getattr(tls, name)
         if file is not None and not Path(file).is_file():
             missing.add(name)
             yield Broken((*path, name), f'there is no file "{file}"')
     if tls.client_key is not None and tls.client_cert is None:
         yield Broken((*path, "client_key"), "needs `client_cert`")
-    if "ca_file" not in missing and (wrong := wrong_certificates(tls.ca_file)) is not None:
-        yield Broken((*path, "ca_file"), wrong)
-    if tls.client_cert is not None and missing.isdisjoint(("client_cert", "client_key")):
+    if tls.client_cert is not None and not missing:
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.load_cert_chain(tls.client_cert, tls.client_key)
