@@ -17,8 +17,10 @@ from structlog.testing import capture_logs
 from causerie.composition.startup import CannotStart, run, take_address
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus, TextEngine
 from causerie.engines.fleet import NOT_LOADED
+from causerie.engines.weights import Progress, Silent
 from causerie.http.connection import Listen
 from causerie.http.server import Bound
+from causerie.settings.tree import Settings
 
 LISTEN = Listen(port=0, drain_seconds=0.1)
 
@@ -54,6 +56,11 @@ class Seen:
     address: asyncio.Future[tuple[str, int]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    settings: Settings = field(default_factory=Settings)
+    download: Progress = field(default_factory=Silent)
+
+    def first_link(self, token: str) -> None:
+        self.told.append("link")
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         self.shown.set()

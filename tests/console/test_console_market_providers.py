@@ -13,7 +13,7 @@ from marketkit import Fair, small_market
 from marketkit import fair as fair
 
 from causerie.hosted.console.request_context import Site
-from causerie.http.pages.branding import Logo, initials
+from causerie.http.pages.branding import initials
 from causerie.settings.console import read_logo
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
@@ -42,7 +42,7 @@ async def test_a_stranger_reads_what_a_provider_offers(fair: Place) -> None:
 
 
 async def test_a_logo_of_the_configuration_takes_the_place_of_initials(lite: World) -> None:
-    site = Site(logos={"north": Logo("image/svg+xml", SVG)})
+    site = Site(logos={"north": ("image/svg+xml", SVG)})
     async with console_of(lite, site, Fair(small_market(lite.now))) as place:
         stranger = place.visitor()
         page = (await stranger.get("/providers/north")).text
@@ -65,9 +65,9 @@ def test_initials_are_those_of_two_words(name: str, expected: str) -> None:
 def test_a_logo_is_a_small_file_or_data(tmp_path: Path) -> None:
     file = tmp_path / "logo.svg"
     file.write_bytes(SVG)
-    assert read_logo(str(file)).content == SVG
+    assert read_logo(str(file))[1] == SVG
     data = f"data:image/png;base64,{base64.b64encode(b'PNG').decode()}"
-    assert read_logo(data).content_type == "image/png"
+    assert read_logo(data)[0] == "image/png"
     file.write_bytes(b"x" * 70_000)
     wrong = {
         str(file): "at most 65,536",

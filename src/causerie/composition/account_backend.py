@@ -9,9 +9,11 @@ import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.composition.startup import CannotStart
@@ -53,15 +55,15 @@ from causerie.settings.alerts import Alerts
 from causerie.settings.store import StoreSettings
 
 _DAY = timedelta(days=1)
+_clock: Clock = partial(datetime.now, UTC)
 
 
-class AccountConditions:
+class AccountConditions(Struct):
     """Over the accounts of one database, whose ``book`` all processes share."""
 
-    def __init__(self, book: AlertBook, watching: Watching, clock: Clock) -> None:
-        self.book = book
-        self._watching = watching
-        self._clock = clock
+    book: AlertBook
+    _watching: Watching
+    _clock: Clock
 
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
         """Return what holds now; raise ``StoreUnavailable``."""
@@ -137,8 +139,7 @@ def _owner(watched: WatchedBudget) -> tuple[str, str]:
 _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"
 
 
-@dataclass(frozen=True, slots=True)
-class AccountBackend:
+class AccountBackend(Struct, frozen=True):
     """Accounts, as requests, the console and the management API use them."""
 
     accounts: Accounts
@@ -332,7 +333,3 @@ def _write_ahead_log(store: StoreSettings, number: int = 1) -> WriteAheadLog | N
         ) from failure
     except OSError as failure:
         raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
-
-
-def _clock() -> datetime:
-    return datetime.now(UTC)

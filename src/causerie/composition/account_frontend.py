@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
@@ -23,7 +23,7 @@ from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
 from causerie.composition.catalog import tariff
 from causerie.composition.operations import LiveOperations
-from causerie.composition.pages import branding, leading_to, logos
+from causerie.composition.pages import branding, leading_to
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -54,7 +54,7 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, IdentityProvider
+from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -88,13 +88,12 @@ def identity_providers(
     )
 
 
-class LiveServiceView:
+class LiveServiceView(Struct):
     """Implements :class:`ServiceView` for the parts in force."""
 
-    def __init__(self, running: RunningService, projects: Projects, operations: Operations) -> None:
-        self.operations = operations
-        self._running = running
-        self._projects = projects
+    _running: RunningService
+    _projects: Projects
+    operations: Operations
 
     def doors(self) -> Sequence[DoorView]:
         return [DoorView(way.door.name, way.prefix) for way in self._ways()]
@@ -201,8 +200,13 @@ class AccountFrontend:
         self._providers: tuple[OidcProvider, ...] = ()
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
+        endpoints = {
+            (entry.id, endpoint.name): tariff(endpoint.price)
+            for entry in settings.catalog
+            for endpoint in entry.endpoints
+        }
         models = prices(settings) | dearest(settings)
-        self.backed.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
+        self.backed.bookkeeping.prices = ModelPrices(models, endpoints)
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
@@ -226,7 +230,11 @@ class AccountFrontend:
             running, configuration, alerts, accounts, self._examinations, clock
         )
         most = options.api_requests_per_minute
-        management = Management(accounts, self._managers, clock, _link_path, operations, most)
+
+        def link_path(_: LinkKind, token: str) -> str:
+            return f"/console/link#{token}"  # the part behind the # is sent to no server
+
+        management = Management(accounts, self._managers, clock, link_path, operations, most)
         edge.mount("/api", management.answer)
         models = frozenset(settings.public_chat.models)
         chat = {**structs.asdict(settings.public_chat), "models": models}
@@ -237,7 +245,7 @@ class AccountFrontend:
                 options.address or "",
                 tuple(map(ip_network, options.proxies)),
                 branding(settings.branding),
-                logos(settings.branding),
+                {name: read_logo(text) for name, text in settings.branding.logos.items()},
             ),
             clock=clock,
             open_to=OpenPages(
@@ -252,23 +260,9 @@ class AccountFrontend:
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
 
 
-def _link_path(_: LinkKind, token: str) -> str:
-    # The part behind the # is sent to no server.
-    return f"/console/link#{token}"
-
-
 def prices(settings: Settings) -> dict[str, Tariff]:
-    models = {one.id: one.price for one in settings.models}
-    models |= {one.id: one.price for one in settings.aliases}
-    return {name: tariff(each) for name, each in models.items()}
-
-
-def endpoint_prices(settings: Settings) -> dict[tuple[str, str], Tariff]:
-    return {
-        (entry.id, endpoint.name): tariff(endpoint.price)
-        for entry in settings.catalog
-        for endpoint in entry.endpoints
-    }
+    own = {one.id: tariff(one.price) for one in settings.models}
+    return own | {one.id: tariff(one.price) for one in settings.aliases}
 
 
 def dearest(settings: Settings) -> dict[str, Tariff]:

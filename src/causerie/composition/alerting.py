@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -82,49 +83,33 @@ def provider_conditions(
         if each.name in providers:
             by_provider.setdefault(providers[each.name], []).append(each)
     for name, every in sorted(by_provider.items()):
-        down = [each for each in every if _is_down(each, checked=name in checked)]
-        if down:
-            yield _provider(name, down, len(every))
-        if rejecting := [each for each in every if each.breaker.rejecting]:
-            yield _rejecting(name, rejecting, len(every))
+        # Where it is not checked, only a request that it answers shows that it is back.
+        half_open = "half_open" if name in checked else ""
+        down = [one for one in every if one.breaker.open and one.breaker.state() != half_open]
+        for key, affected in (
+            ("provider", down),
+            ("rejects", [each for each in every if each.breaker.rejecting]),
+        ):
+            if affected:
+                yield _provider(key, name, affected, len(every))
 
 
-def _is_down(target: TargetState, *, checked: bool) -> bool:
-    # Where the provider is not checked, only a request that it answers shows that it is back.
-    return target.breaker.open and not (checked and target.breaker.state() == "half_open")
-
-
-def _provider(name: str, down: Sequence[TargetState], all: int) -> Condition:
-    what = "fails" if len(down) == all else f"fails for {len(down)} of {all} targets"
-    reasons = _reasons(down)
+def _provider(key: str, name: str, affected: Sequence[TargetState], all: int) -> Condition:
+    where = "" if len(affected) == all else f" for {len(affected)} of {all} targets"
+    reasons = sorted({each.breaker.reason for each in affected if each.breaker.reason})
+    targets, reason = ", ".join(sorted(each.name for each in affected)[:10]), ", ".join(reasons)
+    if key == "rejects":
+        words = ", ".join(_REJECTED.get(reason, reason) for reason in reasons)
+        what = f"rejects all requests{where}, so others get them first ({words})"
+    else:
+        what = f"fails{where} and gets no requests ({reason.replace('_', ' ')})"
     return Condition(
-        f"provider:{name}",
+        f"{key}:{name}",
         AlertKind.PROVIDER,
-        f"Provider {name} {what} and gets no requests ({reasons.replace('_', ' ')})",
-        {"provider": name, "targets": _targets(down), "reason": reasons},
-        level=2 if len(down) == all else 1,
+        f"Provider {name} {what}",
+        {"provider": name, "targets": targets, "reason": reason},
+        level=2 if len(affected) == all else 1,
     )
-
-
-def _rejecting(name: str, rejecting: Sequence[TargetState], all: int) -> Condition:
-    reasons = {each.breaker.reason for each in rejecting if each.breaker.reason}
-    words = ", ".join(_REJECTED.get(reason, reason) for reason in sorted(reasons))
-    where = "" if len(rejecting) == all else f" for {len(rejecting)} of {all} targets"
-    return Condition(
-        f"rejects:{name}",
-        AlertKind.PROVIDER,
-        f"Provider {name} rejects all requests{where}, so others get them first ({words})",
-        {"provider": name, "targets": _targets(rejecting), "reason": _reasons(rejecting)},
-        level=2 if len(rejecting) == all else 1,
-    )
-
-
-def _reasons(targets: Sequence[TargetState]) -> str:
-    return ", ".join(sorted({each.breaker.reason for each in targets if each.breaker.reason}))
-
-
-def _targets(targets: Sequence[TargetState]) -> str:
-    return ", ".join(sorted(each.name for each in targets)[:10])
 
 
 class ImpossibleUsage:
@@ -193,11 +178,12 @@ class Alerting:
     def __init__(
         self, running: RunningService, configuration: Reloading, accounts: AccountConditions | None
     ) -> None:
+        clock = partial(datetime.now, UTC)
         self._running = running
         self._configuration = configuration
         self._accounts = accounts
-        self._local = AlertCenter(MemoryBook(), _clock, self._channel)
-        shared = AlertCenter(accounts.book, _clock, self._channel) if accounts else None
+        self._local = AlertCenter(MemoryBook(), clock, self._channel)
+        shared = AlertCenter(accounts.book, clock, self._channel) if accounts else None
         self.center = shared or self._local
         self._more = self.center.more = self._local.more = asyncio.Event()
         self._rates = ErrorRates()
@@ -322,10 +308,5 @@ def _kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:
-    alerts = settings.alerts
-    reminds = accounts and settings.mail.host is not None and alerts.remind_owners
-    return bool(alerts.webhooks or alerts.emails) or reminds
-
-
-def _clock() -> datetime:
-    return datetime.now(UTC)
+    options = alert_options(settings)
+    return bool(options.receivers) or (accounts and bool(options.owners))

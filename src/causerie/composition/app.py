@@ -54,10 +54,7 @@ log = structlog.get_logger(__name__)
 
 async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None:
     """Serve as one of several workers until a signal comes, or the supervisor has ended."""
-
-    def stop() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
+    stop = partial(os.kill, os.getpid(), signal.SIGTERM)
     async with following_supervisor(place, stop) as report:
         await run_service(loaded, read, WorkerAnnouncer(loaded.settings, report), place)
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from datetime import time as time_of_day
 from functools import partial
 
+from msgspec import Struct, structs
+
 from causerie.catalog.catalog import WILDCARD, Catalog, WildcardModel
 from causerie.catalog.endpoint import CatalogEndpoint, StatsReader
 from causerie.catalog.listing import Listing, today
@@ -24,6 +26,7 @@ from causerie.catalog.model import (
 )
 from causerie.chat.embeddings import EmbeddingTarget
 from causerie.composition.targets import OwnModel
+from causerie.protocol.numbers import money
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.provider import ProviderModelSettings
@@ -61,8 +64,11 @@ def offered(
             for model in provider.models
         },
     )
-    models = _models(settings, known, listed_by)
-    return Catalog([*models, *_listings(settings, known, stats_of)])
+    listings = []
+    for entry in settings.catalog:
+        endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
+        listings.append(Listing(_card(entry), endpoints, stats_of, ends=entry.ends))
+    return Catalog([*_models(settings, known, listed_by), *listings])
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
@@ -72,12 +78,15 @@ def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
 
 
 def tariff(price: PriceSettings) -> Tariff:
-    one = price.by_token
-    return Tariff(one.prompt, one.completion, one.cached, one.request, one.reasoning)
+    by_token = {
+        name: money(amount) / 1_000_000
+        for name, amount in structs.asdict(price).items()
+        if amount is not None
+    }
+    return Tariff(**{**by_token, "request": money(price.request)})
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     own: Mapping[str, TargetCapabilities]
     probed: Mapping[str, ProviderModelSettings]
 
@@ -100,7 +109,10 @@ def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterato
         yield ServedModel(card, [known.own[model.id]], tariff=tariff(model.price))
     for alias in settings.aliases:
         card = ModelCard(alias.id, alias.name or alias.id, alias.description, created)
-        answering = [_capabilities(target, known) for target in alias.targets]
+        answering = [
+            known.of(Candidate(one.name, one.priority, one.weight), one.provider, one.model)
+            for one in alias.targets
+        ]
         price = tariff(alias.price)
         if alias.id.endswith(WILDCARD):
             rests = partial(_rests, alias.targets, listed_by)
@@ -113,23 +125,9 @@ def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[st
     for target in targets:
         before, _, behind = target.model.partition("*")
         for name in listed_by(target.provider) if target.provider is not None else ():
-            if (
-                len(name) > len(before + behind)
-                and name.startswith(before)
-                and name.endswith(behind)
-            ):
+            fits = name.startswith(before) and name.endswith(behind)
+            if fits and len(name) > len(before + behind):
                 yield name[len(before) : len(name) - len(behind)]
-
-
-def _capabilities(target: AliasTarget, known: _Known) -> TargetCapabilities:
-    candidate = Candidate(target.name, target.priority, target.weight)
-    return known.of(candidate, target.provider, target.model)
-
-
-def _listings(settings: Settings, known: _Known, stats_of: StatsReader) -> Iterator[Listing]:
-    for entry in settings.catalog:
-        endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
-        yield Listing(_card(entry), endpoints, stats_of, ends=entry.ends)
 
 
 def _card(entry: CatalogModelSettings) -> ModelCard:
@@ -139,32 +137,24 @@ def _card(entry: CatalogModelSettings) -> ModelCard:
 
 
 def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
-    candidate = Candidate(endpoint.name, bounds=_bounds(endpoint))
+    context, output = endpoint.context_length, endpoint.max_output_tokens
+    stated = context is not None or output is not None
+    bounds = TokenBounds(context, output) if stated else UNBOUNDED_TOKENS
+    candidate = Candidate(endpoint.name, bounds=bounds)
     found = known.of(candidate, endpoint.provider, endpoint.model)
+    profile = _StatedLengths(found.profile, context, output).read if stated else found.profile
     supported = found.parameters
     if endpoint.supported_parameters is not None:
         supported = of_provider(endpoint.supported_parameters, switches=False)
     probed = known.probed.get(endpoint.name) if endpoint.provider is not None else None
     return CatalogEndpoint(
-        replace(found, parameters=supported, profile=_said(endpoint, found.profile)),
+        replace(found, parameters=supported, profile=profile),
         provider=endpoint.provider or OWN_PROVIDER,
         tariff=tariff(endpoint.price),
         quantization=endpoint.quantization,
         private=not endpoint.keeps_data,
         probed=probed.probed if probed is not None else None,
     )
-
-
-def _bounds(endpoint: CatalogEndpointSettings) -> TokenBounds:
-    context, output = endpoint.context_length, endpoint.max_output_tokens
-    return UNBOUNDED_TOKENS if context is None and output is None else TokenBounds(context, output)
-
-
-def _said(endpoint: CatalogEndpointSettings, profile: ProfileReader) -> ProfileReader:
-    context, output = endpoint.context_length, endpoint.max_output_tokens
-    if context is None and output is None:
-        return profile
-    return _StatedLengths(profile, context, output).read
 
 
 @dataclass(slots=True)

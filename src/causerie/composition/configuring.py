@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ from causerie.composition.entries import (
 )
 from causerie.composition.provider_views import view_of
 from causerie.composition.providers import close, connected
-from causerie.composition.reloading import Reloading
+from causerie.composition.reloading import Reloading, ReloadOutcome
 from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, Overloaded
 from causerie.hosted.accounts.operating import Entries, EntryChange, meanwhile
@@ -68,66 +68,76 @@ class LiveConfiguration:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._configuration.loaded, await self._entries.every()
-        made = [_view(each, loaded) for each in stored]
-        filed = list(_filed(loaded))
-        others = [each for each in made if each.kind not in SECTIONS]
-        return [
-            *(each for kind in SECTIONS for each in (*filed, *made) if each.kind == kind),
-            *others,
-        ]
+        order = {kind: number for number, kind in enumerate(SECTIONS)}
+        found = [*_filed(loaded), *(_view(each, loaded) for each in stored)]
+        return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         return _view(_one(await self._entries.every(), id), self._configuration.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
-        async with self._turn:
-            await self._check([*await self._entries.every(), made], made)
-            return await self._written(actor, EntryChange(None, made), made)
+        async with self._changing(actor) as stored:
+            made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
+            return await self._put(actor, stored, None, made)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        async with self._turn:
-            stored = await self._entries.every()
+        async with self._changing(actor) as stored:
             before = _one(stored, id)
-            return await self._change(actor, stored, before, self._after(actor, before, wish))
+            return await self._put(actor, stored, before, self._after(actor, before, wish))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        async with self._turn:
-            stored = await self._entries.every()
+        async with self._changing(actor) as stored:
             before = _known(_one(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
-            return await self._change(actor, stored, before, after)
+            return await self._put(actor, stored, before, after)
 
     async def delete(self, actor: Actor, id: str) -> None:
-        await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        async with self._turn:
-            stored = await self._entries.every()
-            gone = _one(stored, id)
-            await self._check([each for each in stored if each.id != id])
-            await self._write(actor, [EntryChange(gone, None)])
+        async with self._changing(actor) as stored:
+            await self._apply(actor, stored, [EntryChange(_one(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
+        async with self._changing(actor) as stored:
+            changes = [self._planned(actor, stored, step) for step in steps]
+            await self._apply(actor, stored, changes)
+
+    @asynccontextmanager
+    async def _changing(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._turn:
-            stored = await self._entries.every()
-            changes = [self._planned(actor, stored, step) for step in steps]
-            after = {each.before.id: each.after for each in changes if each.before is not None}
-            kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
-            made = [each.after for each in changes if each.before is None and each.after]
-            touched = [each.after for each in changes if each.after is not None]
-            await self._check([*kept, *made], *touched)
-            await self._write(actor, changes)
+            yield await self._entries.every()
 
-    async def _write(self, actor: Actor, changes: Sequence[EntryChange]) -> None:
-        await self._entries.write(actor, changes)
-        outcome = await self._configuration.reload()
+    async def _apply(
+        self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
+    ) -> None:
+        outcome = await self._written(actor, stored, changes)
         if not outcome.applied:
             raise _invalid(outcome.problems)
+
+    async def _put(
+        self,
+        actor: Actor,
+        stored: Sequence[StoredEntry],
+        before: StoredEntry | None,
+        after: StoredEntry,
+    ) -> EntryView:
+        outcome = await self._written(actor, stored, [EntryChange(before, after)])
+        view = _view(after, self._configuration.loaded)
+        if outcome.applied:
+            return view
+        return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
+
+    async def _written(
+        self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
+    ) -> ReloadOutcome:
+        after = {each.before.id: each.after for each in changes if each.before is not None}
+        kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
+        made = [each.after for each in changes if each.before is None and each.after]
+        touched = [each.after for each in changes if each.after is not None]
+        await self._check([*kept, *made], *touched)
+        await self._entries.write(actor, changes)
+        return await self._configuration.reload()
 
     def _planned(self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep) -> EntryChange:
         before = _one(stored, step.id) if step.id else None
@@ -212,12 +222,6 @@ class LiveConfiguration:
         await self._note(actor, one, outcome)
         return outcome
 
-    async def _change(
-        self, actor: Actor, stored: Sequence[StoredEntry], before: StoredEntry, after: StoredEntry
-    ) -> EntryView:
-        await self._check([each if each.id != after.id else after for each in stored], after)
-        return await self._written(actor, EntryChange(before, after), after)
-
     async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
@@ -229,14 +233,6 @@ class LiveConfiguration:
         if found := new_problems(entries, loaded, self._configuration.loaded, keys):
             raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
-
-    async def _written(self, actor: Actor, change: EntryChange, entry: StoredEntry) -> EntryView:
-        await self._entries.write(actor, [change])
-        outcome = await self._configuration.reload()
-        view = _view(entry, self._configuration.loaded)
-        if outcome.applied:
-            return view
-        return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
 
 
 async def _trial(

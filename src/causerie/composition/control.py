@@ -12,7 +12,6 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,8 +38,7 @@ class ControlFailed(Exception):
     """A service could not be asked; the text is one sentence for a person."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlSocket:
+class ControlSocket(Struct, frozen=True):
     path: Path
     pid: int
 
@@ -178,6 +176,9 @@ class ServiceFacts(Struct, frozen=True):
     models: tuple[RunningModel, ...] = ()
 
 
+_SAME = ("context", "slots", "busy", "memory_bytes", "pid", "cache_tokens")
+
+
 def running_models(
     models: Sequence[ModelSettings], statuses: Sequence[EngineStatus]
 ) -> tuple[RunningModel, ...]:
@@ -188,12 +189,7 @@ def running_models(
             ref=known[status.model].ref,
             engine=known[status.model].engine,
             state=status.state.value,
-            context=status.context,
-            slots=status.slots,
-            busy=status.busy,
-            memory_bytes=status.memory_bytes,
-            pid=status.pid,
-            cache_tokens=status.cache_tokens,
+            **{name: getattr(status, name) for name in _SAME},
             members=tuple(_running_member(each) for each in status.members),
         )
         for status in statuses

@@ -57,18 +57,14 @@ def limits(server: ServerSettings) -> RequestLimits:
     return RequestLimits(
         body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
         max_messages=server.max_messages,
-        work=decoding_bounds(server),
+        work=Bounds(
+            nesting=server.max_nesting,
+            values=server.max_values,
+            escapes=server.max_escapes,
+            bare=max(Bounds().bare, _BYTES_A_VALUE * server.max_values),
+        ),
         ping_seconds=server.ping_seconds,
         first_byte_seconds=server.first_byte_seconds,
-    )
-
-
-def decoding_bounds(server: ServerSettings) -> Bounds:
-    return Bounds(
-        nesting=server.max_nesting,
-        values=server.max_values,
-        escapes=server.max_escapes,
-        bare=max(Bounds().bare, _BYTES_A_VALUE * server.max_values),
     )
 
 

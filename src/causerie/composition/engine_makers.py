@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from causerie.composition.providers import tls_digest
 from causerie.composition.startup import StartAnnouncer
@@ -136,17 +136,14 @@ def preloaded(settings: Settings) -> list[str]:
     ]
 
 
-class EngineMakers:
+class EngineMakers(Struct):
     """Factory of each model's engine. ``missing`` is why weights could not be had last."""
 
-    def __init__(
-        self, settings: Settings, credentials: Credentials, watcher: StartAnnouncer
-    ) -> None:
-        self._settings = settings
-        self._credentials = credentials
-        self._watcher = watcher
-        self._one_download = asyncio.Lock()
-        self.missing: WeightsError | None = None
+    _settings: Settings
+    _credentials: Credentials
+    _watcher: StartAnnouncer
+    _one_download: asyncio.Lock = field(default_factory=asyncio.Lock)
+    missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
         return [self._entry(model, model.id in preload) for model in self._settings.models]

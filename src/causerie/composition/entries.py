@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -88,19 +87,17 @@ def _missing(model: ModelSettings) -> str | None:
 
 log = structlog.get_logger(__name__)
 
-SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
-    {
-        "provider": "providers",
-        "alias": "aliases",
-        "catalog_model": "catalog",
-        "model": "models",
-        "door": "doors",
-        "webhook": "webhooks",
-        "email": "emails",
-    }
-)
+SECTIONS: Mapping[EntryKind, Section] = {
+    "provider": "providers",
+    "alias": "aliases",
+    "catalog_model": "catalog",
+    "model": "models",
+    "door": "doors",
+    "webhook": "webhooks",
+    "email": "emails",
+}
 
-KINDS: Mapping[Section, EntryKind] = MappingProxyType({two: one for one, two in SECTIONS.items()})
+KINDS: Mapping[Section, EntryKind] = {two: one for one, two in SECTIONS.items()}
 _WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
 _UNKNOWN = "this version does not know entries of this kind; a newer one has made it"
 _UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
+
+from msgspec import Struct
 
 from causerie.composition.entries import KINDS, entry_of, known, merged_with, moved, new_problems
 from causerie.hosted.accounts.operating import Entries, EntryChange, changed_settings
@@ -18,8 +20,7 @@ from causerie.settings.load import FiledEntry, Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError
 
 
-@dataclass(frozen=True, slots=True)
-class ImportStep:
+class ImportStep(Struct, frozen=True):
     """Effect of the import on one entry; ``what`` names its changes, or who has it locked."""
 
     action: Literal["new", "changed", "same", "locked"]
@@ -29,16 +30,13 @@ class ImportStep:
     after: StoredEntry | None = None
 
 
-class EntryImport:
-    """Import of file entries into a database. ``environ`` may hold their keys."""
+class EntryImport(Struct):
+    """Import of file entries into a database; ``_environ`` may hold their keys."""
 
-    def __init__(
-        self, entries: Entries, alone: Loaded, read: ReadWith, environ: Mapping[str, str]
-    ) -> None:
-        self._entries = entries
-        self._alone = alone
-        self._read = read
-        self._environ = environ
+    _entries: Entries
+    _alone: Loaded
+    _read: ReadWith
+    _environ: Mapping[str, str]
 
     async def plan(self, filed: Sequence[FiledEntry]) -> Sequence[ImportStep]:
         stored = await self._entries.every()

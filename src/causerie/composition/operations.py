@@ -10,13 +10,13 @@ from dataclasses import InitVar, dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from msgspec import convert, structs
+from msgspec import Struct, convert, structs
 
 from causerie.access.keys import Caller
 from causerie.composition.alerting import receivers
 from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
-from causerie.composition.doors import decoding_bounds
+from causerie.composition.doors import limits
 from causerie.composition.provider_views import ProviderViews, changes, probe_view
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -42,10 +42,11 @@ from causerie.hosted.operations.ports import (
     RouteQuery,
 )
 from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
+from causerie.hosted.operations.provider_models import provider_in_force
+from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
 from causerie.observe.alert_center import AlertCenter
 from causerie.protocol.known_fields import KNOWN, Known
-from causerie.protocol.parameters import ParsingRules
 from causerie.providers.target import ProviderTarget
 from causerie.settings.alerts import ALERT_NAMES
 from causerie.settings.doors import default_address
@@ -57,15 +58,12 @@ from causerie.shapes.chat_completions.reader import parse
 _SHOWN = 50
 
 
-class LiveAlerts:
+class LiveAlerts(Struct):
     """Implements :class:`AlertDesk` for one service, always by the parts that are in force."""
 
-    def __init__(
-        self, running: RunningService, center: AlertCenter, operating: AccountService
-    ) -> None:
-        self._running = running
-        self._center = center
-        self._operating = operating
+    _running: RunningService
+    _center: AlertCenter
+    _operating: AccountService
 
     async def see(self, actor: Actor) -> AlertsView:
         await self._operating.require(actor, Action.SERVICE_SEE)
@@ -232,11 +230,11 @@ class LiveOperations:
             (each for each in one.models if each.id == model), ProviderModelSettings(id=model)
         )
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
-        kept = await self._kept(actor, name)
+        kept = provider_in_force(await self.configuration.every(actor), name)
         in_file = "the provider is in the configuration file, which people write"
-        used = await self._put(actor, kept, result) if kept else _by_hand(result, in_file)
+        used = _by_hand(result, in_file) if kept.locked else await self._put(actor, kept, result)
         if used.in_force:
-            await self._examinations.results.use(result)
+            await self._examinations.results.keep(structs.replace(result, used=True))
         if used.written:
             details = {"model": model, "changes": told[:500] or "none"}
             await self._accounts.entries.record(
@@ -249,7 +247,7 @@ class LiveOperations:
         door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
             caller = await self._caller(actor, question.key, door)
-            rules = self._rules(door)
+            rules = parsing_rules(door, limits(self._running.now.settings.server))
             if question.strict:
                 rules = structs.replace(rules, reject_unknown=True)
             request = parse(question.body, rules)
@@ -275,12 +273,6 @@ class LiveOperations:
                 return one
         raise _no_provider(name)
 
-    async def _kept(self, actor: Actor, provider: str) -> EntryView | None:
-        for each in await self.configuration.every(actor):
-            if (each.kind, each.name) == ("provider", provider) and each.in_force:
-                return None if each.locked else each
-        return None
-
     async def _put(self, actor: Actor, kept: EntryView, result: Result) -> AppliedResult:
         models = {each["id"]: each for each in kept.settings.get("models", ())}
         before = models.get(result.model, {})
@@ -303,17 +295,6 @@ class LiveOperations:
             raise Unauthenticated(f"The key {key.id} is {state}, so it is not valid anywhere.")
         grant = Grant(key=key, works=True, until=None, project_bounds=UNBOUNDED)
         return admitted(grant, door.name)
-
-    def _rules(self, door: MountedDoor) -> ParsingRules:
-        server = self._running.now.settings.server
-        return ParsingRules(
-            reasoning_object=door.reasoning_object,
-            router=door.kind == "router",
-            reject_unknown=door.reject_unknown,
-            reject_long_output=door.reject_long_output,
-            max_messages=server.max_messages,
-            work=decoding_bounds(server),
-        )
 
 
 def _by_hand(result: Result, problem: str) -> AppliedResult:

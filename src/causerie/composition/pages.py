@@ -7,19 +7,19 @@ memory. With accounts `/` leads to the console.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from causerie.http.application import Edge
 from causerie.http.doors import nothing_at
 from causerie.http.exchange import Exchange
 from causerie.http.routing import method_not_allowed
-from causerie.settings.console import BrandingSettings, read_logo
+from causerie.settings.console import BrandingSettings
 from causerie.settings.doors import chat_base_urls, door_addresses, has_chat_page
 from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
-    from causerie.http.pages.branding import Branding, Logo
+    from causerie.http.pages.branding import Branding
     from causerie.http.pages.chat import ChatPage
     from causerie.http.pages.docs import DocsPage
 
@@ -30,30 +30,22 @@ def branding(settings: BrandingSettings) -> Branding:
     return Branding(settings.name, settings.accent, settings.terms, settings.contact)
 
 
-def logos(settings: BrandingSettings) -> Mapping[str, Logo]:
-    from causerie.http.pages.branding import Logo  # noqa: PLC0415 - memory, for visitors only
-
-    found = {name: read_logo(text) for name, text in settings.logos.items()}
-    return {name: Logo(one.content_type, one.content) for name, one in found.items()}
-
-
 _CHAT_STATIC = "/console/static"
 _DOCS = "/docs"
 _DOCS_STATIC = f"{_DOCS}/static"
 P = TypeVar("P")
 
 
-class _LazyPage(Generic[P]):
-    def __init__(self, make: Callable[[], P]) -> None:
-        self._make = make
-        self._page: P | None = None
-        self._lock = asyncio.Lock()
+def _made_once(make: Callable[[], P]) -> Callable[[], Awaitable[P]]:
+    made, lock = list[P](), asyncio.Lock()
 
-    async def get(self) -> P:
-        async with self._lock:
-            if self._page is None:
-                self._page = await asyncio.to_thread(self._make)
-            return self._page
+    async def page() -> P:
+        async with lock:
+            if not made:
+                made.append(await asyncio.to_thread(make))
+            return made[0]
+
+    return page
 
 
 class FrontPage:
@@ -61,7 +53,7 @@ class FrontPage:
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
-        self._page = _LazyPage(lambda: _chat_page(settings().branding))
+        self._page = _made_once(lambda: _chat_page(settings().branding))
 
     def mount(self, edge: Edge) -> None:
         edge.mount("/", self.answer)
@@ -70,14 +62,13 @@ class FrontPage:
     async def answer(self, exchange: Exchange) -> None:
         if not (has_chat_page(self._settings()) and _browser_at_root(exchange)):
             raise nothing_at(exchange.path)
-        page = await self._page.get()
-        await page.show(exchange, chat_base_urls(self._settings()))
+        await (await self._page()).show(exchange, chat_base_urls(self._settings()))
 
     async def answer_static(self, exchange: Exchange) -> None:
         below = exchange.path.startswith(f"{_CHAT_STATIC}/")
         if not (has_chat_page(self._settings()) and below and exchange.method in ("GET", "HEAD")):
             raise nothing_at(exchange.path)
-        await (await self._page.get()).statics.answer(exchange)
+        await (await self._page()).statics.answer(exchange)
 
 
 def _chat_page(settings: BrandingSettings) -> ChatPage:
@@ -107,7 +98,7 @@ class DocsMount:
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
-        self._page = _LazyPage(lambda: _docs_page(settings()))
+        self._page = _made_once(lambda: _docs_page(settings()))
 
     def mount(self, edge: Edge) -> None:
         edge.mount(_DOCS, self.answer, at_doors=True)
@@ -119,7 +110,7 @@ class DocsMount:
             raise nothing_at(path)
         if exchange.method not in ("GET", "HEAD"):
             raise method_not_allowed(exchange.method, ["GET"])
-        page = await self._page.get()
+        page = await self._page()
         if is_file:
             await page.statics.answer(exchange)
             return

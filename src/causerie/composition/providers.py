@@ -11,6 +11,7 @@ import hashlib
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -107,23 +108,16 @@ def connected(
 
 
 def checks(settings: Settings, providers: Mapping[str, ConnectedProvider]) -> Sequence[Check]:
-    return [
-        _check(one, providers[one.name].provider, settings)
-        for one in settings.providers
-        if one.health.path
-    ]
-
-
-def _check(one: described.ProviderSettings, provider: Provider, settings: Settings) -> Check:
-    health = one.health
-    mine = [target for target in settings.targets if target.provider == one.name]
-    listing = any("*" in target.model for target in mine)
-    return Check(
-        ask=lambda: provider.check(health.path, health.timeout_seconds, listing=listing),
-        interval_seconds=health.interval_seconds,
-        targets=sorted({target.name for target in mine}),
-        at_start=listing,
-    )
+    found = []
+    for one in settings.providers:
+        health, ask = one.health, providers[one.name].provider.check
+        mine = [target for target in settings.targets if target.provider == one.name]
+        listing = any("*" in target.model for target in mine)
+        if health.path:
+            check = partial(ask, health.path, health.timeout_seconds, listing=listing)
+            targets = sorted({target.name for target in mine})
+            found.append(Check(check, health.interval_seconds, targets, at_start=listing))
+    return found
 
 
 async def close(providers: Sequence[ConnectedProvider]) -> None:

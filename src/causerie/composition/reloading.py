@@ -12,7 +12,6 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -92,12 +91,8 @@ class Reloading:
         self._started_with = self.loaded
         self._turn = asyncio.Lock()
 
-    @property
-    def file(self) -> Path | None:
-        return self._started_with.file
-
     def facts(self) -> ServiceFacts:
-        file = self._started_with.file
+        file = self.loaded.file
         models = running_models(self._running.now.settings.models, self._running.engines.status())
         named = str(file.absolute()) if file else None
         return ServiceFacts(os.getpid(), named, self.address, models)
@@ -168,9 +163,10 @@ class Reloading:
                 await self.reload()
 
     def _prepare(self, stored: Sequence[StoredEntry]) -> tuple[Loaded, Prepared]:
-        if self.file is not None and self.file.is_fifo():
+        file = self.loaded.file
+        if file is not None and file.is_fifo():
             advice = "is a pipe, which was read at the start; a reload needs a file"
-            raise SettingsError([Problem(str(self.file), "", advice)])
+            raise SettingsError([Problem(str(file), "", advice)])
         loaded, credentials = self._read(stored)
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from causerie.access.keys import AccountPorts, StaticKeys
 from causerie.access.limits import RateLimiter
@@ -61,8 +62,7 @@ if TYPE_CHECKING:
 _FIRST_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """Counters of limits and budgets.
 
     ``budgets`` is ``None`` without a shared server; ``here`` reports whether that answers.
@@ -102,8 +102,7 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """The parts of new settings whose making can fail."""
 
     settings: Settings
@@ -113,8 +112,7 @@ class Prepared:
     credentials: Credentials
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(Struct, frozen=True):
     """Settings, and every part made from them. A reload replaces all of it at once."""
 
     settings: Settings
@@ -127,8 +125,7 @@ class InForce:
     pipeline: Pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class FixedParts:
+class FixedParts(Struct, frozen=True):
     """The parts that stay the same across reloads; ``place`` if there are several workers."""
 
     engines: Fleet
@@ -140,8 +137,7 @@ class FixedParts:
     place: WorkerPlace | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Health:
+class _Health(Struct, frozen=True):
     status: Callable[[], Sequence[EngineStatus]]
     targets: Callable[[], Sequence[TargetStatus]]
     shared: Callable[[], bool | None]
@@ -268,7 +264,6 @@ class RunningService:
             pipeline,
             limits=limits(settings.server),
             own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
-            market=pipeline,
             teller=self.front.backed.statements if self.front is not None else None,
         )
 

@@ -85,8 +85,16 @@ _OWN_MAPPING_BYTES = 1024 * 1024  # of a block from which on it has a mapping of
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
-class StartWatcher(Protocol):
-    """Observer of the start and the stop."""
+class StartAnnouncer(Protocol):
+    """Observer of the start and the stop; ``download`` reports the progress of fetched files."""
+
+    settings: Settings
+
+    @property
+    def download(self) -> Progress: ...
+
+    def first_link(self, token: str) -> None:
+        """There is nobody yet; this token makes the account of the owner, once."""
 
     def loading(self, engines: Sequence[EngineStatus]) -> None: ...
 
@@ -134,7 +142,7 @@ async def run(
     engines: Fleet,
     preload: Sequence[str],
     listen: Listen,
-    watcher: StartWatcher,
+    watcher: StartAnnouncer,
     bound: Bound,
 ) -> None:
     """Serve until a signal at the sockets ``bound``; load the models ``preload`` first.
@@ -178,7 +186,7 @@ def give_back_large_blocks() -> None:
 
 
 class _Start:
-    def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartWatcher) -> None:
+    def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartAnnouncer) -> None:
         self._engines = engines
         self._preload = preload
         self._watcher = watcher
@@ -234,15 +242,3 @@ class _Start:
         while True:
             self._watcher.loading(self._engines.status())
             await asyncio.sleep(_REFRESH_SECONDS)
-
-
-class StartAnnouncer(StartWatcher, Protocol):
-    """Observer of the start; ``download`` reports the progress of fetched files."""
-
-    settings: Settings
-
-    def first_link(self, token: str) -> None:
-        """There is nobody yet; this token makes the account of the owner, once."""
-
-    @property
-    def download(self) -> Progress: ...

@@ -7,8 +7,9 @@ weights and its queue, a model of a provider with the measurements of routing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import TextChat, TextChatOptions
@@ -28,8 +29,7 @@ from causerie.settings.tree import ModelSettings, Settings
 _INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
-@dataclass(frozen=True, slots=True)
-class ChatParts:
+class ChatParts(Struct, frozen=True):
     """Processes that our own models share, for grammars and templates that nobody has vetted."""
 
     grammars: Compiler
@@ -40,27 +40,24 @@ class ChatParts:
         await self.renderers.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class OwnModel:
+class OwnModel(Struct, frozen=True):
     engine: FleetEngine
     options: TextChatOptions
     chat: TextChat | EmbeddingTarget
     admission_queue: SlotQueue
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderModel:
+class ProviderModel(Struct, frozen=True):
     chat: ProviderTarget
     continues: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+class Targets(Struct, frozen=True):
     """All targets of routing."""
 
-    own: Mapping[str, OwnModel] = field(default_factory=dict)
-    remote: Mapping[str, ProviderModel] = field(default_factory=dict)
-    providers: Mapping[str, ConnectedProvider] = field(default_factory=dict)
+    own: Mapping[str, OwnModel] = {}
+    remote: Mapping[str, ProviderModel] = {}
+    providers: Mapping[str, ConnectedProvider] = {}
 
     def every(self) -> Mapping[str, Target]:
         both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
@@ -97,11 +94,10 @@ def chat_options(
                 sampling=model.sampling,
                 omit=model.omit,
             )
-        except (OSError, UnicodeDecodeError) as error:
-            words = f"{model.template} cannot be read as UTF-8 text: {error}"
-            problems.append(Problem(place, f"models[{index}].template", words))
-        except ValueError as error:
-            words = f"{model.template} cannot be used: {error}"
+        except (OSError, ValueError) as error:
+            unread = isinstance(error, OSError | UnicodeDecodeError)
+            fault = "cannot be read as UTF-8 text" if unread else "cannot be used"
+            words = f"{model.template} {fault}: {error}"
             problems.append(Problem(place, f"models[{index}].template", words))
     if problems:
         raise SettingsError(problems)
@@ -120,29 +116,20 @@ def own_models(
         kept = before.own.get(model.id)
         engine, wanted = engines.engine(model.id), options[model.id]
         embeds = model.operation == "embeddings"
-        same = (
-            kept is not None
-            and kept.engine == engine
-            and isinstance(kept.chat, EmbeddingTarget) is embeds
-        )
-        if kept is not None and same and kept.options == wanted:
-            made[model.id] = kept
-        else:
-            admission_queue = (
-                kept.admission_queue
-                if kept is not None and same
-                else _admission_queue(model, engines)
-            )
-            renderer, reserve = parts.renderers.renderer, admission_queue.reserve
-            chat = (
-                EmbeddingTarget(model.id, engine)
-                if embeds
-                else TextChat(engine, parts.grammars, wanted, renderer, reserve)
-            )
-            made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
-        admission_queue = made[model.id].admission_queue
-        admission_queue.max_waiting = model.queue.max_waiting
-        admission_queue.max_wait_seconds = model.queue.max_wait_seconds
+        if kept is not None and (
+            kept.engine != engine or isinstance(kept.chat, EmbeddingTarget) is not embeds
+        ):
+            kept = None
+        queue = kept.admission_queue if kept is not None else _admission_queue(model, engines)
+        if kept is None or kept.options != wanted:
+            chat: TextChat | EmbeddingTarget = EmbeddingTarget(model.id, engine)
+            if not embeds:
+                renderer = parts.renderers.renderer
+                chat = TextChat(engine, parts.grammars, wanted, renderer, queue.reserve)
+            kept = OwnModel(engine, wanted, chat, queue)
+        made[model.id] = kept
+        queue.max_waiting = model.queue.max_waiting
+        queue.max_wait_seconds = model.queue.max_wait_seconds
     return made
 
 

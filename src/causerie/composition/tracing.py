@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from causerie.metering.meter import Meter, RecordSink, UsageSettlement
 from causerie.routing.target import Target
@@ -15,8 +16,7 @@ from causerie.settings.tree import Settings, Tracing
 _PROVIDERS = {"mistral": "mistral_ai"}
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
+class Traces(Struct, frozen=True):
     meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
     targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = lambda all, _: all
     headers: Callable[[], Mapping[str, str]] | None = None

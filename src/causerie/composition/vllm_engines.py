@@ -28,21 +28,6 @@ from causerie.settings.engine import KvEvents, Vllm
 from causerie.settings.tree import ModelSettings
 
 
-def encryption(vllm: Vllm) -> Callable[[str, Reach], Reach]:
-    try:
-        tls = tls_context(vllm.tls) if vllm.encrypted else None
-    except OSError as error:  # ssl.SSLError is one
-        where = vllm.elsewhere[0]
-        raise EngineFailed(f"certificates for {where} cannot be used: {error}") from error
-
-    def encrypted(url: str, reach: Reach) -> Reach:
-        if not url.startswith("https://"):
-            return reach
-        return replace(reach, tls=tls, server_name=vllm.tls.server_name)
-
-    return encrypted
-
-
 async def vllm_engine(
     model: ModelSettings, folder: Path, key: str | None, load_seconds: float
 ) -> ManagedEngine:
@@ -121,10 +106,16 @@ def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
 
 
 def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
-    encrypted = encryption(vllm)
+    try:
+        tls = tls_context(vllm.tls) if vllm.encrypted else None
+    except OSError as error:  # ssl.SSLError is one
+        where = vllm.elsewhere[0]
+        raise EngineFailed(f"certificates for {where} cannot be used: {error}") from error
 
     def elsewhere(address: MemberAddress) -> Elsewhere:
-        reach = encrypted(address.url, Reach(host=address.host))
+        reach = Reach(host=address.host)
+        if address.url.startswith("https://"):
+            reach = replace(reach, tls=tls, server_name=vllm.tls.server_name)
         return Elsewhere(address.url, key, vllm.served_name, vllm.context, vllm.parallel, reach)
 
     return elsewhere

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -107,8 +109,7 @@ _INSIDE_ENDINGS = frozenset(
 _DOTS = frozenset(".\u3002")  # the latter separates labels, too
 
 
-@dataclass(frozen=True, slots=True)
-class InsideHosts:
+class InsideHosts(Struct, frozen=True):
     """Private hosts that images may come from; ``suffixes`` begin with a dot."""
 
     names: frozenset[str] = frozenset()
@@ -186,12 +187,3 @@ def _is_itself(label: str) -> bool:
     except (UnicodeError, ValueError, OverflowError):
         return False
     return not plain.isascii() and _DOTS.isdisjoint(plain)
-
-
-def is_host_rule(text: str) -> bool:
-    """Return whether :meth:`InsideHosts.parse` accepts the text."""
-    try:
-        InsideHosts.parse([text])
-    except ValueError:
-        return False
-    return True

@@ -30,13 +30,12 @@ from causerie.protocol.response import (
 from causerie.shapes.shape import ParsedRequest
 
 
-class KeepAlive:
+class KeepAlive(Struct):
     """One timer that calls ``period_over`` of each listener every ``seconds`` since its entry."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
-        self._timer: asyncio.TimerHandle | None = None
+    _seconds: float
+    _ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
+    _timer: asyncio.TimerHandle | None = None
 
     def enter(self, listener: StreamedAnswer) -> None:
         self._ends[listener] = monotonic() + self._seconds

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import parse_qs
 
 import msgspec
 import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.catalog.page_cache import CatalogCache
@@ -50,14 +49,13 @@ from causerie.shapes.shape import ParsedRequest, Shape
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
+class RequestLimits(Struct, frozen=True):
     """Bounds on a request, and the longest silence in a stream.
 
     A stream starts at its first content, or after ``first_byte_seconds`` unless that is 0.
     """
 
-    body: BodyLimits = field(default_factory=BodyLimits)
+    body: BodyLimits = BodyLimits()
     max_messages: int = 4096
     work: bounded_json.Bounds = bounded_json.DEFAULT
     ping_seconds: float = 15.0
@@ -191,15 +189,19 @@ class CompletionHandlers:
         return await self.pipeline.authenticate(door, exchange.credential)
 
     def _rules(self, door: MountedDoor) -> ParsingRules:
-        rules = self._known[door.name] = ParsingRules(
-            reasoning_object=door.reasoning_object,
-            router=door.kind == "router",
-            reject_unknown=door.reject_unknown,
-            reject_long_output=door.reject_long_output,
-            max_messages=self._limits.max_messages,
-            work=self._limits.work,
-        )
+        rules = self._known[door.name] = parsing_rules(door, self._limits)
         return rules
+
+
+def parsing_rules(door: MountedDoor, limits: RequestLimits) -> ParsingRules:
+    return ParsingRules(
+        reasoning_object=door.reasoning_object,
+        router=door.kind == "router",
+        reject_unknown=door.reject_unknown,
+        reject_long_output=door.reject_long_output,
+        max_messages=limits.max_messages,
+        work=limits.work,
+    )
 
 
 def _told_failure(failure: Exception, exchange: Exchange) -> ServiceError:
@@ -221,13 +223,12 @@ class KeyStatements(Protocol):
     async def generation(self, caller: Caller, id: str) -> GenerationStatement: ...
 
 
-class RouterPages:
-    """Handlers of a router's catalog and keys; ``teller`` is ``None`` without accounts."""
+class RouterPages(Struct):
+    """Handlers of a router's catalog and keys; ``_teller`` is ``None`` without accounts."""
 
-    def __init__(self, market: Pipeline, teller: KeyStatements | None = None) -> None:
-        self._market = market
-        self._teller = teller
-        self._catalog_cache = CatalogCache()
+    _market: Pipeline
+    _teller: KeyStatements | None = None
+    _catalog_cache: CatalogCache = msgspec.field(default_factory=CatalogCache)
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         await self._send_page(exchange, door, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import structlog
@@ -50,8 +49,7 @@ _SHOWN = 200  # characters of a path in log lines
 _MAX_REMEMBERED_PLACE = 512  # characters of host and path of a match
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPaths:
+class OwnPaths(Struct, frozen=True):
     """Options of paths that belong to no door: the OpenAPI document and metrics."""
 
     docs: bool = True
@@ -114,21 +112,18 @@ class Edge:
         *,
         limits: RequestLimits | None = None,
         own: OwnPaths | None = None,
-        market: Pipeline | None = None,
         teller: KeyStatements | None = None,
     ) -> None:
         """Answer by these from now on; requests under way keep what they started with.
 
-        ``market`` has the catalog of routers' doors, ``teller`` the statements on their keys.
+        ``teller`` has the statements on keys of routers' doors.
         """
         limits, own = limits or RequestLimits(), own or OwnPaths()
         self._matches = {}
         self._doors = doors
         handlers = self._handlers = CompletionHandlers(pipeline, self.drain, limits)
         self._door_routes = door_routes(handlers)
-        self._router_routes = self._door_routes
-        if market is not None:
-            self._router_routes = router_routes(handlers, RouterPages(market, teller))
+        self._router_routes = router_routes(handlers, RouterPages(pipeline, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
         self._service_routes = service_routes(
             HealthHandlers(self._engines, self.drain),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from dataclasses import dataclass
 from typing import cast
 
 import httptools
+from msgspec import Struct
 
 from causerie.access.keys import sent_credential
 from causerie.errors import InvalidRequest, Overloaded, ServiceError
@@ -38,8 +38,7 @@ _NO_DEADLINE = float("inf")
 _KEEP_ALIVE_HEADERS = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(Struct, frozen=True):
     """Options of the listener. Times are in seconds, sizes in bytes; port 0 is any free one."""
 
     host: str = "127.0.0.1"

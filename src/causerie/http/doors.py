@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from causerie.access.keys import KeyDigest
 from causerie.errors import InvalidRequest, NotFound
 from causerie.http.headers import Headers
@@ -32,8 +34,7 @@ _HEADER_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}", re.ASCII)
 _REQUESTED = "access-control-request-"
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
+class Origins(Struct, frozen=True):
     """Origins whose pages may call: exact ones, or schemes of desktop programs (``app``)."""
 
     exact: frozenset[str] = frozenset()

@@ -7,12 +7,11 @@ import random
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 
 from causerie.access.keys import Credential
 from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, ServiceError
@@ -357,8 +356,7 @@ _CODINGS = ", ".join(sorted(DECODERS.keys() - {"x-gzip"}))
 _DECODED_AT_ONCE = 4096  # bytes of a compressed body; what they hold takes milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
+class BodyLimits(Struct, frozen=True):
     """Bounds on a body; each 64 KiB that arrive add one second to ``seconds``."""
 
     max_bytes: int = 16 * 1024 * 1024

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.engines.base import EngineState, EngineStatus
@@ -98,8 +97,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetails | UnsetType = UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class HealthHandlers:
+class HealthHandlers(Struct, frozen=True):
     """The handlers of ``/health``."""
 
     engines: ServingStatus
@@ -169,7 +167,7 @@ def _target(status: TargetStatus) -> TargetHealthEntry:
 
 
 def _told(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
-    """Return what a status has of these fields; ``None`` and empty texts are left out."""
+    # `None` and empty texts are left out.
     fields = kind.__struct_fields__
     values = {name: more[name] if name in more else getattr(status, name) for name in fields}
     return kind(**{name: value for name, value in values.items() if value not in (None, "")})
@@ -190,8 +188,7 @@ def _send_health(exchange: Exchange, health: Health, obstacle: str) -> None:
     exchange.respond(failure.status, body, headers=headers)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsPage:
+class MetricsPage(Struct, frozen=True):
     """The handler of ``GET /metrics``, open to all if ``keys`` is ``None``.
 
     ``of_all`` returns the metrics of all workers, if this is one of several.

@@ -186,33 +186,10 @@ _ERRORS = {
     "503": "Loading, stopping, or the queue is full; see `Retry-After`.",
     "504": "No answer in time.",
 }
-_OPEN: list[Schema] = [{}]
-_WITH_KEY: list[Schema] = [{"key": []}]
-_WITH_OR_WITHOUT_KEY: list[Schema] = [{}, {"key": []}]
+_OPEN: Sequence[Schema] = ({},)
+_WITH_KEY: Sequence[Schema] = ({"key": []},)
+_WITH_OR_WITHOUT_KEY: Sequence[Schema] = ({}, {"key": []})
 ROUTER_BASE = "/router/v1"
-_OPEN_ERRORS = ("400", "404", "429")
-_KEY_ERRORS = ("400", "401", "403", "404", "429", "503")
-_EXAMPLE_REQUEST: Schema = {
-    "model": "MODEL",
-    "messages": [{"role": "user", "content": "Name three rivers."}],
-    "max_tokens": 100,
-    "stream": False,
-}
-
-
-_PASSED: Mapping[Operation, tuple[str, Schema, str]] = {
-    "embeddings": ("Create embeddings", {"input": ["A text."]}, "createEmbeddings"),
-    "rerank": (
-        "Order documents by relevance",
-        {"query": "Which is the longest?", "documents": ["The Elbe.", "The Nile."]},
-        "createRerank",
-    ),
-    "completions": (
-        "Create a plain completion",
-        {"prompt": "def add(a, b):", "suffix": "# end", "max_tokens": 20},
-        "createCompletion",
-    ),
-}
 
 
 def _parameter(place: str, name: str, description: str, schema: Schema | None = None) -> Schema:
@@ -221,7 +198,7 @@ def _parameter(place: str, name: str, description: str, schema: Schema | None = 
         "in": place,
         "required": place == "path",
         "description": description,
-        "schema": schema or {"type": "string"},
+        "schema": schema or text_schema(),
     }
 
 
@@ -229,217 +206,215 @@ def _json_answer(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
 
 
-def _operation(
-    name: str,
-    summary: str,
-    security: list[Schema],
-    answers: Schema,
-    errors: Sequence[str],
-    parameters: Sequence[Schema] | None = None,
-) -> Schema:
-    operation: Schema = {"operationId": name, "summary": summary, "security": security}
-    if parameters is not None:
-        operation["parameters"] = list(parameters)
-    failures = {status: _json_answer(_ERRORS[status], "Error") for status in errors}
-    return {**operation, "responses": {**answers, **failures}}
+def _success(description: str, name: str) -> Schema:
+    return {"200": _json_answer(description, name)}
 
 
-_COMPLETION = ("The completion, or a stream of chunks where `stream` is true.", "Completion")
-_RESPONSE = ("The response, or a stream of events where `stream` is true.", "ResponseBody")
-_MESSAGE = ("The message, or a stream of events where `stream` is true.", "MessageObject")
+class _Operation(Struct, frozen=True):
+    path: str
+    name: str
+    summary: str
+    answers: Schema
+    errors: Iterable[str] = tuple(_ERRORS)
+    security: Sequence[Schema] = _WITH_OR_WITHOUT_KEY
+    parameters: Sequence[Schema] | None = None
+    sent: tuple[str, Schema] | None = None
+    """The type of the body of a ``POST``, and an example."""
+
+    def described(self) -> Schema:
+        made: Schema = {"operationId": self.name, "summary": self.summary}
+        if self.security:
+            made["security"] = list(self.security)
+        if self.parameters is not None:
+            made["parameters"] = list(self.parameters)
+        failures = {status: _json_answer(_ERRORS[status], "Error") for status in self.errors}
+        made["responses"] = {**self.answers, **failures}
+        if self.sent is not None:
+            content = {"application/json": {"schema": ref(self.sent[0]), "example": self.sent[1]}}
+            made["requestBody"] = {"required": True, "content": content}
+        return made
 
 
-def _completion(request: str, name: str, summary: str, *more: Schema) -> Schema:
-    return _generation(request, name, summary, _COMPLETION, "ChunkEvent", _EXAMPLE_REQUEST, *more)
+_CHAT: Schema = {
+    "model": "MODEL",
+    "messages": [{"role": "user", "content": "Name three rivers."}],
+}
+_RESPONSE: Schema = {"model": "MODEL", "input": "Name three rivers."}
+_PASSED: Mapping[Operation, tuple[str, str, Schema]] = {
+    "embeddings": ("createEmbeddings", "Create embeddings", {"input": ["A text."]}),
+    "rerank": (
+        *("createRerank", "Order documents by relevance"),
+        {"query": "Which is the longest?", "documents": ["The Elbe.", "The Nile."]},
+    ),
+    "completions": (
+        *("createCompletion", "Create a plain completion"),
+        {"prompt": "def add(a, b):", "suffix": "# end", "max_tokens": 20},
+    ),
+}
+_HEADERS = (
+    _parameter("header", "x-request-id", "Names the request in logs, up to 128 safe characters."),
+    _parameter("header", "x-session-id", "Names the conversation, where `session_id` does not."),
+    _parameter("header", "x-unknown-params", "`reject` refuses fields that would be dropped."),
+    _parameter("header", "HTTP-Referer", "The address of the program that asks; a label."),
+    _parameter("header", "X-Title", "The name of the program that asks; a label."),
+)
+_ROUTER_TITLE = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
+_MESSAGE_FAILURES = {
+    "529" if status == "503" else status: _json_answer(words, "ErrorBody")
+    for status, words in _ERRORS.items()
+}
 
 
-def _messages(name: str) -> Schema:
-    request, summary = "MessagesRequest", "Create a message"
-    made = _generation(request, name, summary, _MESSAGE, "MessageEvent", _EXAMPLE_REQUEST)
-    return _in_words_of_messages(made)
+def _streamed(whole: str, parts: str, schema: str, event: str) -> Schema:
+    answer = _json_answer(f"The {whole}, or a stream of {parts} where `stream` is true.", schema)
+    events = {"text/event-stream": {"itemSchema": ref(event)}}
+    return {"200": {**answer, "content": {"application/json": {"schema": ref(schema)}, **events}}}
 
 
-def _message_tokens(name: str) -> Schema:
-    counted: Schema = {"200": _json_answer("The tokens of the prompt.", "TokenCount")}
-    made = _operation(name, "Count the tokens of a message", _WITH_OR_WITHOUT_KEY, counted, [])
-    example = {name: _EXAMPLE_REQUEST[name] for name in ("model", "messages")}
-    return _in_words_of_messages(_sending(made, "MessagesCountRequest", example))
+def _generations(base: str) -> Iterator[_Operation]:
+    # What doors of all kinds have.
+    router, example = base == ROUTER_BASE, {**_CHAT, "max_tokens": 100, "stream": False}
 
+    def named(name: str) -> str:
+        return f"router{name[0].upper()}{name[1:]}" if router else name
 
-def _in_words_of_messages(operation: Schema) -> Schema:
-    responses = operation["responses"]
-    assert isinstance(responses, dict)
-    failures = {
-        "529" if status == "503" else status: _json_answer(words, "ErrorBody")
-        for status, words in _ERRORS.items()
-    }
-    return {**operation, "responses": {"200": responses["200"], **failures}}
-
-
-def _generation(
-    request: str,
-    name: str,
-    summary: str,
-    reply: tuple[str, str],
-    event: str,
-    example: Schema,
-    *more: Schema,
-) -> Schema:
-    answer = _json_answer(*reply)
-    content = answer["content"]
-    assert isinstance(content, dict)
-    content["text/event-stream"] = {"itemSchema": ref(event)}
-    headers = {
-        "x-request-id": "Names the request in logs, up to 128 safe characters.",
-        "x-session-id": "Names the conversation, where `session_id` does not.",
-        "x-unknown-params": "`reject` refuses fields that would be dropped.",
-        "HTTP-Referer": "The address of the program that asks; a label.",
-        "X-Title": "The name of the program that asks; a label.",
-    }
-    parameters = [*(_parameter("header", *each) for each in headers.items()), *more]
-    operation = _operation(
-        name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer}, [*_ERRORS], parameters
+    yield _Operation(
+        *(f"{base}/chat/completions", named("createChatCompletion")),
+        "Create a routed chat completion" if router else "Create a chat completion",
+        _streamed("completion", "chunks", "Completion", "ChunkEvent"),
+        parameters=(*_HEADERS, _ROUTER_TITLE) if router else _HEADERS,
+        sent=("RouterRequest" if router else "ChatRequest", example),
     )
-    return _sending(operation, request, example)
-
-
-def _sending(operation: Schema, request: str, example: Schema) -> Schema:
-    content = {"application/json": {"schema": ref(request), "example": example}}
-    return {**operation, "requestBody": {"required": True, "content": content}}
-
-
-def _passed_paths(prefix: str = "") -> dict[str, Schema]:
-    return {f"/{name}": {"post": _passed(name, prefix)} for name in BODIES}
-
-
-def _passed(operation: Operation, prefix: str) -> Schema:
-    summary, example, name = _PASSED[operation]
-    answer: Schema = {"description": "The provider's reply.", "content": {}}
-    kinds: Schema = {"application/json": {"schema": {"type": "object"}}}
-    if operation == "completions":
-        kinds["text/event-stream"] = {"itemSchema": {"type": "object"}}
-    name = f"{prefix}{name[0].upper()}{name[1:]}" if prefix else name
-    made = _operation(
-        name, summary, _WITH_OR_WITHOUT_KEY, {"200": answer | {"content": kinds}}, [*_ERRORS]
+    yield _Operation(
+        *(f"{base}/responses", named("createResponse"), "Create a response"),
+        _streamed("response", "events", "ResponseBody", "ResponseStreamEvent"),
+        parameters=_HEADERS,
+        sent=("ResponsesRequest", {**_RESPONSE, "max_output_tokens": 100}),
     )
-    schema = ref(BODIES[operation].__name__)
-    content: Schema = {
-        "application/json": {"schema": schema, "example": {"model": "MODEL", **example}}
-    }
-    return {**made, "requestBody": {"required": True, "content": content}}
+    yield _Operation(
+        *(f"{base}/responses/input_tokens", named("countResponseTokens")),
+        "Count the tokens of a response",
+        _success("The tokens of the prompt.", "InputTokens"),
+        sent=("ResponsesRequest", _RESPONSE),
+    )
+    yield _Operation(
+        *(f"{base}/messages", named("createMessage"), "Create a message"),
+        {**_streamed("message", "events", "MessageObject", "MessageEvent"), **_MESSAGE_FAILURES},
+        errors=(),
+        parameters=_HEADERS,
+        sent=("MessagesRequest", example),
+    )
+    yield _Operation(
+        *(f"{base}/messages/count_tokens", named("countMessageTokens")),
+        "Count the tokens of a message",
+        {**_success("The tokens of the prompt.", "TokenCount"), **_MESSAGE_FAILURES},
+        errors=(),
+        sent=("MessagesCountRequest", _CHAT),
+    )
+    for operation, body in BODIES.items():
+        name, summary, passed = _PASSED[operation]
+        content: Schema = {"application/json": {"schema": {"type": "object"}}}
+        if operation == "completions":
+            content["text/event-stream"] = {"itemSchema": {"type": "object"}}
+        yield _Operation(
+            *(f"{base}/{operation}", named(name), summary),
+            {"200": {"description": "The provider's reply.", "content": content}},
+            sent=(body.__name__, {"model": "MODEL", **passed}),
+        )
 
 
-def _catalog(name: str, summary: str, security: list[Schema]) -> Schema:
+def _routed(
+    path: str, name: str, summary: str, answers: Schema, *parameters: Schema, key: bool = False
+) -> _Operation:
+    security, errors = _OPEN, ["400", "404", "429"]
+    if key:
+        security, errors = _WITH_KEY, ["400", "401", "403", "404", "429", "503"]
+    return _Operation(f"{ROUTER_BASE}{path}", name, summary, answers, errors, security, parameters)
+
+
+def _catalog_filters() -> Iterator[Schema]:
     commas, whole = "With commas between.", 2**31
     money = "For a usual million tokens, three in four of the prompt."
-    filters = (
-        ("supported_parameters", f"All of these. {commas}", text_schema()),
-        (
-            "output_modalities",
-            f"One of these, `all` is each; not sent: `text`. {commas}",
-            text_schema(),
-        ),
-        ("model_authors", f"One of these. {commas}", text_schema()),
-        ("providers", f"One of these endpoints. {commas}", text_schema()),
-        ("q", "In the id.", text_schema()),
-        ("context", "Tokens, at least.", integer_schema(0, whole)),
-        ("min_price", money, text_schema()),
-        ("max_price", money, text_schema()),
-        ("sort", "The order.", text_schema(enum=list(SORTS))),
-        ("offset", "Entries to leave out.", integer_schema(0, whole)),
-        ("limit", "Entries, at most. Without it, all.", integer_schema(1, MOST_ENTRIES)),
+    modalities = f"One of these, `all` is each; not sent: `text`. {commas}"
+    yield _parameter("query", "supported_parameters", f"All of these. {commas}")
+    yield _parameter("query", "output_modalities", modalities)
+    yield _parameter("query", "model_authors", f"One of these. {commas}")
+    yield _parameter("query", "providers", f"One of these endpoints. {commas}")
+    yield _parameter("query", "q", "In the id.")
+    yield _parameter("query", "context", "Tokens, at least.", integer_schema(0, whole))
+    yield _parameter("query", "min_price", money)
+    yield _parameter("query", "max_price", money)
+    yield _parameter("query", "sort", "The order.", text_schema(enum=list(SORTS)))
+    yield _parameter("query", "offset", "Entries to leave out.", integer_schema(0, whole))
+    most = integer_schema(1, MOST_ENTRIES)
+    yield _parameter("query", "limit", "Entries, at most. Without it, all.", most)
+    yield _parameter("header", "If-None-Match", "The `ETag` of an earlier answer.")
+
+
+def _router_reads() -> Iterator[_Operation]:
+    filters = [*_catalog_filters()]
+    unchanged = {"description": "The answer of that `ETag` is still the answer."}
+    listed = {**_success("The entries.", "RouterModelList"), "304": unchanged}
+    yield _routed("/models", "routerListModels", "List the catalog", listed, *filters)
+    mine = "List what the key may use"
+    yield _routed("/models/user", "routerListOwnModels", mine, listed, *filters, key=True)
+    number = _success("The number of models.", "RouterCount")
+    yield _routed("/models/count", "routerCountModels", "Count the catalog", number)
+    name, summary = "routerListEmbeddingModels", "List models for embeddings"
+    yield _routed("/embeddings/models", name, summary, listed, *filters)
+    model = (
+        _parameter("path", "author", "Whose model it is.", text_schema(minLength=1)),
+        _parameter("path", "slug", "May end in a suffix like `:free`.", text_schema(minLength=1)),
     )
-    parameters = [
-        *(_parameter("query", *each) for each in filters),
-        _parameter("header", "If-None-Match", "The `ETag` of an earlier answer."),
-    ]
-    answers = {
-        "200": _json_answer("The entries.", "RouterModelList"),
-        "304": {"description": "The answer of that `ETag` is still the answer."},
+    path, entry = "/models/{author}/{slug}", _success("The entry.", "RouterModel")
+    yield _routed(path, "routerShowModel", "Show an entry", entry, *model)
+    wrapped = _success("The entry, in `data`.", "RouterModelData")
+    name, summary = "routerShowModelData", "Show an entry in `data`"
+    yield _routed("/model/{author}/{slug}", name, summary, wrapped, *model)
+    endpoints = _success("The entry and its endpoints.", "RouterEndpoints")
+    name, summary = "routerListEndpoints", "Show the endpoints of an entry"
+    yield _routed(f"{path}/endpoints", name, summary, endpoints, *model)
+    key = _success("Limits and usage of the key.", "RouterKey")
+    yield _routed("/key", "routerShowKey", "Show the key", key, key=True)
+    credits = _success("Credits that were bought and used.", "RouterCredits")
+    yield _routed("/credits", "routerShowCredits", "Show credits", credits, key=True)
+    past = _success("Tokens, cost and provider of the request.", "RouterGeneration")
+    id = {**_parameter("query", "id", "The `id` of its completion."), "required": True}
+    name, summary = "routerShowGeneration", "Show a past request"
+    yield _routed("/generation", name, summary, past, id, key=True)
+
+
+def _model_reads() -> Iterator[_Operation]:
+    errors = ("400", "401", "404")
+    models = _success("The models.", "ModelList")
+    yield _Operation("/v1/models", "listModels", "List models", models, errors)
+    id = _parameter("path", "id", "May hold slashes.", text_schema(minLength=1))
+    model = _success("The model.", "Model")
+    path, summary = "/v1/models/{id}", "Show one model"
+    yield _Operation(path, "showModel", summary, model, errors, parameters=[id])
+
+
+def _service_reads() -> Iterator[_Operation]:
+    for path, name, shown, good in (
+        ("/health", "showHealth", "health", "It serves; the body says how busy."),
+        ("/health/live", "showLiveness", "liveness", "The process lives."),
+        ("/health/ready", "showReadiness", "readiness", "A request would be served."),
+    ):
+        answers = {**_success(good, "Health"), "503": _json_answer("Not now.", "Health")}
+        yield _Operation(path, name, f"Show {shown}", answers, (), security=())
+    text = {"text/plain": {"schema": text_schema()}}
+    metrics: Schema = {
+        "200": {"description": "All metrics, as Prometheus reads them.", "content": text}
     }
-    errors = _OPEN_ERRORS if security is _OPEN else _KEY_ERRORS
-    return _operation(name, summary, security, answers, errors, parameters)
+    yield _Operation("/metrics", "showMetrics", "Show metrics", metrics, ["401"])
 
 
-def _get(
-    name: str, summary: str, answer: tuple[str, str], *parameters: Schema, key: bool = False
-) -> Schema:
-    security, errors = (_WITH_KEY, _KEY_ERRORS) if key else (_OPEN, _OPEN_ERRORS)
-    answers: Schema = {"200": _json_answer(*answer)}
-    return {"get": _operation(name, summary, security, answers, errors, parameters)}
-
-
-def _response(name: str) -> Schema:
-    example: Schema = {"model": "MODEL", "input": "Name three rivers.", "max_output_tokens": 100}
-    request, summary = "ResponsesRequest", "Create a response"
-    return _generation(request, name, summary, _RESPONSE, "ResponseStreamEvent", example)
-
-
-def _response_tokens(name: str) -> Schema:
-    counted: Schema = {"200": _json_answer("The tokens of the prompt.", "InputTokens")}
-    made = _operation(
-        name, "Count the tokens of a response", _WITH_OR_WITHOUT_KEY, counted, [*_ERRORS]
-    )
-    return _sending(made, "ResponsesRequest", {"model": "MODEL", "input": "Name three rivers."})
+def _paths(operations: Iterable[_Operation]) -> dict[str, Schema]:
+    return {each.path: {"post" if each.sent else "get": each.described()} for each in operations}
 
 
 def market_paths() -> dict[str, Schema]:
-    title = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
-    name, summary = "routerCreateChatCompletion", "Create a routed chat completion"
-    completion = _completion("RouterRequest", name, summary, title)
-    paths = (
-        _catalog_paths()
-        | _key_paths()
-        | {
-            "/chat/completions": {"post": completion},
-            "/responses": {"post": _response("routerCreateResponse")},
-            "/responses/input_tokens": {"post": _response_tokens("routerCountResponseTokens")},
-            "/messages": {"post": _messages("routerCreateMessage")},
-            "/messages/count_tokens": {"post": _message_tokens("routerCountMessageTokens")},
-        }
-        | _passed_paths("router")
-    )
-    return {f"{ROUTER_BASE}{path}": each for path, each in paths.items()}
-
-
-def _catalog_paths() -> dict[str, Schema]:
-    slug = "May end in a suffix like `:free`."
-    model = (
-        _parameter("path", "author", "Whose model it is.", text_schema(minLength=1)),
-        _parameter("path", "slug", slug, text_schema(minLength=1)),
-    )
-    mine = _catalog("routerListOwnModels", "List what the key may use", _WITH_KEY)
-    count = ("The number of models.", "RouterCount")
-    data = ("The entry, in `data`.", "RouterModelData")
-    endpoints = ("The entry and its endpoints.", "RouterEndpoints")
-    shown = "Show the endpoints of an entry"
-    return {
-        "/models": {"get": _catalog("routerListModels", "List the catalog", _OPEN)},
-        "/models/user": {"get": mine},
-        "/models/count": _get("routerCountModels", "Count the catalog", count),
-        "/embeddings/models": {
-            "get": _catalog("routerListEmbeddingModels", "List models for embeddings", _OPEN)
-        },
-        "/models/{author}/{slug}": _get(
-            "routerShowModel", "Show an entry", ("The entry.", "RouterModel"), *model
-        ),
-        "/model/{author}/{slug}": _get(
-            "routerShowModelData", "Show an entry in `data`", data, *model
-        ),
-        "/models/{author}/{slug}/endpoints": _get("routerListEndpoints", shown, endpoints, *model),
-    }
-
-
-def _key_paths() -> dict[str, Schema]:
-    key = ("Limits and usage of the key.", "RouterKey")
-    credits = ("Credits that were bought and used.", "RouterCredits")
-    past = ("Tokens, cost and provider of the request.", "RouterGeneration")
-    id = {**_parameter("query", "id", "The `id` of its completion."), "required": True}
-    return {
-        "/key": _get("routerShowKey", "Show the key", key, key=True),
-        "/credits": _get("routerShowCredits", "Show credits", credits, key=True),
-        "/generation": _get("routerShowGeneration", "Show a past request", past, id, key=True),
-    }
+    return _paths([*_router_reads(), *_generations(ROUTER_BASE)])
 
 
 @dataclass(slots=True)
@@ -472,47 +447,12 @@ def document(max_messages: int) -> Schema:
             "`/router/v1` below that of doors of the kind `router`.",
         },
         "paths": {
-            **_model_paths(),
+            **_paths([*_model_reads(), *_generations("/v1")]),
             **market_paths(),
-            "/health": _health("showHealth", "health", "It serves; the body says how busy."),
-            "/health/live": _health("showLiveness", "liveness", "The process lives."),
-            "/health/ready": _health("showReadiness", "readiness", "A request would be served."),
-            "/metrics": {"get": _metrics()},
+            **_paths(_service_reads()),
         },
         "components": {
             "schemas": request_schemas(max_messages) | response_schemas(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def _model_paths() -> dict[str, Schema]:
-    security, errors = _WITH_OR_WITHOUT_KEY, ("400", "401", "404")
-    listed: Schema = {"200": _json_answer("The models.", "ModelList")}
-    shown: Schema = {"200": _json_answer("The model.", "Model")}
-    model = _parameter("path", "id", "May hold slashes.", text_schema(minLength=1))
-    return {
-        "/v1/models": {"get": _operation("listModels", "List models", security, listed, errors)},
-        "/v1/models/{id}": {
-            "get": _operation("showModel", "Show one model", security, shown, errors, [model])
-        },
-        "/v1/chat/completions": {
-            "post": _completion("ChatRequest", "createChatCompletion", "Create a chat completion")
-        },
-        "/v1/responses": {"post": _response("createResponse")},
-        "/v1/responses/input_tokens": {"post": _response_tokens("countResponseTokens")},
-        "/v1/messages": {"post": _messages("createMessage")},
-        "/v1/messages/count_tokens": {"post": _message_tokens("countMessageTokens")},
-        **{f"/v1{path}": each for path, each in _passed_paths().items()},
-    }
-
-
-def _health(name: str, shown: str, good: str) -> Schema:
-    answers = {"200": _json_answer(good, "Health"), "503": _json_answer("Not now.", "Health")}
-    return {"get": {"operationId": name, "summary": f"Show {shown}", "responses": answers}}
-
-
-def _metrics() -> Schema:
-    text: Schema = {"text/plain": {"schema": {"type": "string"}}}
-    answers = {"200": {"description": "All metrics, as Prometheus reads them.", "content": text}}
-    return _operation("showMetrics", "Show metrics", _WITH_OR_WITHOUT_KEY, {**answers}, ["401"])

@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from causerie.http.application import Edge
 from causerie.http.connection import Connections, Listen
@@ -23,8 +24,7 @@ BACKLOG = 2048
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """Bound sockets of the service, and of its metrics if these have an address of their own."""
 
     service: socket.socket

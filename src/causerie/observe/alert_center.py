@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 import structlog
+from msgspec import Struct
 
 from causerie.errors import StoreUnavailable
 from causerie.observe.alerts import (
@@ -115,8 +116,7 @@ _HOUR = timedelta(hours=1)
 _KEPT = timedelta(days=40)  # longer than any period that begins anew
 
 
-@dataclass(frozen=True, slots=True)
-class Receiver:
+class Receiver(Struct, frozen=True):
     """Receiver of messages of some kinds: a channel, and an address for e-mails."""
 
     channel: str

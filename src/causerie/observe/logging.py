@@ -28,8 +28,8 @@ CLOCK = "%H:%M:%S"
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Id of the request of the current task, which is on every line."""
 
+_encoder = msgspec.json.Encoder(enc_hook=str)
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
-_shown: set[Level] = {"warning", "error"}  # until it is set up
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
@@ -65,8 +65,6 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(least)
-    _shown.clear()
-    _shown.update(one for one in get_args(Level) if _NUMBERS[one] >= least)
     # The client of the hub tells the addresses of files, and those may be signed.
     for name in ("alembic", "asyncio", "httpx2", "huggingface_hub"):
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
@@ -80,7 +78,7 @@ def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 def wanted(level: Level) -> bool:
     """Return true if lines of this level are written."""
-    return level in _shown
+    return _NUMBERS[level] >= logging.root.level  # at first from warnings on
 
 
 def lines_of() -> tuple[TextIO, bool]:
@@ -120,14 +118,12 @@ def _renderers(out: TextIO, *, is_json: bool) -> list[Processor]:
 
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
-    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+    return _encoder.encode({**first, **event}).decode()
 
 
 _SECONDS = 0.25
 _MOST = 256  # lines; more would hold up what else there is to do while they are written
 _WHOLE_BYTES = 4096  # a pipe takes so many in one piece, whoever else writes to it (POSIX PIPE_BUF)
-_encoder = msgspec.json.Encoder(enc_hook=str)
-
 _Subject = TypeVar("_Subject", contravariant=True)
 RequestLevel = Literal["info", "warning"]
 

@@ -244,14 +244,12 @@ def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
         _gauge("pool_member_state", words, "model", "member", "state"),
         [row for pool, each in members for row in _states(each.state, pool, each.model)],
     )
-    yield _filled(
-        _gauge("pool_member_slots", "Slots of a member.", "model", "member"),
-        [((pool, each.model), each.slots) for pool, each in members],
-    )
-    yield _filled(
-        _gauge("pool_member_busy_slots", "Slots in use.", "model", "member"),
-        [((pool, each.model), each.busy) for pool, each in members],
-    )
+    slots = _gauge("pool_member_slots", "Slots of a member.", "model", "member")
+    busy = _gauge("pool_member_busy_slots", "Slots in use.", "model", "member")
+    for pool, each in members:
+        slots.add_metric([pool, each.model], each.slots)
+        busy.add_metric([pool, each.model], each.busy)
+    yield from (slots, busy)
 
 
 def _states(state: EngineState, *labels: str) -> Iterator[_Row]:

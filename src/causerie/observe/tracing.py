@@ -251,14 +251,14 @@ class _Attempt:
 
 
 def _note(span: Span, failure: BaseException) -> None:
-    if isinstance(failure, ServiceError):
-        span.set_attribute("error.type", failure.code or str(failure.status))
-        span.set_status(Status(StatusCode.ERROR))
-    elif isinstance(failure, Exception):
-        span.set_attribute("error.type", type(failure).__name__)
-        span.set_status(Status(StatusCode.ERROR))
-    else:
+    if not isinstance(failure, Exception):
         span.set_attribute("causerie.left", value=True)
+        return
+    kind = type(failure).__name__
+    if isinstance(failure, ServiceError):
+        kind = failure.code or str(failure.status)
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
 
 
 @asynccontextmanager

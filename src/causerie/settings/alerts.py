@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken, repeated
-from causerie.settings.provider import address_rules, is_here, wrong_certificates
+from causerie.settings.problems import Broken, taken
+from causerie.settings.provider import address_rules, certificate_rules, is_here
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
     Count,
@@ -45,8 +45,7 @@ class Mail(Struct, frozen=True, kw_only=True):
 
 def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Broken]:
     """Yield what is wrong with the mail server; the others are settings of ``console``."""
-    if (wrong := wrong_certificates(mail.ca_file)) is not None:
-        yield Broken(("mail", "ca_file"), wrong)
+    yield from certificate_rules(("mail", "ca_file"), mail.ca_file)
     if mail.host is not None and mail.sender is None:
         yield Broken(("mail", "sender"), "is missing; it is the address that mail comes from")
     if mail.host is not None and sign_up and address is None:
@@ -130,21 +129,22 @@ class Alerts(Struct, frozen=True, kw_only=True):
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
-    yield from _names(alerts)
+    yield from _name_rules(alerts)
     for index, webhook in enumerate(alerts.webhooks):
         yield from _webhook(("alerts", "webhooks", index), webhook)
     if alerts.emails and mail.host is None:
         yield Broken(("alerts", "emails"), "needs `mail.host`, the server that takes letters")
 
 
-def _names(alerts: Alerts) -> Iterator[Broken]:
-    names: list[tuple[KeyPath, str]] = []
-    for index, webhook in enumerate(alerts.webhooks):
-        names.append((("alerts", "webhooks", index, "name"), webhook.name))
-    for index, email in enumerate(alerts.emails):
-        names.append((("alerts", "emails", index, "name"), email.name))
-    for at, name, other in repeated(names):
-        yield Broken(at, f'"{name}" is taken; names are unique', other)
+def _name_rules(alerts: Alerts) -> Iterator[Broken]:
+    found = {"webhooks": [one.name for one in alerts.webhooks]}
+    found["emails"] = [one.name for one in alerts.emails]
+    names: list[tuple[KeyPath, str]] = [
+        (("alerts", kind, index, "name"), name)
+        for kind, every in found.items()
+        for index, name in enumerate(every)
+    ]
+    yield from taken(names)
     for at, name in names:
         if name == OWNERS:
             yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
@@ -155,8 +155,7 @@ def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
     yield from address_rules((*at, "url"), base, "sign with `secret` instead")
     if webhook.secret is None:
         yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
-    if (wrong := wrong_certificates(webhook.ca_file)) is not None:
-        yield Broken((*at, "ca_file"), wrong)
+    yield from certificate_rules((*at, "ca_file"), webhook.ca_file)
     host = urlsplit(base).hostname or ""
     if base.startswith("http://") and not webhook.allow_http and not is_here(host):
         words = "begins with `http://`: anybody on the way could read it; use `https://`, or set "

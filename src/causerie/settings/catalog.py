@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
+from causerie.protocol.numbers import money
 from causerie.settings.problems import Broken
 from causerie.settings.values import (
     Count,
@@ -152,14 +154,12 @@ def public_chat_rules(
 ) -> Iterator[Broken]:
     """Yield the models that cost something. One that is not there may come from the database."""
     priced = {
-        entry.id for entry in catalog for endpoint in entry.endpoints if _costs(endpoint.price)
+        entry.id
+        for entry in catalog
+        for endpoint in entry.endpoints
+        if any(money(each) for each in astuple(endpoint.price) if each is not None)
     }
     for index, name in enumerate(chat.models):
         if name in priced:
             advice = f'"{name}" is not free; visitors without an account cannot be charged'
             yield Broken(("public_chat", "models", index), advice)
-
-
-def _costs(price: PriceSettings) -> bool:
-    one = price.by_token
-    return any((one.prompt, one.completion, one.cached, one.reasoning, one.request))

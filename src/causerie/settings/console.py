@@ -8,16 +8,14 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
-from causerie.settings.problems import Broken, repeated
-from causerie.settings.provider import is_here, wrong_certificates
+from causerie.settings.problems import Broken, taken
+from causerie.settings.provider import certificate_rules, is_here
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import (
     Count,
@@ -100,30 +98,20 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
 # Logos that settings name: files or data, never addresses.
 
 _DATA = re.compile(r"data:(image/(?:svg\+xml|png|webp));base64,([A-Za-z0-9+/=]+)")
-_TYPES: Mapping[str, str] = MappingProxyType(
-    {".svg": "image/svg+xml", ".png": "image/png", ".webp": "image/webp"}
-)
+_TYPES: Mapping[str, str] = {".svg": "image/svg+xml", ".png": "image/png", ".webp": "image/webp"}
 _MOST_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class LogoImage:
-    """An image, and its media type."""
-
-    content_type: str
-    content: bytes
 
 
 def is_data(text: str) -> bool:
     return text.startswith("data:")
 
 
-def read_logo(text: str) -> LogoImage:
-    """Return the logo that a setting names; raise :class:`ValueError` with what is wrong."""
-    logo = _decoded(text) if is_data(text) else _read(Path(text))
-    if len(logo.content) > _MOST_BYTES:
-        raise ValueError(f"has {len(logo.content):,} bytes; a logo has at most {_MOST_BYTES:,}")
-    return logo
+def read_logo(text: str) -> tuple[str, bytes]:
+    """Return media type and content of a logo; raise :class:`ValueError` with what is wrong."""
+    media_type, content = _decoded(text) if is_data(text) else _read(Path(text))
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"has {len(content):,} bytes; a logo has at most {_MOST_BYTES:,}")
+    return media_type, content
 
 
 def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
@@ -134,23 +122,23 @@ def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
             yield Broken(("branding", "logos", name), str(error))
 
 
-def _decoded(text: str) -> LogoImage:
+def _decoded(text: str) -> tuple[str, bytes]:
     found = _DATA.fullmatch(text)
     if found is None:
         raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
     try:
-        return LogoImage(found[1], base64.b64decode(found[2], validate=True))
+        return found[1], base64.b64decode(found[2], validate=True)
     except binascii.Error as error:
         raise ValueError("is not valid base64") from error
 
 
-def _read(file: Path) -> LogoImage:
+def _read(file: Path) -> tuple[str, bytes]:
     content_type = _TYPES.get(file.suffix.lower())
     if content_type is None:
         raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
     try:
         with file.open("rb") as opened:
-            return LogoImage(content_type, opened.read(_MOST_BYTES + 1))
+            return content_type, opened.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(f'"{file}" cannot be read: {error.strerror or error}') from error
 
@@ -212,8 +200,7 @@ def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
     places: list[tuple[KeyPath, str]] = [
         (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
     ]
-    for at, name, other in repeated(places):
-        yield Broken(at, f'"{name}" is taken; names are unique', other)
+    yield from taken(places)
     for index, provider in enumerate(providers):
         yield from _provider(("identity_providers", index), provider)
 
@@ -221,8 +208,7 @@ def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
 def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     if (wrong := _wrong_issuer(provider.issuer)) is not None:
         yield Broken((*at, "issuer"), wrong)
-    if (wrong := wrong_certificates(provider.ca_file)) is not None:
-        yield Broken((*at, "ca_file"), wrong)
+    yield from certificate_rules((*at, "ca_file"), provider.ca_file)
     if provider.name == "code":
         yield Broken((*at, "name"), "is the page for two-factor codes; choose another")
     if "openid" not in provider.scopes:

@@ -90,8 +90,8 @@ class SettingsDecoder:
         table = table_of(bare)
         if table is not None and isinstance(value, Mapping):
             return self.struct(table, value, path)
-        element = _struct_element(bare)
-        if element is not None:
+        element = get_args(bare)[0] if get_origin(bare) is tuple else None
+        if isinstance(element, type) and issubclass(element, msgspec.Struct):
             if not isinstance(value, list | tuple):
                 self._wrong(path, f"is {shown(value)}; it takes a list of tables")
                 return _WRONG
@@ -106,7 +106,8 @@ class SettingsDecoder:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
             known = "empty" if value == "" else shown(value)
-            known = "not usable" if _may_be_secret(kind) else known
+            if _may_be_secret(kind):
+                known = "not usable"
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
             return _WRONG
 
@@ -234,12 +235,3 @@ def _bounds(limits: list[msgspec.Meta]) -> str:
 
 def _listed(options: list[str]) -> str:
     return options[0] if len(options) == 1 else ", ".join(options[:-1]) + " or " + options[-1]
-
-
-def _struct_element(bare: Any) -> type[msgspec.Struct] | None:
-    if get_origin(bare) is not tuple:
-        return None
-    element = get_args(bare)[0]
-    if isinstance(element, type) and issubclass(element, msgspec.Struct):
-        return element
-    return None

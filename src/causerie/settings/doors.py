@@ -9,8 +9,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.toml import KeyPath
@@ -20,8 +21,7 @@ _ODD = re.compile(r"[^a-z0-9]+")
 _LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
 
 
-@dataclass(frozen=True, slots=True)
-class DoorAddress:
+class DoorAddress(Struct, frozen=True):
     """A door, where it answers, the ids of what is behind it, and where it stands in the file.
 
     ``own`` says that it is a model's own door, which the file does not list.
@@ -151,16 +151,10 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
     listed = [way for way in every if not way.own]
     if not listed:
         yield Broken(("doors",), "is empty; without the key there are doors by default")
-    wanted = settings.server.default_door
-    names = [way.door.name for way in every]
+    wanted, names = settings.server.default_door, [way.door.name for way in every]
     if wanted is not None and wanted not in names:
-        known = ", ".join(names)
-        yield Broken(
-            ("server", "default_door"),
-            f'no door is named "{wanted}"; known: {known}',
-            None,
-            (("doors",), ("models",)),
-        )
+        advice = f'no door is named "{wanted}"; known: {", ".join(names)}'
+        yield Broken(("server", "default_door"), advice, None, (("doors",), ("models",)))
     for way in every:
         if way.own and not way.door.name:
             advice = "holds no letter or digit a host name could have; set `door`"
@@ -168,7 +162,13 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
     yield from _collisions(every)
     for way in listed:
         yield from _listed_door_rules(way, settings)
-    yield from _key_rules(every)
+    for way in every:
+        if way.door.keys == ():
+            yield Broken(
+                (*way.at, "keys"),
+                "is empty, so nobody could enter; add a digest (`causerie key`) "
+                'or write `keys = "off"`',
+            )
     yield from open_doors(settings, settings.server.host)
 
 
@@ -211,13 +211,13 @@ def _collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
         other = names.setdefault(way.door.name, way)
         if other is not way:
             advice = f'"{way.door.name}" is taken by {_described(other)}; {_advice(way)}'
-            yield Broken(_key(way, "name"), advice, other.at)
+            yield Broken((*way.at, "id" if way.own else "name"), advice, other.at)
             continue
         for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
             other = addresses.setdefault(address, way)
             if other is not way:
                 advice = f'"{address}" leads to {_described(other)} already; {_advice(way)}'
-                yield Broken(_key(way, key), advice, other.at)
+                yield Broken((*way.at, "id" if way.own else key), advice, other.at)
 
 
 def _described(way: DoorAddress) -> str:
@@ -226,12 +226,6 @@ def _described(way: DoorAddress) -> str:
 
 def _advice(way: DoorAddress) -> str:
     return "set another `door` for the model" if way.own else "give the door another"
-
-
-def _key(way: DoorAddress, key: str) -> KeyPath:
-    if not way.own:
-        return (*way.at, key)
-    return (*way.at, "id")
 
 
 def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]:
@@ -270,16 +264,6 @@ def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]
             'of a hosted door are `"accounts"`; leave it out',
             relies_on=((*way.at, "kind"),),
         )
-
-
-def _key_rules(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
-    for way in every:
-        if way.door.keys == ():
-            yield Broken(
-                (*way.at, "keys"),
-                "is empty, so nobody could enter; add a digest (`causerie key`) "
-                'or write `keys = "off"`',
-            )
 
 
 def has_chat_page(settings: Settings) -> bool:

@@ -69,10 +69,8 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder through which the user's other commands find a running service."""
-    base = environ.get("XDG_RUNTIME_DIR", "")
-    if Path(base).is_absolute():
-        return Path(base) / "causerie"
-    return state_folder(environ) / "run"
+    base = Path(environ.get("XDG_RUNTIME_DIR", ""))
+    return base / "causerie" if base.is_absolute() else state_folder(environ) / "run"
 
 
 def _base(environ: Mapping[str, str], name: str, usual: str) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import environment
@@ -43,8 +44,7 @@ _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """A value from the command line. ``key`` is dotted; text is read as the setting's type."""
 
     key: str
@@ -101,7 +101,6 @@ class _Layers:
         self.origins[path] = origin
 
     def where(self, path: KeyPath) -> str:
-        """Return the origin of a value: flag, variable, or file and line."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -130,7 +129,7 @@ def load(
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
-    layers = _read(_chosen(file, environ, folder), text)
+    layers = _read(file or _usual_file(environ, folder), text)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
@@ -169,9 +168,7 @@ def variable(path: KeyPath) -> str:
     return environment.PREFIX + "_".join(str(part) for part in path).upper()
 
 
-def _chosen(file: Path | None, environ: Mapping[str, str], folder: Path) -> Path | None:
-    if file is not None:
-        return file
+def _usual_file(environ: Mapping[str, str], folder: Path) -> Path | None:
     named = environ.get(environment.CONFIG)
     if named:
         return environment.expanded(named)
@@ -271,8 +268,10 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     for entry in entries:
         section, label = entry.section, NAMES[entry.section]
         default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
-        path = PATHS[section]
-        tables = _tables_at(layers, path, default)
+        path, tables = PATHS[section], layers.values
+        for part in path[:-1]:
+            tables = tables.setdefault(part, {})
+        tables = tables.setdefault(path[-1], default)
         if path not in filed:
             places = reversed(list(enumerate(tables)))  # the first of each name counts
             names = ((table.get(label), index) for index, table in places)
@@ -280,22 +279,13 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
         index = filed[path].get(entry.name)
         if index is None:
             layers.origins[*path, len(tables)] = entry.origin
-            kind = (
-                {"kind": entry.name} if section == "doors" and entry.name in DEFAULT_DOORS else {}
-            )
+            default_door = section == "doors" and entry.name in DEFAULT_DOORS
+            kind = {"kind": entry.name} if default_door else {}
             tables.append({**kind, **entry.body, label: entry.name})
             continue
         for name, value in entry.body.items():
             tables[index][name] = value
             layers.origins[*path, index, name] = entry.origin
-
-
-def _tables_at(layers: _Layers, path: KeyPath, default: list[Any]) -> list[Any]:
-    table: Any = layers.values
-    for part in path[:-1]:
-        table = table.setdefault(part, {})
-    found: list[Any] = table.setdefault(path[-1], default)
-    return found
 
 
 def _fill_known_providers(values: dict[str, Any]) -> None:
@@ -350,11 +340,9 @@ def _key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 def _ignored(
     environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
 ) -> Iterator[str]:
-    readable = {variable(path) for path in known if len(path) > 1}
+    readable = {variable(path) for path in known if len(path) > 1} | named | environment.ELSEWHERE
     for name in sorted(environ):
-        if name.startswith(environment.PREFIX) and name not in (
-            readable | named | environment.ELSEWHERE
-        ):
+        if name.startswith(environment.PREFIX) and name not in readable:
             yield name
 
 
@@ -362,16 +350,14 @@ def _ignored(
 # alone. Whether they hold is decided with everything else that is in force.
 
 
-@dataclass(frozen=True, slots=True)
-class FiledEntry:
+class FiledEntry(Struct, frozen=True):
     """An entry with the place of its key, if it has one."""
 
     entry: Entry
     key: Secret | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFile:
+class EntryFile(Struct, frozen=True):
     """Entries in the order of the file; ``others`` are tables that are no entries."""
 
     entries: tuple[FiledEntry, ...]
@@ -418,9 +404,8 @@ def _entry_tables(
     if isinstance(tables, list) and all(isinstance(one, dict) for one in tables):
         yield from tables
     else:
-        findings.add(
-            [Problem(str(file), ".".join(path), f"takes tables: write `[[{'.'.join(path)}]]`")]
-        )
+        key = ".".join(path)
+        findings.add([Problem(str(file), key, f"takes tables: write `[[{key}]]`")])
 
 
 def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
@@ -435,9 +420,8 @@ def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> 
     try:
         secret = None if key is None else msgspec.convert(key, Secret)
     except msgspec.ValidationError:
-        raise SettingsError(
-            [Problem(place, label, f"is no place of a key; write {PLACES}")]
-        ) from None
+        words = f"is no place of a key; write {PLACES}"
+        raise SettingsError([Problem(place, label, words)]) from None
     if secret == Secret():
         raise SettingsError([Problem(place, label, f"names no place; write {PLACES}")])
     if secret is not None and secret.lifetime is not None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from causerie.protocol.nearest import ALIKE, nearest
 from causerie.settings.toml import KeyPath
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from causerie.settings.load import Loaded
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One error in a configuration."""
 
     where: str
@@ -34,8 +34,7 @@ class Problem:
         return ": ".join(part for part in (self.where, self.key, self.advice) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A rule between settings that does not hold, at a key; ``other`` is the key it meets.
 
     ``relies_on`` are other settings that the rule has read: where one of them is wrong itself,
@@ -77,6 +76,12 @@ def repeated(places: Iterable[tuple[KeyPath, str]]) -> Iterator[tuple[KeyPath, s
     for path, name in places:
         if (other := first.setdefault(name, path)) is not path:
             yield path, name, other
+
+
+def taken(places: Iterable[tuple[KeyPath, str]]) -> Iterator[Broken]:
+    """Yield each place of a name that an earlier place has."""
+    for path, name, other in repeated(places):
+        yield Broken(path, f'"{name}" is taken; names are unique', other)
 
 
 def suggestion(name: str, known: Collection[str]) -> str:

@@ -33,16 +33,15 @@ from causerie.settings.values import (
 )
 
 
-def wrong_certificates(file: str | None) -> str | None:
-    if file is None:
-        return None
-    if not Path(file).is_file():
-        return f'there is no file "{file}"'
+def certificate_rules(path: KeyPath, file: str | None) -> Iterator[Broken]:
+    """Yield an error if certificates to trust cannot be used."""
     try:
-        ssl.create_default_context(cafile=file)
+        if file is not None and not Path(file).is_file():
+            yield Broken(path, f'there is no file "{file}"')
+        elif file is not None:
+            ssl.create_default_context(cafile=file)
     except OSError as error:  # ssl.SSLError is one
-        return f"cannot be used: {certificate_fault(error)}"
-    return None
+        yield Broken(path, f"cannot be used: {certificate_fault(error)}")
 
 
 def certificate_fault(error: OSError) -> str:
@@ -213,32 +212,22 @@ def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
 
 def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
     """Yield unusable certificates, and those without a use for the address ``url``."""
+    yield from certificate_rules((*path, "ca_file"), tls.ca_file)
     missing = set()
-    for name in ("ca_file", "client_cert", "client_key"):
+    for name in ("client_cert", "client_key"):
         file = getattr(tls, name)
         if file is not None and not Path(file).is_file():
             missing.add(name)
             yield Broken((*path, name), f'there is no file "{file}"')
     if tls.client_key is not None and tls.client_cert is None:
         yield Broken((*path, "client_key"), "needs `client_cert`")
-    for name, context in (("ca_file", _trusting), ("client_cert", _showing)):
-        if name in missing or (name == "client_cert" and "client_key" in missing):
-            continue
+    if tls.client_cert is not None and not missing:
         try:
-            context(tls)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_cert_chain(tls.client_cert, tls.client_key)
         except OSError as error:  # ssl.SSLError is one
-            yield Broken((*path, name), f"cannot be used: {certificate_fault(error)}")
+            yield Broken((*path, "client_cert"), f"cannot be used: {certificate_fault(error)}")
     if tls.ca_file is not None and not tls.verify:
         yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
     if tls != TlsSettings() and url.startswith("http://"):
         yield Broken(path, "means nothing to an address that begins with http://")
-
-
-def _trusting(tls: TlsSettings) -> None:
-    if tls.ca_file is not None:
-        ssl.create_default_context(cafile=tls.ca_file)
-
-
-def _showing(tls: TlsSettings) -> None:
-    if tls.client_cert is not None:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.client_cert, tls.client_key)

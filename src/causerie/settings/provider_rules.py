@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from causerie.http.addresses import is_host_rule
+from causerie.http.addresses import InsideHosts
 from causerie.protocol.known_fields import PRIVILEGES, lists, privilege_in
 from causerie.protocol.nearest import ALIKE, nearest
 from causerie.protocol.parameters import HINT_NAMES, HONOURED, REFUSED
@@ -16,7 +16,7 @@ from causerie.settings.catalog import (
     CatalogEndpointSettings,
     TargetSettings,
 )
-from causerie.settings.problems import Broken, repeated, suggestion
+from causerie.settings.problems import Broken, repeated, suggestion, taken
 from causerie.settings.provider import (
     ProviderModelSettings,
     ProviderSettings,
@@ -32,8 +32,7 @@ def provider_rules(settings: Settings) -> Iterator[Broken]:
     names: list[tuple[KeyPath, str]] = [
         (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
     ]
-    for path, name, other in repeated(names):
-        yield Broken(path, f'"{name}" is taken; names are unique', other)
+    yield from taken(names)
     for index, provider in enumerate(settings.providers):
         at: KeyPath = ("providers", index)
         yield from _provider(at, provider)
@@ -58,7 +57,9 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
     yield from _fields(at, provider)
     for host in provider.private_image_hosts:
-        if not is_host_rule(host):
+        try:
+            InsideHosts.parse([host])
+        except ValueError:
             yield Broken(
                 (*at, "private_image_hosts"),
                 f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '

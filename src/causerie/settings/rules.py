@@ -81,7 +81,6 @@ def _count_rules(settings: Settings, count: int) -> Iterator[Broken]:
 # Rules between settings: names that clash, addresses that collide, open doors.
 
 _FORMATS = [form.name for form in FORMATS]
-_BUILT_IN = ("llamacpp", "openvino", "vllm")  # whose options are typed
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -159,7 +158,12 @@ def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
 
 
 def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
-    own = model.engine if model.engine in _BUILT_IN else "options"
+    typed = {
+        "llamacpp": model.llamacpp != LlamaCpp(),
+        "openvino": model.openvino != OpenVino(),
+        "vllm": model.vllm != Vllm(),
+    }
+    own = model.engine if model.engine in typed else "options"
     if own == "options":
         yield from _known((*at, "engine"), model.engine, engine_names())
     elif not model.ref:
@@ -172,12 +176,7 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     if own != "options" and model.options:
         advice = f"is for other engines; use {use}"
         yield Broken((*at, "options"), advice, relies_on=((*at, "engine"),))
-    given = {
-        "llamacpp": model.llamacpp != LlamaCpp(),
-        "openvino": model.openvino != OpenVino(),
-        "vllm": model.vllm != Vllm(),
-    }
-    for name, any_set in given.items():
+    for name, any_set in typed.items():
         if any_set and name != own:
             message = f'means nothing to engine "{model.engine}"; use {use}'
             yield Broken((*at, name), message, relies_on=((*at, "engine"),))
@@ -236,16 +235,14 @@ def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str
         for one in settings.aliases
         if one.id in shown
         and one.price == PriceSettings()
-        and any(target.provider is not None for target in one.targets)
+        and any(target.provider for target in one.targets)
     ]
     names += [
         one.id
         for one in settings.catalog
         if one.id in shown
         and not is_free(one.id)
-        and any(
-            each.provider is not None and each.price == PriceSettings() for each in one.endpoints
-        )
+        and any(each.provider and each.price == PriceSettings() for each in one.endpoints)
     ]
     if names:
         yield (

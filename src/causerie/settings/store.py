@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.settings.problems import Broken
-from causerie.settings.provider import wrong_certificates
+from causerie.settings.provider import certificate_rules
 from causerie.settings.toml import KeyPath
 from causerie.settings.values import FilePath, KeyPlace, Seconds, Text
 
@@ -93,7 +93,7 @@ class SharedSettings(Struct, frozen=True, kw_only=True):
 
 def shared_rules(shared: SharedSettings) -> Iterator[Broken]:
     at: KeyPath = ("shared", "ca_file")
-    if (wrong := wrong_certificates(shared.ca_file)) is not None:
-        yield Broken(at, wrong)
-    elif shared.ca_file is not None and not (shared.url or "").startswith(("valkeys:", "rediss:")):
+    yield from (wrong := list(certificate_rules(at, shared.ca_file)))
+    encrypted = (shared.url or "").startswith(("valkeys:", "rediss:"))
+    if shared.ca_file is not None and not wrong and not encrypted:
         yield Broken(at, "means nothing unless `shared.url` begins with `valkeys://`")

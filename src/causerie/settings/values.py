@@ -6,12 +6,10 @@ Nothing here knows which setting takes which type.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.protocol.numbers import money
 from causerie.settings.toml import KeyPath
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -213,29 +211,3 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
     """For a million tokens of reasoning. Unset: like `completion`."""
     request: Price = "0"
     """For one request, whatever its size; of a rerank for each search unit."""
-
-    @property
-    def by_token(self) -> TokenPriceSettings:
-        """The same for one token of each kind."""
-        return TokenPriceSettings(
-            prompt=_one(self.prompt),
-            completion=_one(self.completion),
-            cached=None if self.cached is None else _one(self.cached),
-            reasoning=None if self.reasoning is None else _one(self.reasoning),
-            request=money(self.request),
-        )
-
-
-class TokenPriceSettings(Struct, frozen=True, kw_only=True):
-    """Money for one token of each kind, and for one request; ``None`` as in
-    :class:`PriceSettings`."""
-
-    prompt: Decimal
-    completion: Decimal
-    cached: Decimal | None
-    reasoning: Decimal | None
-    request: Decimal
-
-
-def _one(million: str) -> Decimal:
-    return money(million) / 1_000_000

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from types import MappingProxyType
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.usage import By, RecordFilter
@@ -26,70 +25,64 @@ from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.metering.meter import MOST_BYTES
 
 # Meaning of each code, and advice.
-CODES = MappingProxyType(
-    {
-        "client_gone": "The client closed the connection before the answer was complete. If a "
-        "target had the prompt, it is counted, with what was generated until then.",
-        "archived": "The project is archived; its keys do not work. Restore it to use it again.",
-        "bad_gateway": "Every suitable target was tried, and none answered.",
-        "body_too_large": "The request's body is larger than this service takes.",
-        "constraint_not_kept": "The model found no answer that keeps a rule of the request's "
-        "schema. Its work is charged, since the request brought the rule.",
-        "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
-        "context. Shorten the messages or ask for less output.",
-        "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
-        "insufficient_budget": "A budget of the key, its person or the project was used up, or "
-        "held by requests that were running.",
-        "internal_error": "An internal error. The log has more under the request ID.",
-        "interrupted": "The service ended while the request ran. Of a stream is charged what is "
-        "known to have been delivered; of a plain reply nothing.",
-        "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
-        "invalid_json": "The body is not JSON.",
-        "invalid_type": "A field has the wrong type.",
-        "invalid_value": "A field has an invalid value.",
-        "method_not_allowed": "The path does not take this method.",
-        "missing_api_key": "No key was sent.",
-        "missing_parameter": "A required field is missing.",
-        "model_not_allowed": "The key may not use this model.",
-        "model_not_found": "No model of this name is served at this door.",
-        "no_endpoint": "No target of the model could be asked: all are down, or resting after "
-        "failures.",
-        "queue_full": "The queue was full.",
-        "request_timeout": "The request's body did not arrive in time.",
-        "requests": "A limit on the number of requests was reached.",
-        "concurrency": "A limit on requests at the same time was reached.",
-        "scope_not_allowed": "The key is not for this door or this purpose.",
-        "store_unavailable": "The database could not be reached, so it could not be known whether "
-        "the caller may.",
-        "template_failed": "The model's chat template takes too much time or memory.",
-        "tokens": "A limit on tokens was reached.",
-        "unsupported_media_type": "The content type of the body is not JSON.",
-        "unsupported_operation": "No target of the model serves this API.",
-        "unsupported_parameter": "No target of the model supports a field of the request.",
-        "unsupported_schema": "The schema asks for something that cannot be enforced.",
-        "upstream_timeout": "The targets that were tried took too long.",
-    }
-)
-FINISHES = MappingProxyType(
-    {
-        "stop": "The model ended by itself, or at a stop sequence.",
-        "length": "The answer was cut at its output limit, or at the end of the context.",
-        "tool_calls": "The model called tools.",
-        "content_filter": "The provider's filter ended the answer.",
-    }
-)
+CODES: Mapping[str, str] = {
+    "client_gone": "The client closed the connection before the answer was complete. If a "
+    "target had the prompt, it is counted, with what was generated until then.",
+    "archived": "The project is archived; its keys do not work. Restore it to use it again.",
+    "bad_gateway": "Every suitable target was tried, and none answered.",
+    "body_too_large": "The request's body is larger than this service takes.",
+    "constraint_not_kept": "The model found no answer that keeps a rule of the request's "
+    "schema. Its work is charged, since the request brought the rule.",
+    "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
+    "context. Shorten the messages or ask for less output.",
+    "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
+    "insufficient_budget": "A budget of the key, its person or the project was used up, or "
+    "held by requests that were running.",
+    "internal_error": "An internal error. The log has more under the request ID.",
+    "interrupted": "The service ended while the request ran. Of a stream is charged what is "
+    "known to have been delivered; of a plain reply nothing.",
+    "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
+    "invalid_json": "The body is not JSON.",
+    "invalid_type": "A field has the wrong type.",
+    "invalid_value": "A field has an invalid value.",
+    "method_not_allowed": "The path does not take this method.",
+    "missing_api_key": "No key was sent.",
+    "missing_parameter": "A required field is missing.",
+    "model_not_allowed": "The key may not use this model.",
+    "model_not_found": "No model of this name is served at this door.",
+    "no_endpoint": "No target of the model could be asked: all are down, or resting after "
+    "failures.",
+    "queue_full": "The queue was full.",
+    "request_timeout": "The request's body did not arrive in time.",
+    "requests": "A limit on the number of requests was reached.",
+    "concurrency": "A limit on requests at the same time was reached.",
+    "scope_not_allowed": "The key is not for this door or this purpose.",
+    "store_unavailable": "The database could not be reached, so it could not be known whether "
+    "the caller may.",
+    "template_failed": "The model's chat template takes too much time or memory.",
+    "tokens": "A limit on tokens was reached.",
+    "unsupported_media_type": "The content type of the body is not JSON.",
+    "unsupported_operation": "No target of the model serves this API.",
+    "unsupported_parameter": "No target of the model supports a field of the request.",
+    "unsupported_schema": "The schema asks for something that cannot be enforced.",
+    "upstream_timeout": "The targets that were tried took too long.",
+}
+FINISHES: Mapping[str, str] = {
+    "stop": "The model ended by itself, or at a stop sequence.",
+    "length": "The answer was cut at its output limit, or at the end of the context.",
+    "tool_calls": "The model called tools.",
+    "content_filter": "The provider's filter ended the answer.",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedAttempt:
+class ExplainedAttempt(Struct, frozen=True):
     """A target that was asked; ``failure`` is empty for the one that answered."""
 
     target: str
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineSegment:
+class TimelineSegment(Struct, frozen=True):
     """A part of a request's time: ``x`` and ``width`` in hundredths of the whole."""
 
     name: str
@@ -99,8 +92,7 @@ class TimelineSegment:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class RequestExplanation:
+class RequestExplanation(Struct, frozen=True):
     """Why a request ended as it did, and where its time went."""
 
     record: UsageRecord
@@ -168,16 +160,14 @@ class RequestExplanation:
         return made
 
 
-APIS = MappingProxyType(
-    {
-        "chat": "Chat completions",
-        "responses": "Responses",
-        "messages": "Messages",
-        "embeddings": "Embeddings",
-        "rerank": "Rerank",
-        "completions": "Completions",
-    }
-)
+APIS: Mapping[str, str] = {
+    "chat": "Chat completions",
+    "responses": "Responses",
+    "messages": "Messages",
+    "embeddings": "Embeddings",
+    "rerank": "Rerank",
+    "completions": "Completions",
+}
 PAGE = 30
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
@@ -202,15 +192,16 @@ async def show(context: RequestContext) -> None:
     users = await names_of(context, project, By.USER)
     projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
     given = {name: query.get(name) for name in _FIELDS}
-    fields = {**when.fields(), **{name: value for name, value in given.items() if value}}
+    filters = {name: value for name, value in given.items() if value}
     if wanted.failures_only:
-        fields["failures"] = "yes"
+        filters["failures"] = "yes"
+    fields = {**when.fields(), **filters}
     last = f"{looked[-1].at}~{looked[-1].id}" if more else ""
     older = "?" + urlencode({**fields, "before": last}) if more else ""
     await context.show(
         "activity.html",
         here=context.exchange.path,
-        filters={name: value for name, value in fields.items() if name not in when.fields()},
+        filters=filters,
         entries=[_entry(each, keys, users, projects) for each in shown],
         kept=kept,
         older=older,
@@ -221,7 +212,7 @@ async def show(context: RequestContext) -> None:
         given=given,
         apis=APIS,
         failures=wanted.failures_only,
-        in_force=sum(map(bool, given.values())) + wanted.failures_only,
+        in_force=len(filters),
         keys=keys.known,
         people=users.known,
         searched=len(looked) if given["text"] and project else 0,
@@ -281,11 +272,9 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
 
 
 def _status(text: str) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) == 3):
+    if text and not re.fullmatch("[0-9]{3}", text):
         raise InvalidRequest("A status is a number like 200 or 429.", param="status")
-    return int(text)
+    return int(text) if text else None
 
 
 def _before(text: str) -> tuple[int, str] | None:

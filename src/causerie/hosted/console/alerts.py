@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from causerie.errors import NotFound
 from causerie.hosted.accounts.ports import EntryKind
@@ -38,13 +39,6 @@ class AlertsPages(EntryFormPages):
 
     template = "operator/channel.html"
 
-    async def show(self, context: RequestContext) -> None:
-        await _show_alerts(context)
-
-    async def test(self, context: RequestContext) -> None:
-        test = context.operations.alerts.test
-        await _show_alerts(context, await test(context.actor, context.params["channel"]))
-
     async def create(self, context: RequestContext) -> None:
         """Add a channel; a secret that is made here is shown once."""
         given = context.form.get("key")
@@ -69,7 +63,7 @@ class AlertsPages(EntryFormPages):
 
     def _kind(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))
-        for kind in self._words.kinds:
+        for kind in self.words.kinds:
             if kind == asked:
                 return kind
         raise NotFound("There is no such channel in the database.")
@@ -87,23 +81,29 @@ CHANNELS = AlertsPages(
 )
 
 
-async def _show_alerts(context: RequestContext, tested: ChannelTest | None = None) -> None:
+async def test(context: RequestContext) -> None:
+    tested = await context.operations.alerts.test(context.actor, context.params["channel"])
+    await show(context, tested)
+
+
+async def show(context: RequestContext, tested: ChannelTest | None = None) -> None:
     view = await context.operations.alerts.see(context.actor)
     entries = await context.configuration.every(context.actor)
-    channels, unknown = list(_rows(entries)), of_unknown_kinds(entries)
     await context.show(
-        "operator/alerts.html", view=view, channels=channels, tested=tested, unknown=unknown
+        "operator/alerts.html",
+        view=view,
+        channels=[
+            (one, _receivers(one), [*map(str, one.settings.get("kinds", ()))])
+            for one in entries
+            if one.kind in ("webhook", "email")
+        ],
+        tested=tested,
+        unknown=of_unknown_kinds(entries),
     )
 
 
-def _rows(
-    entries: Sequence[EntryView],
-) -> Iterator[tuple[EntryView, Sequence[str], Sequence[str]]]:
-    """Yield channels with their receivers and kinds of alerts, none for all."""
+def _receivers(channel: EntryView) -> Sequence[str]:
+    if channel.kind == "email":
+        return [*map(str, channel.settings.get("to", ()))]
     # The path of an address can hold a secret, so only its host is shown.
-    for each in entries:
-        if each.kind in ("webhook", "email"):
-            said = each.settings
-            place = [urlsplit(str(said.get("url", ""))).netloc]
-            receivers = place if each.kind == "webhook" else list(map(str, said.get("to", ())))
-            yield each, receivers, tuple(map(str, said.get("kinds", ())))
+    return [urlsplit(str(channel.settings.get("url", ""))).netloc]

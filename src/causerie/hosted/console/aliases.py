@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from causerie.errors import InvalidRequest
@@ -28,8 +27,7 @@ FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AliasForm(SettingsForm):
+class AliasForm(SettingsForm, frozen=True):
     """The form of an alias, with a row for each of its targets."""
 
     targets: Sequence[Row] = ({},)

@@ -10,6 +10,8 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.errors import (
     Forbidden,
@@ -49,8 +51,7 @@ _FORM = "application/x-www-form-urlencoded"
 _FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
 
 
-@dataclass(frozen=True, slots=True)
-class SignUp:
+class SignUp(Struct, frozen=True):
     """People may ask for accounts without an invitation, and get their link by mail if there is."""
 
     outbox: Outbox | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from urllib.parse import quote, urlencode
+
+from msgspec import Struct
 
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, AuditFilter, AuditKind, both
 from causerie.hosted.accounts.people import SYSTEM
@@ -16,113 +16,102 @@ from causerie.hosted.console.usage import names_of
 from causerie.http.pages.templating import seconds
 from causerie.protocol.numbers import whole_number
 
-KINDS: Mapping[AuditKind, str] = MappingProxyType(
-    {
-        AuditKind.KEY: "API keys",
-        AuditKind.MEMBER: "Members and invitations",
-        AuditKind.PROJECT: "Projects",
-        AuditKind.CREDITS: "Credits",
-        AuditKind.USER: "Users",
-        AuditKind.PROVIDER: "Providers",
-        AuditKind.ALIAS: "Aliases",
-        AuditKind.MODEL: "Own models",
-        AuditKind.DOOR: "Doors",
-        AuditKind.CATALOG_MODEL: "Catalog models",
-        AuditKind.ALERTS: "Alerts",
-    }
-)
+KINDS: Mapping[AuditKind, str] = {
+    AuditKind.KEY: "API keys",
+    AuditKind.MEMBER: "Members and invitations",
+    AuditKind.PROJECT: "Projects",
+    AuditKind.CREDITS: "Credits",
+    AuditKind.USER: "Users",
+    AuditKind.PROVIDER: "Providers",
+    AuditKind.ALIAS: "Aliases",
+    AuditKind.MODEL: "Own models",
+    AuditKind.DOOR: "Doors",
+    AuditKind.CATALOG_MODEL: "Catalog models",
+    AuditKind.ALERTS: "Alerts",
+}
 OF_PROJECTS = (AuditKind.KEY, AuditKind.MEMBER, AuditKind.PROJECT, AuditKind.CREDITS)
 """Kinds that the log of a project has."""
-SENTENCES: Mapping[str, str] = MappingProxyType(
-    {
-        "key.create": "created the key {object}",
-        "key.edit": "changed the key {object}",
-        "key.disable": "disabled the key {object}",
-        "key.enable": "enabled the key {object}",
-        "key.rotate": "rotated the secret of the key {object}",
-        "key.delete": "deleted the key {object}",
-        "key.transfer": "transferred the key {object}",
-        "member.invite": "invited {object} to {project}",
-        "member.withdraw": "withdrew an invitation to {project}",
-        "member.join": "added {object} to {project}",
-        "member.change": "changed the role of {object} in {project}",
-        "member.remove": "removed {object} from {project}",
-        "project.create": "created the project {object}",
-        "project.rename": "renamed the project {object}",
-        "project.archive": "archived the project {object}",
-        "project.restore": "restored the project {object}",
-        "project.bounds": "set limits and budgets of the project {object}",
-        "project.recording": "set request logging of the project {object}",
-        "credits.put": "put in credits",
-        "user.create": "created an account for {object}",
-        "user.invite": "invited {object} to the service",
-        "user.withdraw": "withdrew an invitation to the service",
-        "user.disable": "disabled the account of {object}",
-        "user.enable": "enabled the account of {object}",
-        "user.operator": "made {object} an operator",
-        "user.bounds": "set limits and budgets of {object}",
-        "user.reset_link": "created a password link for {object}",
-        "user.password": "set a new password for {object}",
-        "user.second_factor_on": "turned on two-factor authentication for {object}",
-        "user.second_factor_off": "removed two-factor authentication of {object}",
-        "user.link_identity": "connected {object} with an identity provider",
-        "user.unlink_identity": "disconnected {object} from an identity provider",
-        "provider.probe": "started a probe of the provider {object}",
-        "provider.probe_cancel": "stopped a probe of the provider {object}",
-        "provider.use_probe": "applied a probe result to the provider {object}",
-        "provider.test": "tested the address {object}",
-        "alerts.test": "sent a test to the alert channel {object}",
-        "configuration.create": "created the {kind} {object}",
-        "configuration.change": "changed the {kind} {object}",
-        "configuration.enable": "switched on the {kind} {object}",
-        "configuration.disable": "switched off the {kind} {object}",
-        "configuration.delete": "deleted the {kind} {object}",
-    }
-)
-_OF_THEMSELVES: Mapping[str, str] = MappingProxyType(
-    {
-        "member.join": "joined {project}",
-        "member.remove": "left {project}",
-        "user.create": "created their account",
-        "user.password": "set a new password",
-        "user.operator": "became an operator",
-        "user.second_factor_on": "turned on two-factor authentication",
-        "user.second_factor_off": "turned off two-factor authentication",
-        "user.link_identity": "connected their account with an identity provider",
-        "user.unlink_identity": "disconnected their account from an identity provider",
-        "user.disable": "disabled their own account",
-    }
-)
-_ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "provider": ("provider", "/operator/providers#provider-{name}"),
-        "alias": ("alias", "/operator/aliases?find={name}"),
-        "model": ("own model", "/operator/models?find={name}"),
-        "door": ("door", "/operator/doors?find={name}"),
-        "catalog_model": ("catalog model", "/operator/catalog?find={name}"),
-        "webhook": ("alert channel", "/operator/alerts"),
-        "email": ("alert channel", "/operator/alerts"),
-    }
-)
+SENTENCES: Mapping[str, str] = {
+    "key.create": "created the key {object}",
+    "key.edit": "changed the key {object}",
+    "key.disable": "disabled the key {object}",
+    "key.enable": "enabled the key {object}",
+    "key.rotate": "rotated the secret of the key {object}",
+    "key.delete": "deleted the key {object}",
+    "key.transfer": "transferred the key {object}",
+    "member.invite": "invited {object} to {project}",
+    "member.withdraw": "withdrew an invitation to {project}",
+    "member.join": "added {object} to {project}",
+    "member.change": "changed the role of {object} in {project}",
+    "member.remove": "removed {object} from {project}",
+    "project.create": "created the project {object}",
+    "project.rename": "renamed the project {object}",
+    "project.archive": "archived the project {object}",
+    "project.restore": "restored the project {object}",
+    "project.bounds": "set limits and budgets of the project {object}",
+    "project.recording": "set request logging of the project {object}",
+    "credits.put": "put in credits",
+    "user.create": "created an account for {object}",
+    "user.invite": "invited {object} to the service",
+    "user.withdraw": "withdrew an invitation to the service",
+    "user.disable": "disabled the account of {object}",
+    "user.enable": "enabled the account of {object}",
+    "user.operator": "made {object} an operator",
+    "user.bounds": "set limits and budgets of {object}",
+    "user.reset_link": "created a password link for {object}",
+    "user.password": "set a new password for {object}",
+    "user.second_factor_on": "turned on two-factor authentication for {object}",
+    "user.second_factor_off": "removed two-factor authentication of {object}",
+    "user.link_identity": "connected {object} with an identity provider",
+    "user.unlink_identity": "disconnected {object} from an identity provider",
+    "provider.probe": "started a probe of the provider {object}",
+    "provider.probe_cancel": "stopped a probe of the provider {object}",
+    "provider.use_probe": "applied a probe result to the provider {object}",
+    "provider.test": "tested the address {object}",
+    "alerts.test": "sent a test to the alert channel {object}",
+    "configuration.create": "created the {kind} {object}",
+    "configuration.change": "changed the {kind} {object}",
+    "configuration.enable": "switched on the {kind} {object}",
+    "configuration.disable": "switched off the {kind} {object}",
+    "configuration.delete": "deleted the {kind} {object}",
+}
+_OF_THEMSELVES: Mapping[str, str] = {
+    "member.join": "joined {project}",
+    "member.remove": "left {project}",
+    "user.create": "created their account",
+    "user.password": "set a new password",
+    "user.operator": "became an operator",
+    "user.second_factor_on": "turned on two-factor authentication",
+    "user.second_factor_off": "turned off two-factor authentication",
+    "user.link_identity": "connected their account with an identity provider",
+    "user.unlink_identity": "disconnected their account from an identity provider",
+    "user.disable": "disabled their own account",
+}
+_ENTRIES: Mapping[str, tuple[str, str]] = {
+    "provider": ("provider", "/operator/providers#provider-{name}"),
+    "alias": ("alias", "/operator/aliases?find={name}"),
+    "model": ("own model", "/operator/models?find={name}"),
+    "door": ("door", "/operator/doors?find={name}"),
+    "catalog_model": ("catalog model", "/operator/catalog?find={name}"),
+    "webhook": ("alert channel", "/operator/alerts"),
+    "email": ("alert channel", "/operator/alerts"),
+}
 """Kinds of entries: their words, and the way to one on a page that is there without it too."""
-_LABELS: Mapping[str, str] = MappingProxyType(
-    {
-        "bounds": "Limits and budgets",
-        "what": "Settings",
-        "days": "Days kept",
-        "expires_at": "Expires",
-        "grace_seconds": "Old secret valid for",
-        "by": "Invited by",
-        "to": "To",
-        "keys": "Their keys",
-    }
-)
+_LABELS: Mapping[str, str] = {
+    "bounds": "Limits and budgets",
+    "what": "Settings",
+    "days": "Days kept",
+    "expires_at": "Expires",
+    "grace_seconds": "Old secret valid for",
+    "by": "Invited by",
+    "to": "To",
+    "keys": "Their keys",
+}
 _IN_SENTENCE = frozenset({"email", "operator"})
 _PLACES = re.compile(r"(\{object\}|\{project\})")
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPart:
+class AuditPart(Struct, frozen=True):
     """A part of a sentence; ``path`` leads to what it names, where that exists."""
 
     words: str
@@ -130,8 +119,7 @@ class AuditPart:
     named: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AuditChange:
+class AuditChange(Struct, frozen=True):
     """A detail of an entry. ``before`` is ``None`` if it is not a changed value."""
 
     label: str
@@ -139,19 +127,17 @@ class AuditChange:
     before: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True):
     entry: AuditEntry
     sentence: Sequence[AuditPart]
     changes: Sequence[AuditChange]
 
 
-@dataclass(frozen=True, slots=True)
-class AuditWords:
+class AuditWords(Struct, frozen=True):
     """Words for entries. ``whole``: sentences name the project, as in the log of the service."""
 
     people: Mapping[str, str]
-    projects: Mapping[str, str] = field(default_factory=dict)
+    projects: Mapping[str, str] = {}
     whole: bool = True
 
     def row(self, entry: AuditEntry) -> AuditRow:
@@ -251,7 +237,6 @@ def _said(entry: AuditEntry, name: str, value: str) -> bool:
 
 
 _COUNT = 50
-_LAST = 10**18 - 1
 _FIELDS = ("kind", "actor", "action", "subject")
 
 
@@ -265,7 +250,7 @@ async def show(context: RequestContext) -> None:
         action=kept.get("action"),
         subject=kept.get("subject"),
         kind=AuditKind(query.one_of("kind", list(AuditKind))) if "kind" in kept else None,
-        before=whole_number(query.get("before"), _LAST),
+        before=whole_number(query.get("before"), 10**18 - 1),
         limit=_COUNT + 1,
     )
     if project is None:

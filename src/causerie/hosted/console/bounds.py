@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
@@ -30,18 +30,17 @@ PERIODS = (
     (BudgetPeriod.NEVER, "never"),
 )
 UNITS = ((Unit.MONEY, "$"), (Unit.TOKENS, "tokens"))
-CHOICES = MappingProxyType({"limits": LIMITS, "periods": PERIODS, "units": UNITS})
+CHOICES: Mapping[str, Any] = {"limits": LIMITS, "periods": PERIODS, "units": UNITS}
 _BUDGET = ("amount", "unit", "period", "model")
 _LIMIT = tuple(name for name, _ in LIMITS)
-_AS_OFFERED = MappingProxyType({"unit": UNITS[0][0], "period": BudgetPeriod.MONTH})
+_AS_OFFERED: Mapping[str, str] = {"unit": UNITS[0][0], "period": BudgetPeriod.MONTH}
 EMPTIED = "emptied"
 _HELD, _ASKED = "held", "asked"  # a row of what there is; one whose end was asked about
 _MOST = 10**16 - 1
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class BoundsRows:
+class BoundsRows(Struct, frozen=True):
     """Rows of the form: stored values, or typed ones."""
 
     limits: Sequence[Row]

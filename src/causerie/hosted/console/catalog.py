@@ -63,8 +63,7 @@ async def show_models(context: RequestContext) -> None:
 
 
 async def show_catalog(context: RequestContext) -> None:
-    if context.service_view.market() is None:
-        raise NotFound("There is no such page.")
+    _ = _market(context)
     if context.user is not None:
         found = await context.accounts.projects.of(context.user)
         project = context.usual([each for each, _ in found])
@@ -196,7 +195,7 @@ async def send_logo(context: RequestContext) -> None:
     found = context.services.site.logos.get(context.params["name"])
     if found is None:
         raise NotFound("There is no such logo.")
-    context.send_image(found.content_type, found.content)
+    context.send_image(*found)
 
 
 def _market(context: RequestContext) -> DoorCatalog:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from statistics import median
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from causerie.catalog.catalog import DayReader
 from causerie.catalog.endpoint import CatalogEndpoint
@@ -60,8 +60,7 @@ def path_of_model(id: str) -> str:
     return f"/catalog/{quote(id, safe='/:')}"
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointRow:
+class EndpointRow(Struct, frozen=True):
     """An endpoint of a model, with its measurements; ``name`` tells it from the others."""
 
     name: str
@@ -131,8 +130,7 @@ def _row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
     return EndpointRow(name, one, endpoint, one.stats_of(endpoint.name) or UNKNOWN_STATS)
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderRow:
+class ProviderRow(Struct, frozen=True):
     """Row of a provider; latency and throughput are medians of its endpoints."""
 
     name: str
@@ -196,8 +194,7 @@ _NOT_KNOWN = Decimal("Infinity")
 _HERE = "this service"
 
 
-@dataclass(frozen=True, slots=True)
-class ServedOffer:
+class ServedOffer(Struct, frozen=True):
     """A model outside the public catalog, in the form of a catalog entry."""
 
     view: ModelRow
@@ -266,8 +263,7 @@ def _served(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
 MOST_COMPARED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """A model in a comparison."""
 
     row: ModelRow
@@ -280,8 +276,7 @@ class Compared:
         return max((one.uptime for one in self.endpoints if one.uptime is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelComparison:
+class ModelComparison(Struct, frozen=True):
     """``parameters`` are those that some of the models support, ``alike`` those of all."""
 
     models: Sequence[Compared]

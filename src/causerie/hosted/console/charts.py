@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from causerie.protocol.targets import QUARTER_SECONDS, TimeBucket
 
@@ -18,8 +19,7 @@ _STEPS = 4  # of a scale
 Values = Mapping[str, Mapping[datetime, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """``values`` by the starts of the chart. ``runs`` are the points of a line between its gaps."""
 
     name: str
@@ -28,8 +28,7 @@ class Series:
     runs: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """Bars on each other, or lines.
 
     ``ticks`` are the values of the lines across, from the bottom up, at equal distances.
@@ -108,8 +107,7 @@ _TOGETHER = 2  # quarters that one mark of a strip stands for
 _GOOD, _FAIR = 0.99, 0.9  # shares of requests that were answered
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Half an hour of a strip."""
 
     start: datetime
@@ -125,8 +123,7 @@ class Mark:
         return "good" if share >= _GOOD else "warn" if share >= _FAIR else "bad"
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
+class Strip(Struct, frozen=True):
     """One endpoint's day; ``uptime`` is ``None`` where nobody asked it."""
 
     name: str

@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.ports import EntryKind
@@ -28,10 +29,8 @@ def entry_named(
     entries: Sequence[EntryView], kind: EntryKind, name: str, *, locked: bool
 ) -> EntryView | None:
     """Return the entry of this name in the file (``locked``) or in the database."""
-    for each in entries:
-        if (each.kind, each.name, each.locked) == (kind, name, locked):
-            return each
-    return None
+    wanted = (kind, name, locked)
+    return next((one for one in entries if (one.kind, one.name, one.locked) == wanted), None)
 
 
 def lowest_price(entry: EntryView, part: str) -> Decimal | None:
@@ -54,9 +53,8 @@ def picked_model(text: str) -> ListedModel:
     try:
         return msgspec.json.decode(text, type=ListedModel)
     except msgspec.MsgspecError as failure:
-        raise InvalidRequest("What was picked cannot be read; pick again.", param="pick") from (
-            failure
-        )
+        words = "What was picked cannot be read; pick again."
+        raise InvalidRequest(words, param="pick") from failure
 
 
 class EntryProblems:
@@ -99,10 +97,8 @@ def of_unknown_kinds(entries: Sequence[EntryView]) -> Sequence[EntryView]:
 def typed_number(text: str) -> int | float | str:
     """Return the number that was typed; another text stays one, which the settings refuse."""
     for read in (int, float):
-        try:
+        with suppress(ValueError):
             return read(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -115,8 +111,7 @@ def _sentence(words: str) -> str:
 _BETWEEN = re.compile(r"[\s,]+")
 
 
-@dataclass(frozen=True, slots=True)
-class SettingField:
+class SettingField(Struct, frozen=True):
     """A field for one setting. ``name`` is its path, as in ``limits.concurrent``."""
 
     name: str
@@ -132,12 +127,11 @@ class SettingField:
     """What is wrong if nothing is typed; empty: the field is optional."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsForm:
+class SettingsForm(Struct, frozen=True):
     """Contents of the form: a text for each field, and all other settings as JSON."""
 
     fields: Sequence[SettingField]
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = {}
     more: str = ""
     version: str = ""
     row_names: ClassVar[Sequence[str]] = ()
@@ -250,8 +244,7 @@ def _read_json(text: str) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class EntryKindWords:
+class EntryKindWords(Struct, frozen=True):
     """Kinds of entries that share one list, and their words on pages."""
 
     kinds: frozenset[EntryKind]
@@ -268,18 +261,17 @@ class EntryKindWords:
     """Settings that the search of the list looks at, in addition to the name."""
 
 
-class EntryPages:
+class EntryPages(Struct):
     """Pages that list, enable, disable and delete entries."""
 
-    def __init__(self, words: EntryKindWords) -> None:
-        self._words = words
+    words: EntryKindWords
 
     async def list(self, context: RequestContext) -> None:
         entries = await context.configuration.every(context.actor)
         await context.show(
-            self._words.list_template,
+            self.words.list_template,
             page=page_of(
-                [each for each in entries if each.kind in self._words.kinds],
+                [each for each in entries if each.kind in self.words.kinds],
                 context.query,
                 self._texts,
                 {"id": "name", "origin": "origin"},
@@ -292,7 +284,7 @@ class EntryPages:
 
     async def ask_deletion(self, context: RequestContext) -> None:
         entry = await self._entry(context)
-        await context.show("operator/delete_entry.html", entry=entry, words=self._words)
+        await context.show("operator/delete_entry.html", entry=entry, words=self.words)
 
     async def delete(self, context: RequestContext) -> None:
         entry = await self._entry(context)
@@ -306,16 +298,16 @@ class EntryPages:
 
     async def _entry(self, context: RequestContext) -> EntryView:
         entry = await context.configuration.see(context.actor, context.params["entry"])
-        if entry.kind not in self._words.kinds:
-            raise NotFound(f"There is no such {self._words.noun} in the database.")
+        if entry.kind not in self.words.kinds:
+            raise NotFound(f"There is no such {self.words.noun} in the database.")
         return entry
 
     def _leave(self, context: RequestContext, done: str) -> None:
-        context.go(self._words.list_path, done=f"{self._words.noun.replace(' ', '-')}-{done}")
+        context.go(self.words.list_path, done=f"{self.words.noun.replace(' ', '-')}-{done}")
 
     def _texts(self, entry: EntryView) -> Iterator[str]:
         yield entry.name
-        for name in self._words.searched:
+        for name in self.words.searched:
             value = entry.settings.get(name, "")
             if name in ("targets", "endpoints"):
                 for each in value:
@@ -327,17 +319,10 @@ class EntryPages:
 class EntryFormPages(EntryPages):
     """Entries with a form. ``form`` is its class; the first of the ``fields`` names the entry."""
 
-    template = "operator/settings_entry.html"
+    template: ClassVar[str] = "operator/settings_entry.html"
 
-    def __init__(
-        self,
-        words: EntryKindWords,
-        fields: Sequence[SettingField],
-        form: type[SettingsForm] = SettingsForm,
-    ) -> None:
-        super().__init__(words)
-        self.fields = fields
-        self._form = form
+    fields: Sequence[SettingField]
+    _form: type[SettingsForm] = SettingsForm
 
     async def new(self, context: RequestContext) -> None:
         await self._show(context, None)
@@ -369,7 +354,7 @@ class EntryFormPages(EntryPages):
         return self._form.typed(self.fields, context.form)
 
     def _kind(self, context: RequestContext) -> EntryKind:
-        return next(iter(self._words.kinds))
+        return next(iter(self.words.kinds))
 
     async def _show(self, context: RequestContext, entry: EntryView | None) -> None:
         form = self._form.shown(self.fields, context.form, entry)
@@ -379,7 +364,7 @@ class EntryFormPages(EntryPages):
             entry=entry,
             form=form,
             kind=kind,
-            words=self._words,
+            words=self.words,
             problems=form.problems(context.problem, kind),
             **await self.around(context),
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from causerie.errors import InvalidRequest
@@ -29,7 +28,7 @@ _SCHEMA = {
         "schema": {"type": "object", "properties": {"answer": {"type": "string"}}},
     },
 }
-_FORMATS = MappingProxyType({"json_object": {"type": "json_object"}, "json_schema": _SCHEMA})
+_FORMATS: Mapping[str, Any] = {"json_object": {"type": "json_object"}, "json_schema": _SCHEMA}
 _LISTS = ("order", "only", "ignore")
 _PRICES = ("prompt", "completion")
 _PICKS = (

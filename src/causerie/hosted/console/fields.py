@@ -5,12 +5,12 @@ and which period.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
+
+from msgspec import Struct
 
 from causerie.catalog.search import ROWS, rows_of
 from causerie.errors import InvalidRequest
@@ -81,8 +81,7 @@ T = TypeVar("T")
 Column = str | Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage(Generic[T]):
+class ListPage(Struct, Generic[T], frozen=True):
     items: Sequence[T]
     number: int  # of this page, from 1
     found: int  # items that have the text
@@ -90,7 +89,7 @@ class ListPage(Generic[T]):
     find: str
     sort: str = ""
     """A column; with ``-`` before it from the largest down."""
-    kept: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = {}
     """Other fields of the page's address."""
     rows: int = USUAL_ROWS
     choice: Sequence[int] = ROWS
@@ -131,8 +130,8 @@ def page_of(
     items: Sequence[T],
     query: FormFields,
     texts: Callable[[T], Iterable[str]],
-    columns: Mapping[str, Column] = MappingProxyType({}),
-    kept: Mapping[str, str] = MappingProxyType({}),
+    columns: Mapping[str, Column] = {},
+    kept: Mapping[str, str] = {},
 ) -> ListPage[T]:
     """Return the page of a list that a query asks for; ``texts`` are searched for ``find``.
 
@@ -175,18 +174,15 @@ LONGEST_PERIOD = timedelta(days=731)
 _HOURLY = timedelta(days=3)
 _FIRST_YEAR, _LAST_YEAR = 1980, 2199  # with room around them for what dates and sums can hold
 USUAL_PERIOD = "7d"
-PERIOD_LENGTHS = MappingProxyType(
-    {
-        "24h": ("24 hours", timedelta(hours=24)),
-        "7d": ("7 days", timedelta(days=7)),
-        "30d": ("30 days", timedelta(days=30)),
-        "90d": ("90 days", timedelta(days=90)),
-    }
-)
+PERIOD_LENGTHS: Mapping[str, tuple[str, timedelta]] = {
+    "24h": ("24 hours", timedelta(hours=24)),
+    "7d": ("7 days", timedelta(days=7)),
+    "30d": ("30 days", timedelta(days=30)),
+    "90d": ("90 days", timedelta(days=90)),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPeriod:
+class ReportPeriod(Struct, frozen=True):
     """From ``since`` up to ``until``; ``name`` is a length, or ``custom``."""
 
     name: str

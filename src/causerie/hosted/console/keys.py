@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
@@ -32,11 +32,9 @@ ENDS = (
     ("30", "30 days"),
     ("date", "On a date"),
 )
-_DAYS: Mapping[str, int] = MappingProxyType({"1": 1, "7": 7, "30": 30})
 
 
-@dataclass(frozen=True, slots=True)
-class KeyForm:
+class KeyForm(Struct, frozen=True):
     """Contents of the form. ``doors`` and ``models`` of ``None`` are all of the project's."""
 
     name: str = ""
@@ -76,9 +74,8 @@ class KeyForm:
         try:
             purpose = Purpose(self.purpose)
         except ValueError as failure:
-            raise InvalidRequest("A key is for inference or management.", param="purpose") from (
-                failure
-            )
+            words = "A key is for inference or management."
+            raise InvalidRequest(words, param="purpose") from failure
         return KeyDraft(purpose=purpose, expires_at=self._end(now), **self._others())
 
     def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
@@ -93,23 +90,20 @@ class KeyForm:
         return {"name": self.name, "doors": self.doors, "models": self.models, "bounds": bounds}
 
     def _end(self, now: datetime) -> datetime | None:
-        if self.end in _DAYS:
-            return now + timedelta(days=_DAYS[self.end])
+        if self.end in ("1", "7", "30"):
+            return now + timedelta(days=int(self.end))
         if self.end != "date":
             return None
         try:
             day = datetime.strptime(self.date, "%Y-%m-%d").date()
         except ValueError as failure:
-            raise InvalidRequest(
-                "Choose the day on which the key expires.", param="date"
-            ) from failure
+            words = "Choose the day on which the key expires."
+            raise InvalidRequest(words, param="date") from failure
         return datetime.combine(day, time(23, 59, 59), UTC)
 
 
 def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
-    if form.get(f"{name}_all") != "some":
-        return None
-    return frozenset(form.every(name))
+    return frozenset(form.every(name)) if form.get(f"{name}_all") == "some" else None
 
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
@@ -234,13 +228,11 @@ def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
     doors = [door.name for door in context.service_view.doors()]
     models = [str(entry["id"]) for entry in context.service_view.models()]
     limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]
+    gone = {*(form.models or ()), *limited} - set(models)
     return {
         "form": form,
         "doors": [*doors, *sorted((form.doors or frozenset()) - set(doors))],
-        "models": [
-            *models,
-            *sorted(((form.models or frozenset()) | set(limited)) - set(models)),
-        ],
+        "models": [*models, *sorted(gone)],
         "ends": ENDS,
         "choices": CHOICES,
     }
@@ -257,7 +249,12 @@ def _first_request(
     ]
     if not usable:
         return None, "MODEL"
-    door, entry = min(usable, key=lambda pair: _reluctance(pair[1]))
+
+    def reluctance(pair: tuple[DoorView, Mapping[str, Any]]) -> tuple[bool, bool]:
+        pricing = pair[1].get("pricing") or {}
+        return str(pair[1]["id"]).endswith("*"), any(map(money, pricing.values()))
+
+    door, entry = min(usable, key=reluctance)
     return door, str(entry["id"])
 
 
@@ -274,19 +271,8 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
         bases, code = [], management_snippets(context.base, credential, key.project_id)
     elif bases:
         code = request_snippets(bases[0][1], credential, model)
-    await context.show(
-        "keys/made.html",
-        key=key,
-        credential=credential,
-        bases=bases,
-        code=code,
-        old_ends=old_ends,
-    )
-
-
-def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
-    pricing = entry.get("pricing") or {}
-    return str(entry["id"]).endswith("*"), any(money(price) for price in pricing.values())
+    shown = {"bases": bases, "code": code, "old_ends": old_ends}
+    await context.show("keys/made.html", key=key, credential=credential, **shown)
 
 
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:

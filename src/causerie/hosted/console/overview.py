@@ -5,10 +5,11 @@ leads anywhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import SpendingReader
@@ -105,14 +106,13 @@ async def show_palette(context: RequestContext) -> None:
     words = find.casefold().split()
     found = [
         link
-        for link in await _entries(context)
+        for link in await _palette_links(context)
         if all(word in f"{link.title} {link.section}".casefold() for word in words)
     ]
     await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
 
 
-async def _entries(context: RequestContext) -> list[NavigationLink]:
-    """Return everything that the palette leads to; the section of a link says what it is."""
+async def _palette_links(context: RequestContext) -> list[NavigationLink]:
     mine = [project for project, _ in await context.accounts.projects.of(context.me)]
     every = await context.accounts.projects.every(context.actor) if context.me.operator else mine
     current = context.view.project if context.view else next(iter(mine), None)
@@ -127,14 +127,10 @@ async def _entries(context: RequestContext) -> list[NavigationLink]:
         NavigationLink(each.name, f"/projects/{each.id}/overview", "folder", "project")
         for each in every
     ]
-    models = [str(entry.get("id", "")) for entry in context.service_view.models()]
-    playground = f"/projects/{current.id}/playground?model=" if current else ""
-    return [
-        *pages,
-        NavigationLink("Profile", "/profile", "person", "page"),
-        *projects,
-        *(
-            NavigationLink(id, playground + quote(id, safe=""), "cube", "model")
-            for id in (models if current else ())
-        ),
-    ]
+    models = []
+    for entry in context.service_view.models() if current else ():
+        id = str(entry.get("id", ""))
+        path = f"/projects/{current.id}/playground?model={quote(id, safe='')}" if current else ""
+        models.append(NavigationLink(id, path, "cube", "model"))
+    profile = NavigationLink("Profile", "/profile", "person", "page")
+    return [*pages, profile, *projects, *models]

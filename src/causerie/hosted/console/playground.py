@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from causerie.catalog.listing import Listing
 from causerie.errors import Forbidden, NotFound
@@ -46,11 +47,16 @@ async def show(context: RequestContext) -> None:
     entries = [model_row(entry) for entry in context.service_view.models()]
     wanted = context.query.get("model")
     chosen = wanted if any(each.id == wanted for each in entries) else ""
+    allowed = True
+    try:
+        await context.accounts.projects.ask(context.actor, context.params["project"])
+    except Forbidden:
+        allowed = False
     await context.show(
         "playground.html",
         entries=entries,
         chosen=chosen,
-        allowed=await _may_ask(context),
+        allowed=allowed,
         doors=[context.base + door.prefix for door in context.service_view.doors()],
         numbers=number_fields(),
         keys_at=f"{PREFIX}/projects/{context.params['project']}/keys",
@@ -60,14 +66,6 @@ async def show(context: RequestContext) -> None:
 async def complete(context: RequestContext) -> None:
     view = await context.accounts.projects.ask(context.actor, context.params["project"])
     await context.service_view.complete(context.exchange, context.me, view.project.id)
-
-
-async def _may_ask(context: RequestContext) -> bool:
-    try:
-        await context.accounts.projects.ask(context.actor, context.params["project"])
-    except Forbidden:
-        return False
-    return True
 
 
 _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from collections.abc import Mapping
 
 import segno
 from markupsafe import Markup
@@ -12,7 +12,7 @@ from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
 
 _LONGEST_ADDRESS = 600
-_REMOVAL_FIELDS = MappingProxyType({"wrong_code": "code", "wrong_credentials": "password"})
+_REMOVAL_FIELDS: Mapping[str, str] = {"wrong_code": "code", "wrong_credentials": "password"}
 
 
 async def show(context: RequestContext) -> None:

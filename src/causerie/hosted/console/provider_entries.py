@@ -59,14 +59,14 @@ async def test(context: RequestContext) -> None:
 
 
 async def edit(context: RequestContext) -> None:
-    entry, _ = await _entry(context)
+    entry, _ = await _stored_provider(context)
     form = SettingsForm.shown(FIELDS, context.form, entry)
     await _show(context, "edit_provider", form, entry=entry)
 
 
 async def change(context: RequestContext) -> None:
     """Replace the settings of a provider; an empty key leaves the one there is."""
-    entry, _ = await _entry(context)
+    entry, _ = await _stored_provider(context)
     form = SettingsForm.typed(FIELDS, context.form)
     key = "" if context.form.get("no_key") else context.form.get("key") or None
     wish = form.wish(key=key, enabled=entry.enabled)
@@ -81,13 +81,13 @@ async def try_kept(context: RequestContext) -> None:
     if entry is not None:
         trial = await context.configuration.test_filed(context.actor, name, model)
     else:
-        entry, _ = await _entry(context)
+        entry, _ = await _stored_provider(context)
         trial = await context.configuration.test(context.actor, {}, "", model, entry.id)
     await context.show("operator/provider_trial.html", entry=entry, trial=trial)
 
 
 async def ask_deletion(context: RequestContext) -> None:
-    entry, entries = await _entry(context)
+    entry, entries = await _stored_provider(context)
     served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
     if not _is_shadowed(entry, entries):
         models = [each for each in models_of(entry.name, entries) if not each.locked]
@@ -96,7 +96,7 @@ async def ask_deletion(context: RequestContext) -> None:
 
 
 async def delete(context: RequestContext) -> None:
-    entry, entries = await _entry(context)
+    entry, entries = await _stored_provider(context)
     steps: Sequence[EntryStep] = [EntryStep(kind="provider", id=entry.id)]
     if not _is_shadowed(entry, entries):
         steps = [*withdrawal(entry, entries), *removal(entry, entries)]
@@ -105,14 +105,13 @@ async def delete(context: RequestContext) -> None:
 
 
 async def switch(context: RequestContext, *, enabled: bool) -> None:
-    entry, _ = await _entry(context)
+    entry, _ = await _stored_provider(context)
     await context.configuration.switch(context.actor, entry.id, enabled=enabled)
     done = "provider-enabled" if enabled else "provider-disabled"
     context.go(f"{_PATH}/{entry.name}", done=done)
 
 
-async def _entry(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
-    """Return the provider of the database, and all entries."""
+async def _stored_provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
     entries = await context.configuration.every(context.actor)
     found = entry_named(entries, "provider", context.params["provider"], locked=False)
     if found is None:

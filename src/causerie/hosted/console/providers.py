@@ -5,11 +5,10 @@ are taken over from them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model, provider_asked
@@ -29,8 +28,7 @@ _MOST_TARGETS = 12  # of each provider, in the list of all
 _MOST_MODELS = 12  # that a provider's page compares, those probed first
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixColumn:
+class MatrixColumn(Struct, frozen=True):
     provider: str
     title: str
     model: ProbedModelView

@@ -11,12 +11,11 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
 from causerie.catalog.listing import Listing
@@ -27,8 +26,7 @@ _MOST_ADDRESSES = 100_000
 _SOON = 5  # seconds until a place may be free
 
 
-@dataclass(frozen=True, slots=True)
-class PublicChatOptions:
+class PublicChatOptions(Struct, frozen=True):
     """Bounds as in the settings; without models there is no such chat."""
 
     models: frozenset[str] = frozenset()
@@ -48,21 +46,15 @@ class _Conversation(Struct, frozen=True, forbid_unknown_fields=True):
     messages: Annotated[list[_Message], Meta(min_length=1, max_length=100)]
 
 
-class PublicChat:
-    """The chat of one service. ``shared`` is where replicas count together."""
+class PublicChat(Struct):
+    """The chat of one service; replicas count together where something is ``_shared``."""
 
-    def __init__(
-        self,
-        options: PublicChatOptions,
-        clock: Callable[[], datetime],
-        shared: SharedBudgetStore | None = None,
-    ) -> None:
-        self.options = options
-        self._clock = clock
-        self._shared = shared
-        self._day: date | None = None
-        self._used = Counter[str]()  # by address, and by all under the empty one
-        self._running: set[str] = set()
+    options: PublicChatOptions
+    _clock: Callable[[], datetime]
+    _shared: SharedBudgetStore | None = None
+    _day: date | None = None
+    _used: Counter[str] = field(default_factory=Counter)  # by address, of all under the empty one
+    _running: set[str] = set()
 
     def offers(self, model: Listing) -> bool:
         """Return true if visitors may chat with a model: it is named, and free everywhere."""

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jinja2 import Environment
+from msgspec import Struct
 
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import Forbidden, ServiceError, Unauthenticated
@@ -74,8 +75,7 @@ def _cookie_name(secure: bool) -> str:
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """The site's addresses and look.
 
     ``address`` is its public one, if known; else the ``Host`` header says. ``proxies`` are trusted.
@@ -83,8 +83,8 @@ class Site:
 
     address: str = ""
     proxies: tuple[Network, ...] = ()
-    brand: Branding = Branding()  # noqa: RUF009 - frozen
-    logos: Mapping[str, Logo] = field(default_factory=dict)
+    brand: Branding = Branding()
+    logos: Mapping[str, Logo] = {}
     """By the names of authors and providers."""
 
     def secure(self, exchange: Exchange) -> bool:
@@ -145,8 +145,7 @@ _OF_IMAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleServices:
+class ConsoleServices(Struct, frozen=True):
     """Services that all requests share. ``open_to_all``: people may sign up without invitation."""
 
     accounts: Accounts

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from causerie.hosted.console import (
     activity,
+    alerts,
     audit,
     bounds,
     catalog,
@@ -33,8 +35,7 @@ from causerie.hosted.console.settings_entries import DOORS, MODELS
 Page = Callable[[RequestContext], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class PageRoute:
+class PageRoute(Struct, frozen=True):
     """A page. ``open``: nobody has to be signed in. ``raw``: it reads the body, and fails as JSON.
 
     ``form`` is shown again, with the problem, if the page refuses what was sent. The typed fields
@@ -68,23 +69,23 @@ def _form(
     )
 
 
-def _entries(list_path: str, pages: EntryPages) -> tuple[PageRoute, ...]:
-    entry = f"{list_path}/{{entry}}"
+def _entries(pages: EntryPages) -> tuple[PageRoute, ...]:
+    words = pages.words
+    entry = f"{words.path or words.list_path}/{{entry}}"
     return (
+        *([PageRoute("GET", words.list_path, pages.list)] if words.list_template else []),
         PageRoute("POST", f"{entry}/enable", partial(pages.switch, enabled=True)),
         PageRoute("POST", f"{entry}/disable", partial(pages.switch, enabled=False)),
         *_form(f"{entry}/delete", pages.ask_deletion, pages.delete),
     )
 
 
-def _form_entries(
-    list_path: str, pages: EntryFormPages, *, kept: bool = True
-) -> tuple[PageRoute, ...]:
-    entry = f"{list_path}/{{entry}}"
+def _form_entries(pages: EntryFormPages, *, kept: bool = True) -> tuple[PageRoute, ...]:
+    path = pages.words.path or pages.words.list_path
     return (
-        *_form(f"{list_path}/new", pages.new, pages.create, kept=kept),
-        *_form(entry, pages.see, pages.change, kept=kept),
-        *_entries(list_path, pages),
+        *_form(f"{path}/new", pages.new, pages.create, kept=kept),
+        *_form(f"{path}/{{entry}}", pages.see, pages.change, kept=kept),
+        *_entries(pages),
     )
 
 
@@ -190,16 +191,12 @@ ROUTES = (
     *_form(f"{_PROVIDER}/delete", provider_entries.ask_deletion, provider_entries.delete),
     *_form(f"{_PROVIDER}/models", providers.show_models, providers.take_over),
     *_form(f"{_PROVIDER}/publish", catalog_entries.show_publishing, catalog_entries.publish),
-    PageRoute("GET", "/operator/alerts", CHANNELS.show),
-    PageRoute("POST", "/operator/alerts/{channel}/test", CHANNELS.test),
-    *_form_entries("/operator/alerts/channels", CHANNELS, kept=False),
-    PageRoute("GET", "/operator/catalog", catalog_entries.CATALOG_MODELS.list),
-    *_entries("/operator/catalog", catalog_entries.CATALOG_MODELS),
-    PageRoute("GET", "/operator/aliases", ALIASES.list),
-    *_form_entries("/operator/aliases", ALIASES),
-    PageRoute("GET", "/operator/models", MODELS.list),
-    *_form_entries("/operator/models", MODELS),
-    PageRoute("GET", "/operator/doors", DOORS.list),
-    *_form_entries("/operator/doors", DOORS),
+    PageRoute("GET", "/operator/alerts", alerts.show),
+    PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
+    *_form_entries(CHANNELS, kept=False),
+    *_entries(catalog_entries.CATALOG_MODELS),
+    *_form_entries(ALIASES),
+    *_form_entries(MODELS),
+    *_form_entries(DOORS),
 )
 """All pages, their paths below the console's own."""

@@ -5,12 +5,12 @@ and cost, and how those stand who answer.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.engines.base import EngineState, EngineStatus
@@ -23,8 +23,7 @@ from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
 
 
-@dataclass(frozen=True, slots=True)
-class DoorView:
+class DoorView(Struct, frozen=True):
     name: str
     prefix: str
 
@@ -67,7 +66,7 @@ class ServiceView(Protocol):
 
 
 _MILLION = 1_000_000
-_NEARNESS = MappingProxyType(
+_NEARNESS: Mapping[str, int] = (
     {"ready": 0, "full": 1, "loading": 2}
     | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
     | {"down": 4, "rejecting": 4, "failed": 4}
@@ -75,8 +74,7 @@ _NEARNESS = MappingProxyType(
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
 
-@dataclass(frozen=True, slots=True)
-class StatusBadge:
+class StatusBadge(Struct, frozen=True):
     """State of one target: a word, with a ``tone`` (good, warn, bad or none), and details."""
 
     target: str
@@ -86,8 +84,7 @@ class StatusBadge:
     progress: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPrice:
+class ModelPrice(Struct, frozen=True):
     """Price of a million tokens of each kind, and of one request."""
 
     prompt: Decimal
@@ -102,8 +99,7 @@ class ModelPrice:
         return not (any(tokens) or self.request)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRow:
+class ModelRow(Struct, frozen=True):
     """A model as a page shows it: ``latency`` in seconds, ``throughput`` in tokens per second."""
 
     id: str
@@ -246,8 +242,7 @@ def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
     return StatusBadge(name, status.state.replace("_", " "), tone, detail)
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedMatrix:
+class FoldedMatrix(Struct, frozen=True):
     """``differing`` parameters need a row each; ``alike`` are equal for all measured, by answer."""
 
     measured: Sequence[Any]

@@ -7,11 +7,12 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from causerie.errors import Forbidden
 from causerie.hosted.accounts.keys import ApiKey
@@ -83,7 +84,6 @@ _COUNTED = (
     *("requests", "refused", "failed", "aborted"),
     *("prompt", "cached", "completion", "reasoning"),
 )
-_SUMMED = (*_COUNTED, "cost", "first_tokens")
 _SPEEDS = 50  # of groups, in a table that has no pages
 _MEANS = ("first_token_seconds", "duration_seconds")
 _LONGEST_NAME = 60
@@ -112,8 +112,7 @@ _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UsageForm:
+class UsageForm(Struct, frozen=True):
     period: ReportPeriod
     metric: Metric
     by: By
@@ -149,8 +148,7 @@ class UsageForm:
         return "?" + urlencode({**when, **self.fields, **changes})
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRow:
+class UsageRow(Struct, frozen=True):
     id: str
     name: str
     sum: UsageSum
@@ -210,8 +208,7 @@ async def _reader(context: RequestContext) -> _Reader:
     return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     context: RequestContext
     project: str | None
     wish: UsageForm
@@ -288,19 +285,18 @@ def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
 
 def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
     """Return the sum of several sums, with weighted means."""
-    whole = UsageSum(None, {}, 0, 0, 0, 0, 0, 0, 0, 0, Decimal(0), None, 0.0)
-    waited = lasted = 0.0
-    for each in sums:
-        whole = replace(
-            whole, **{name: getattr(whole, name) + getattr(each, name) for name in _SUMMED}
-        )
-        lasted += each.duration_seconds * each.requests
-        if each.first_token_seconds is not None:
-            waited += each.first_token_seconds * each.first_tokens
-    return replace(
-        whole,
-        first_token_seconds=waited / whole.first_tokens if whole.first_tokens else None,
-        duration_seconds=lasted / whole.requests if whole.requests else 0.0,
+    sums = [*sums]
+    counted = {name: sum(getattr(each, name) for each in sums) for name in _COUNTED}
+    requests, first_tokens = counted["requests"], sum(each.first_tokens for each in sums)
+    waited = sum((each.first_token_seconds or 0.0) * each.first_tokens for each in sums)
+    lasted = sum(each.duration_seconds * each.requests for each in sums)
+    return UsageSum(
+        *(None, {}),
+        **counted,
+        cost=sum((each.cost for each in sums), Decimal(0)),
+        first_token_seconds=waited / first_tokens if first_tokens else None,
+        duration_seconds=lasted / requests if requests else 0.0,
+        first_tokens=first_tokens,
     )
 
 

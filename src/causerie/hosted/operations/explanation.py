@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import Self
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from causerie.access.keys import Caller
 from causerie.access.limits import estimate
@@ -95,11 +96,9 @@ class ExplainedRefusal(Struct, frozen=True, kw_only=True):
     message: str
     param: str | None = None
 
-    @staticmethod
-    def of(failure: ServiceError) -> ExplainedRefusal:
-        return ExplainedRefusal(
-            status=failure.status, code=failure.code, message=failure.message, param=failure.param
-        )
+    @classmethod
+    def of(cls, failure: ServiceError) -> Self:
+        return convert(failure, cls, from_attributes=True)
 
 
 class PriceTexts(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, Self
 
 import msgspec
 import structlog
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.http.client import Reach
@@ -109,14 +109,13 @@ class ResultStore(Protocol):
     async def put(self, provider: str, model: str, kept: str) -> None: ...
 
 
-class Results:
+class Results(Struct):
     """The results that all processes of a service share.
 
     Unreadable ones count as none. They are not stored while the store is unavailable.
     """
 
-    def __init__(self, store: ResultStore) -> None:
-        self._store = store
+    _store: ResultStore
 
     async def of(self, provider: str) -> Mapping[str, Kept]:
         """Return the stored results of a provider by model; raise :class:`StoreUnavailable`."""
@@ -133,10 +132,6 @@ class Results:
             await self._store.put(result.provider, result.model, kept)
         except StoreUnavailable as failure:
             _log.warning("result of a probe is not kept", error=str(failure))
-
-    async def use(self, result: Result) -> None:
-        """Store that a result was put in force."""
-        await self.keep(structs.replace(result, used=True))
 
 
 def _read(text: str) -> Kept:
@@ -268,20 +263,14 @@ class Examination:
         return ""
 
 
-class Examinations:
+class Examinations(Struct):
     """The running probes, one at a time for each provider; leaving the block cancels them."""
 
-    def __init__(
-        self,
-        results: Results,
-        clock: Clock = lambda: datetime.now(UTC),
-        bounds: ProbeBounds | None = None,
-    ) -> None:
-        self.results = results
-        self._clock = clock
-        self._bounds = bounds or ProbeBounds()
-        self._last: dict[str, Examination] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+    results: Results
+    _clock: Clock = lambda: datetime.now(UTC)
+    _bounds: ProbeBounds = ProbeBounds()
+    _last: dict[str, Examination] = {}
+    _tasks: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.ports import EntryKind
@@ -28,8 +29,7 @@ _DIGITS = Decimal("0.000000001")  # of money in the configuration
 State = Literal["new", "changed", "same", "gone"]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedModel:
+class ComparedModel(Struct, frozen=True):
     """A model of a provider, as it is listed and as it is configured."""
 
     id: str
@@ -91,10 +91,7 @@ def taken_over(
 
     Entries of the file stay as they are.
     """
-    aliases = _aliases(provider.name, entries)
-    before = _changeable("alias", entries)
-    drafts = {name: dict(each.settings) for name, each in before.items()}
-    new = []
+    aliases, drafts, new = _aliases(provider.name, entries), _Drafts("alias", entries), []
     for one in picked:
         alias = aliases[one.id].entry if one.id in aliases else None
         if alias is None:
@@ -102,9 +99,8 @@ def taken_over(
             new.append(EntryStep(kind="alias", wish=wish))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             drafts[alias.name] |= _published(one)
-    _remove("alias", provider.name, drafts, gone)
-    contexts = _with_contexts(provider, picked, gone)
-    return [*contexts, *new, *_steps("alias", before, drafts)]
+    drafts.remove(provider.name, gone)
+    return [*_with_contexts(provider, picked, gone), *new, *drafts.steps()]
 
 
 def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
@@ -117,10 +113,9 @@ def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
 
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     """Return the changes that delete a provider, its targets, and aliases without other targets."""
-    before = _changeable("alias", entries)
-    drafts = {name: dict(each.settings) for name, each in before.items()}
-    _remove("alias", provider.name, drafts, _aliases(provider.name, entries))
-    return [*_steps("alias", before, drafts), EntryStep(kind="provider", id=provider.id)]
+    drafts = _Drafts("alias", entries)
+    drafts.remove(provider.name, _aliases(provider.name, entries))
+    return [*drafts.steps(), EntryStep(kind="provider", id=provider.id)]
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
@@ -130,8 +125,7 @@ def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryVie
 _PLACES: Mapping[EntryKind, str] = {"alias": "targets", "catalog_model": "endpoints"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     entry: EntryView
     settings: Mapping[str, Any]
 
@@ -152,21 +146,34 @@ def _aliases(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place
     return _places("alias", provider, fewest)
 
 
-def _changeable(kind: EntryKind, entries: Iterable[EntryView]) -> Mapping[str, EntryView]:
-    return {each.name: each for each in entries if each.kind == kind and not each.locked}
+class _Drafts(dict[str, dict[str, Any]]):
+    # New settings of the entries of a kind, but for those of the file.
 
+    def __init__(self, kind: EntryKind, entries: Iterable[EntryView]) -> None:
+        self._kind = kind
+        changeable = (each for each in entries if each.kind == kind and not each.locked)
+        self._before = {each.name: each for each in changeable}
+        super().__init__({name: dict(each.settings) for name, each in self._before.items()})
 
-def _remove(
-    kind: EntryKind, provider: str, drafts: Mapping[str, dict[str, Any]], gone: Collection[str]
-) -> None:
-    name = _PLACES[kind]
-    for draft in drafts.values():
-        if isinstance(draft.get(name), list):
-            draft[name] = [
-                each
-                for each in draft[name]
-                if each.get("provider") != provider or each.get("model") not in gone
-            ]
+    def remove(self, provider: str, gone: Collection[str]) -> None:
+        name = _PLACES[self._kind]
+        for draft in self.values():
+            if isinstance(draft.get(name), list):
+                draft[name] = [
+                    each
+                    for each in draft[name]
+                    if each.get("provider") != provider or each.get("model") not in gone
+                ]
+
+    def steps(self) -> Iterator[EntryStep]:
+        for name, draft in self.items():
+            entry = self._before.get(name)
+            if entry is None:
+                yield EntryStep(kind=self._kind, wish=EntryWish(settings=draft))
+            elif draft != entry.settings and draft[_PLACES[self._kind]]:
+                yield changed(entry, draft)
+            elif draft != entry.settings:
+                yield EntryStep(kind=self._kind, id=entry.id)
 
 
 def published_price(one: ListedModel) -> Mapping[str, str]:
@@ -261,8 +268,7 @@ class PriceRules:
     completion: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PickedModel:
+class PickedModel(Struct, frozen=True):
     """A listed model to publish under this id of the catalog."""
 
     listed: ListedModel
@@ -309,8 +315,7 @@ def publication(
     """
     known = _endpoints(provider.name, entries)
     filed = {each.name for each in entries if each.kind == _KIND and each.locked}
-    before = _changeable(_KIND, [each for each in entries if each.name not in filed])
-    drafts = {name: dict(each.settings) for name, each in before.items()}
+    drafts = _Drafts(_KIND, [each for each in entries if each.name not in filed])
     for one in picked:
         there = known.get(one.listed.id)
         name = there.entry.name if there is not None else one.catalog_id
@@ -324,8 +329,8 @@ def publication(
         endpoints = {(each.get("provider"), each.get("model")): each for each in draft["endpoints"]}
         endpoints[provider.name, one.listed.id] = _endpoint(provider.name, one.listed, there, rules)
         draft["endpoints"] = list(endpoints.values())
-    _remove(_KIND, provider.name, drafts, gone)
-    return [*_steps(_KIND, before, drafts)]
+    drafts.remove(provider.name, gone)
+    return [*drafts.steps()]
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
@@ -454,18 +459,3 @@ def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) 
     if cost == money(amount):
         return str(price)
     return configured(money(amount) * money(price) / cost)
-
-
-def _steps(
-    kind: EntryKind, before: Mapping[str, EntryView], drafts: Mapping[str, dict[str, Any]]
-) -> Iterator[EntryStep]:
-    for name, draft in drafts.items():
-        entry = before.get(name)
-        if entry is None:
-            yield EntryStep(kind=kind, wish=EntryWish(settings=draft))
-        elif draft == entry.settings:
-            continue
-        elif draft[_PLACES[kind]]:
-            yield changed(entry, draft)
-        else:
-            yield EntryStep(kind=kind, id=entry.id)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from types import MappingProxyType
 
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import NotFound
@@ -31,25 +30,21 @@ _CONTENT_POLICY = (
     "base-uri 'none'",
     "frame-ancestors 'none'",
 )
-PAGE_HEADERS = MappingProxyType(
-    {
-        "content-security-policy": "; ".join(_CONTENT_POLICY),
-        "cross-origin-opener-policy": "same-origin",
-        "cross-origin-resource-policy": "same-origin",
-        "permissions-policy": "camera=(), geolocation=(), microphone=()",
-        "referrer-policy": "same-origin",
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-    }
-)
+PAGE_HEADERS: Mapping[str, str] = {
+    "content-security-policy": "; ".join(_CONTENT_POLICY),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
 """Of pages."""
-FILE_HEADERS: Mapping[str, str] = MappingProxyType(
-    {
-        "content-security-policy": "default-src 'none'",
-        "cross-origin-resource-policy": "same-origin",
-        "x-content-type-options": "nosniff",
-    }
-)
+FILE_HEADERS: Mapping[str, str] = {
+    "content-security-policy": "default-src 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
 """Of styles, scripts and pictures. A page that loads them has said the rest; opened by themselves
 they are text, or a picture that runs nothing."""
 
@@ -63,23 +58,19 @@ def asked_by_person(headers: Mapping[str, str]) -> bool:
     return opens and headers.get("sec-fetch-site") in ("same-origin", "none")
 
 
-_TYPES = MappingProxyType(
-    {
-        "css": "text/css; charset=utf-8",
-        "js": "text/javascript; charset=utf-8",
-        "svg": "image/svg+xml",
-        "woff2": "font/woff2",
-    }
-)
-SHEETS = MappingProxyType(
-    {
-        "console.css": ("10-tokens", "20-base", "30-frame", "40-parts", "41-picker", "62-charts"),
-        "chat.css": ("60-playground", "66-chat"),
-        "catalog.css": ("61-models", "64-catalog"),
-        "workspace.css": ("63-activity", "65-providers", "67-overview", "68-palette", "69-entries"),
-        "docs.css": ("70-docs",),
-    }
-)
+_TYPES: Mapping[str, str] = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "woff2": "font/woff2",
+}
+SHEETS: Mapping[str, Sequence[str]] = {
+    "console.css": ("10-tokens", "20-base", "30-frame", "40-parts", "41-picker", "62-charts"),
+    "chat.css": ("60-playground", "66-chat"),
+    "catalog.css": ("61-models", "64-catalog"),
+    "workspace.css": ("63-activity", "65-providers", "67-overview", "68-palette", "69-entries"),
+    "docs.css": ("70-docs",),
+}
 """Style sheets and their parts: of every page, and of pages by subject."""
 _IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
 _STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
@@ -151,4 +142,4 @@ def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
     others = {each.name: each.read_bytes() for each in kept}
     names = [name for name in others if name.endswith((".css", ".js"))]
     texts = {name: others.pop(name).decode() for name in names}
-    return MappingProxyType(others), MappingProxyType(texts)
+    return others, texts

@@ -7,8 +7,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 _READABLE = 4.5  # contrast of text, by WCAG 2.2, 1.4.3
 _STEP = 0.02
@@ -20,8 +21,7 @@ _NIGHT_SURFACE, _NIGHT_HOVER = (26.0, 26.0, 24.0), (45.0, 45.0, 42.0)
 _Rgb = tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Branding:
+class Branding(Struct, frozen=True):
     name: str = "Causerie"
     accent: str | None = None
     """Like ``#0f6b5c``; ``None`` is the colour of the style sheet."""
@@ -51,8 +51,7 @@ class Branding:
         ).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class _Light:
+class _Light(Struct, frozen=True):
     surface: _Rgb
     hover: _Rgb
     towards: _Rgb
@@ -114,14 +113,12 @@ def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
 _WORD = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Logo:
-    content_type: str
-    content: bytes
+Logo = tuple[str, bytes]
+"""Media type and content."""
 
 
 def logo_addresses(prefix: str, logos: Mapping[str, Logo]) -> Mapping[str, str]:
-    digests = {name: hashlib.sha256(one.content).hexdigest() for name, one in logos.items()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, (_, content) in logos.items()}
     return {
         name: f"{prefix}/{quote(name, safe='')}?v={digest[:12]}" for name, digest in digests.items()
     }

@@ -7,7 +7,7 @@ one. Whoever opens the page can therefore do and see what the API lets them, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from causerie.http.exchange import Exchange
 from causerie.http.pages.branding import Branding
@@ -19,8 +19,7 @@ _LARGEST = 2**53 - 1  # integer that a script can tell from its neighbours
 _FINEST = 0.01  # step of a number with a fraction
 
 
-@dataclass(frozen=True, slots=True)
-class NumberField:
+class NumberField(Struct, frozen=True):
     """One field: its parameter, label, range, step, and the hint that an empty one shows."""
 
     name: str

@@ -8,12 +8,13 @@ the field.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 import msgspec
 from markupsafe import Markup
+from msgspec import Struct
+from msgspec.structs import replace
 
 from causerie.http.exchange import Exchange
 from causerie.http.openapi import document
@@ -31,8 +32,7 @@ _GROUP_OF = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A parameter or field. Several with the same type and meaning are one, with all names."""
 
     names: tuple[str, ...]
@@ -45,8 +45,7 @@ class Field:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     base: str
     """Usual path of the base URL; empty for paths of the service."""
     path: str

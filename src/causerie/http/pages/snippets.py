@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -39,6 +38,10 @@ const client = new <client>({
 const reply = await client.<call>(<body>);
 <shown>"""
 _OPENAI = "export OPENAI_BASE_URL=<base>\nexport OPENAI_API_KEY=<key>"
+_OF_OPENAI: Mapping[str, Any] = {
+    **{"package": "openai", "module": "openai", "client": "OpenAI"},
+    **{"versioned": True, "environment": _OPENAI},
+}
 _ANTHROPIC = "export ANTHROPIC_BASE_URL=<base>\nexport ANTHROPIC_AUTH_TOKEN=<key>"
 _CLAUDE_CODE = (
     f"{_ANTHROPIC}\nexport ANTHROPIC_MODEL=<model>\nexport ANTHROPIC_DEFAULT_HAIKU_MODEL=<model>"
@@ -90,12 +93,8 @@ APIS = (
         id="chat",
         title="Chat completions",
         path="/chat/completions",
-        package="openai",
-        module="openai",
-        client="OpenAI",
         call="chat.completions.create",
-        versioned=True,
-        environment=_OPENAI,
+        **_OF_OPENAI,
         first={"messages": _HELLO},
         arguments=(
             *_COMMON, "messages", "stream_options", "max_tokens", "max_completion_tokens", "n",
@@ -117,12 +116,8 @@ APIS = (
         id="responses",
         title="Responses",
         path="/responses",
-        package="openai",
-        module="openai",
-        client="OpenAI",
         call="responses.create",
-        versioned=True,
-        environment=_OPENAI,
+        **_OF_OPENAI,
         first={"input": "Hello!"},
         arguments=(*_COMMON, "input", "max_output_tokens", "reasoning", "text", "include"),
         python=(
@@ -165,37 +160,28 @@ APIS = (
     ),
 )  # fmt: skip
 LANGUAGES = {"curl": "curl", "python": "Python", "javascript": "JavaScript"}
+_NAMES = {
+    name: {
+        api: given for api in ("responses", "messages") if (given := getattr(each.facts, api)) != ""
+    }
+    for name, each in PARAMETERS.items()
+}
 CODE = {
     "apis": to_builtins(APIS),
     "languages": {"curl": _CURL, "python": _PYTHON, "javascript": _JAVASCRIPT},
     "unreached": _UNREACHED,
-    "names": {
-        name: others
-        for name, each in PARAMETERS.items()
-        if (
-            others := {
-                api: given
-                for api, given in (
-                    ("responses", each.facts.responses),
-                    ("messages", each.facts.messages),
-                )
-                if given != ""
-            }
-        )
-    },
+    "names": {name: others for name, others in _NAMES.items() if others},
 }
 """The table for scripts; ``names`` are the places of parameters in other APIs, ``None`` without."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(Struct, frozen=True):
     id: str
     title: str
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SnippetGroup:
+class SnippetGroup(Struct, frozen=True):
     """The code for one API or program, in several languages or files."""
 
     id: str
@@ -212,49 +198,36 @@ BLANKS = tuple(
 def request_snippets(base: str, key: str, model: str) -> list[SnippetGroup]:
     """Return a first request to the door at ``base`` in each API, and settings of agents."""
     toml = _filled(_CODEX, base=_quoted(base), model=_quoted(model))
-    environments = {
-        "claude": _shell(APIS[-1], _CLAUDE_CODE, base, key, model),
-        "codex": f"export CAUSERIE_API_KEY={shlex.quote(key)}",
-        **{each.id: _shell(each, each.environment, base, key) for each in APIS},
-    }
-    snippets = {
-        **{each.id: _requests(each, base, key, model) for each in APIS},
-        "claude": [],
-        "codex": [Snippet("file", "config.toml", toml)],
-    }
-    titles = {each.id: each.title for each in APIS} | {"claude": "Claude Code", "codex": "Codex"}
+    codex = f"export CAUSERIE_API_KEY={shlex.quote(key)}"
+    files = [Snippet("file", "config.toml", toml), Snippet("environment", "Environment", codex)]
+    requests = []
+    for api in APIS:
+        environment = _environment(api, api.environment, base, key)
+        snippets = [*_requests(api, base, key, model), environment]
+        requests.append(SnippetGroup(api.id, api.title, snippets))
+    claude = _environment(APIS[-1], _CLAUDE_CODE, base, key, model)
     return [
-        SnippetGroup(
-            id, title, [*snippets[id], Snippet("environment", "Environment", environments[id])]
-        )
-        for id, title in titles.items()
+        *requests,
+        SnippetGroup("claude", "Claude Code", [claude]),
+        SnippetGroup("codex", "Codex", files),
     ]
 
 
 def _requests(api: CodeApi, base: str, key: str, model: str) -> list[Snippet]:
     body = {"model": model, **api.first}
     address = _client_base(api, base)
-    common = {"client": api.client, "call": api.call, "base": _quoted(address or "")}
-    arguments = "\n".join(f"    {name}={_quoted(value)}," for name, value in body.items())
-    json_body = re.sub(r'^( *)"(\w+)":', r"\1\2:", json.dumps(body, indent=2), flags=re.MULTILINE)
+    values = {
+        **{"package": api.package, "module": api.module, "client": api.client, "call": api.call},
+        **{"base": _quoted(address or ""), "key": _quoted(key)},
+        "arguments": "\n".join(f"    {name}={_quoted(value)}," for name, value in body.items()),
+        "body": re.sub(r'^( *)"(\w+)":', r"\1\2:", json.dumps(body, indent=2), flags=re.MULTILINE),
+    }
+    sent = shlex.quote(json.dumps(body, ensure_ascii=False))
+    url = shlex.quote(base + api.path)
     texts = {
-        "curl": _filled(
-            _CURL,
-            **{"unbuffered": "", "url": shlex.quote(base + api.path), "key": key},
-            body=shlex.quote(json.dumps(body, ensure_ascii=False)),
-        ),
-        "python": _filled(
-            _PYTHON,
-            **common,
-            **{"package": api.package, "key": _quoted(key), "arguments": arguments},
-            shown=api.python[0],
-        ),
-        "javascript": _filled(
-            _JAVASCRIPT,
-            **common,
-            **{"module": api.module, "key": _quoted(key), "body": json_body},
-            shown=api.javascript[0],
-        ),
+        "curl": _filled(_CURL, unbuffered="", url=url, key=key, body=sent),
+        "python": _filled(_PYTHON, **values, shown=api.python[0]),
+        "javascript": _filled(_JAVASCRIPT, **values, shown=api.javascript[0]),
     }
     if address is None:
         texts |= {"python": f"# {_UNREACHED}", "javascript": f"// {_UNREACHED}"}
@@ -267,12 +240,12 @@ def _client_base(api: CodeApi, base: str) -> str | None:
     return base.removesuffix(_VERSION) if base.endswith(_VERSION) else None
 
 
-def _shell(api: CodeApi, template: str, base: str, key: str, model: str = "") -> str:
-    address = _client_base(api, base)
-    if address is None:
-        return f"# {_UNREACHED}"
-    words = {"base": address, "key": key, "model": model}
-    return _filled(template, **{name: shlex.quote(word) for name, word in words.items()})
+def _environment(api: CodeApi, template: str, base: str, key: str, model: str = "") -> Snippet:
+    address, text = _client_base(api, base), f"# {_UNREACHED}"
+    if address is not None:
+        words = {"base": address, "key": key, "model": model}
+        text = _filled(template, **{name: shlex.quote(word) for name, word in words.items()})
+    return Snippet("environment", "Environment", text)
 
 
 def _filled(template: str, **values: str) -> str:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
-from types import MappingProxyType
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -45,9 +44,7 @@ _NAMED = {
 }
 
 
-def environment(
-    statics: Statics, brand: Branding, logos: Mapping[str, str] = MappingProxyType({})
-) -> Environment:
+def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}) -> Environment:
     """``logos`` are addresses by the names of authors and providers."""
     made = Environment(
         loader=PackageLoader("causerie.http.pages"),
@@ -76,7 +73,7 @@ class StandalonePage:
         template: str,
         static_prefix: str,
         brand: Branding,
-        filters: Mapping[str, Callable[..., object]] = MappingProxyType({}),
+        filters: Mapping[str, Callable[..., object]] = {},
     ) -> None:
         self.statics = Statics(static_prefix, brand.style())
         templates = environment(self.statics, brand)
