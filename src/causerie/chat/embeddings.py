@@ -23,8 +23,8 @@ from causerie.protocol.events import (
     CacheReporter,
     Finished,
     Partial,
+    PassedBytes,
     Usage,
-    Verbatim,
 )
 from causerie.protocol.known_fields import refusal
 from causerie.protocol.operations import FIELDS
@@ -122,7 +122,7 @@ class EmbeddingReply:
             _encode(self._model),
             _encode(usage),
         )
-        return [Verbatim(raw), Finished("stop"), used]
+        return [PassedBytes(raw), Finished("stop"), used]
 
     async def _inputs(self, facts: ModelFacts) -> Sequence[Sequence[int]]:
         given: Any = self._request.document["input"]

@@ -95,7 +95,7 @@ class Usage(Struct, frozen=True, gc=False):
     """Tokens of the prompt that the target wrote into its cache at a price."""
 
 
-class Verbatim(Struct, frozen=True, gc=False):
+class PassedBytes(Struct, frozen=True, gc=False):
     """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
 
     They are an event of a stream, or a whole reply. Other events say the same, for those who count
@@ -108,7 +108,7 @@ class Verbatim(Struct, frozen=True, gc=False):
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
-Event = ContentEvent | Finished | Usage | Verbatim
+Event = ContentEvent | Finished | Usage | PassedBytes
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Takes batches; its result, if any, is awaited before the next batch."""
@@ -251,7 +251,7 @@ def _size(event: Event) -> int:
             return len(event.arguments)
         case ToolCallStarted():
             return _CALL_SIZE + len(event.name)
-        case Verbatim():
+        case PassedBytes():
             return len(event.data)
     return 0
 

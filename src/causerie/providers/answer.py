@@ -48,7 +48,7 @@ class Separators(Protocol):
         """Return a new separator for a choice."""
 
 
-class Echo:
+class Repetition:
     """Compares new pieces with an earlier text; white space does not count.
 
     ``over``: the comparison has ended. ``repeated``: its result.
@@ -134,8 +134,8 @@ class AnswerState(Struct, eq=False):
     _signed: bool = False  # whether blocks of reasoning came that are more than their text
     _said: StringIO = field(default_factory=StringIO)
     _thoughts: StringIO = field(default_factory=StringIO)
-    _echo: Echo | None = None  # of the reasoning, where the text begins
-    _late_echo: Echo | None = None  # of the reasoning, behind text
+    _echo: Repetition | None = None  # of the reasoning, where the text begins
+    _late_echo: Repetition | None = None  # of the reasoning, behind text
     _compared: int = 0  # characters of reasoning with which later text was compared
     _message: str | None = None  # the text so far, when the last whole message came
     _only_messages: bool = False  # whether the first piece was a whole message
@@ -238,7 +238,7 @@ class AnswerState(Struct, eq=False):
         if message.content:
             text = _text_of(message.content)
             if text.lstrip().startswith("<") and self._may_compare():
-                text = Echo(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
+                text = Repetition(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
         before = self._said.getvalue() if self._message is None else self._message
         more, self._message = "", before
         if text.startswith(before):
@@ -322,7 +322,7 @@ class AnswerState(Struct, eq=False):
         if self._late_echo is None or self._late_echo.repeated:
             if not self._may_compare():
                 return text
-            self._late_echo = Echo(self._thoughts.getvalue())
+            self._late_echo = Repetition(self._thoughts.getvalue())
             self._plain = False
             if last and self._thoughts.getvalue().endswith(text):
                 return ""
@@ -399,7 +399,7 @@ class AnswerState(Struct, eq=False):
             tagged = text.isspace() or text.lstrip().startswith("<")
             if not tagged or not self._may_compare():
                 return text
-            self._echo = Echo(_TAGGED.format(self._thoughts.getvalue()))
+            self._echo = Repetition(_TAGGED.format(self._thoughts.getvalue()))
         new = self._echo.feed(text)
         return new.lstrip() if self._echo.repeated else new
 

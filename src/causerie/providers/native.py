@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from causerie.protocol import sse
-from causerie.protocol.events import Event, Usage, Verbatim
+from causerie.protocol.events import Event, PassedBytes, Usage
 from causerie.protocol.parameters import HINTS, PARAMETERS
 from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
@@ -165,7 +165,7 @@ class NativeIncoming(Incoming, eq=False):
                 return
             before = len(events)
             super().feed((data,), events)
-            if any(isinstance(event, Verbatim) for event in events[before:]):
+            if any(isinstance(event, PassedBytes) for event in events[before:]):
                 continue  # it was several, which were read one by one
             verbatim = self._passed(data)
             ended = len(events) > before and isinstance(events[-1], Usage)
@@ -181,7 +181,7 @@ class NativeIncoming(Incoming, eq=False):
         if not self._answers:
             raise self._unreadable("no reply of this API")
         self.finish(events)
-        events.insert(len(events) - 1, Verbatim(_with_model(body, "", self.request.model)))
+        events.insert(len(events) - 1, PassedBytes(_with_model(body, "", self.request.model)))
         return events
 
     def _read(
@@ -200,14 +200,14 @@ class NativeIncoming(Incoming, eq=False):
         answer.functions = self._called
         return answer
 
-    def _passed(self, data: bytes) -> Verbatim:
+    def _passed(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
         event = sse.encode(data.replace(b"\n", b"\ndata: "))
         if kind and kind.isprintable():
             event = b"event: %b\n%b" % (kind.encode("latin-1", "replace"), event)
-        return Verbatim(event, last=kind in _ENDS)
+        return PassedBytes(event, last=kind in _ENDS)
 
 
 def _type_of(data: bytes) -> str:

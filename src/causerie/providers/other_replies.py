@@ -252,7 +252,7 @@ class OutputItem(Struct, gc=False):
     arguments: str = ""
 
 
-class IncompleteDetails(Struct, gc=False):
+class IncompleteReason(Struct, gc=False):
     reason: str | None = None
 
 
@@ -261,7 +261,7 @@ class ResponseObject(Struct, gc=False):
     output: Annotated[list[OutputItem], Meta(max_length=_MOST_ITEMS)] | None = None
     usage: ResponsesUsage | None = None
     error: Any = None
-    incomplete_details: IncompleteDetails | None = None
+    incomplete_details: IncompleteReason | None = None
 
 
 class ResponsesEvent(ResponseObject, gc=False):

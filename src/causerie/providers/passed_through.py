@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from causerie.errors import ServiceError, UpstreamFailed
-from causerie.protocol.events import Event, Finished, TextDelta, Usage, Verbatim
+from causerie.protocol.events import Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.request import ChatRequest
 from causerie.providers.finish import finish_reason, later
@@ -110,7 +110,7 @@ class PassedReader(Struct, eq=False):
         """Return the events of a reply that is no stream; raises :class:`ServiceError`."""
         operation = self.request.operation
         if body.lstrip()[:1] == b"[" and operation != "completions":
-            events: list[Event] = [Verbatim(body)]  # which reports nothing
+            events: list[Event] = [PassedBytes(body)]  # which reports nothing
         else:
             fields = self._members(body)
             if not any(name in fields for name in _CONTENT[operation]):
@@ -192,7 +192,7 @@ class PassedReader(Struct, eq=False):
 
 
 def _passed(text: str, data: bytes) -> list[Event]:
-    return [TextDelta(text), Verbatim(data)] if text else [Verbatim(data)]
+    return [TextDelta(text), PassedBytes(data)] if text else [PassedBytes(data)]
 
 
 def _converted(found: Raw | None, kind: Any) -> Any:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from causerie.errors import Error, ErrorDetails, ServiceError
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, Verbatim
+from causerie.protocol.events import Batch, Event, PassedBytes
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import Reply, ResponseContext, StreamEncoder
@@ -126,7 +126,7 @@ class PassingReply(Struct, frozen=True):
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
         for event in events:
-            if isinstance(event, Verbatim):
+            if isinstance(event, PassedBytes):
                 return msgspec.Raw(event.data)
         return self.encoded.completion(context, events)
 
@@ -140,7 +140,7 @@ class PassingEncoder(Struct, eq=False):
     _passes: bool = False
 
     def feed(self, batch: Batch) -> bytes:
-        verbatim = [event for event in batch if isinstance(event, Verbatim)]
+        verbatim = [event for event in batch if isinstance(event, PassedBytes)]
         self._passes = self._passes or bool(verbatim)
         if not self._passes:
             return self._encoder.feed(batch)

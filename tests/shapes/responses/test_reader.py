@@ -354,8 +354,12 @@ def test_parameters() -> None:
     ]
     assert (reply_of(found).encrypted, reply_of(found).summarized) == (True, True)
     echo = reply_of(found).echo
-    assert (echo.max_output_tokens, echo.temperature, echo.metadata) == (40, 0.5, {"a": "b"})
-    assert echo.reasoning == {"effort": "low", "summary": "auto"}
+    assert (echo["max_output_tokens"], echo["temperature"], echo["metadata"]) == (
+        40,
+        0.5,
+        {"a": "b"},
+    )
+    assert echo["reasoning"] == {"effort": "low", "summary": "auto"}
 
 
 def test_an_answer_by_a_schema() -> None:

@@ -18,13 +18,13 @@ from causerie.protocol.events import (
     Event,
     Finished,
     FinishReason,
+    PassedBytes,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
     ToolCallDelta,
     ToolCallStarted,
     Usage,
-    Verbatim,
 )
 from causerie.protocol.reasoning import Block, block_of, joined
 from causerie.protocol.response import ResponseContext
@@ -286,7 +286,7 @@ class ChunkEncoder:
                 if self._usage:
                     usage = usage_body(event, self._context.cost)
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
-            elif not isinstance(event, Verbatim):
+            elif not isinstance(event, PassedBytes):
                 if event.choice not in prefixes:
                     pieces += self._begin(event.choice)
                 pieces += self._encode(event, prefixes[event.choice])

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from causerie.errors import ErrorDetails
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, TextDelta, Usage, Verbatim
+from causerie.protocol.events import Batch, Event, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.response import ResponseContext
 
@@ -29,7 +29,7 @@ class PassedReply(Struct, frozen=True):
         Of events without the provider's JSON it is their text and usage.
         """
         usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
-        raw = next((event.data for event in events if isinstance(event, Verbatim)), None)
+        raw = next((event.data for event in events if isinstance(event, PassedBytes)), None)
         if raw is None:
             text = "".join([event.text for event in events if isinstance(event, TextDelta)])
             shown = {"usage": _usage(None, context, usage)}
@@ -77,7 +77,7 @@ class PassedEncoder:
     def feed(self, batch: Batch) -> bytes:
         pieces: list[bytes] = []
         for event in batch:
-            if isinstance(event, Verbatim):
+            if isinstance(event, PassedBytes):
                 fields = _named(event.data, self._context)
                 fields.pop("usage", None)
                 self._identity = {name: fields[name] for name in _IDENTITY if name in fields}

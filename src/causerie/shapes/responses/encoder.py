@@ -125,8 +125,8 @@ class Failure(Struct, frozen=True):
     message: str
 
 
-class Echo(Struct, frozen=True, kw_only=True):
-    """The fields of a response that say again what the request set."""
+class ResponseBody(Struct, frozen=True, kw_only=True):
+    """A response, while it is made and when it is complete."""
 
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -145,11 +145,6 @@ class Echo(Struct, frozen=True, kw_only=True):
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     user: str | UnsetType = UNSET
-
-
-class ResponseBody(Echo, frozen=True, kw_only=True):
-    """A response, while it is made and when it is complete."""
-
     id: str
     object: Literal["response"] = "response"
     created_at: int
@@ -221,7 +216,8 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 class ResponseReply(Struct, frozen=True):
     """How the reply to one request looks."""
 
-    echo: Echo
+    echo: Mapping[str, Any]
+    """Fields of a response that say again what the request set."""
     forms: Mapping[str, ToolForm] = {}
     """The client's tools by the names of their functions; plain functions are not in it."""
     encrypted: bool = False
@@ -320,9 +316,8 @@ class ResponseEncoder(Struct, eq=False):
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity
         ended = self._status != "in_progress"
-        fields = {name: getattr(self._reply.echo, name) for name in Echo.__struct_fields__}
         return ResponseBody(
-            **fields,
+            **self._reply.echo,
             id=identity.id,
             created_at=identity.created,
             completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
