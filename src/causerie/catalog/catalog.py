@@ -50,12 +50,10 @@ class WildcardModel(ServedModel):
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the id of the wildcard, and the requested name."""
         return (self.id, self.card.id)
 
     @property
     def recorded(self) -> str:
-        """Return the requested name, of which a wildcard has no end."""
         return self.card.id
 
     @property
@@ -66,7 +64,6 @@ class WildcardModel(ServedModel):
         return name.startswith(self.prefix) and len(name) > len(self.prefix)
 
     def named(self, name: str) -> Self:
-        """Return the model of a name for which :meth:`begins` is true."""
         return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
@@ -180,7 +177,6 @@ class Catalog:
 
 
 def is_over(entry: Entry) -> bool:
-    """Return true if the entry is of the router's catalog and its last day there has passed."""
     return isinstance(entry, Listing) and entry.is_over
 
 

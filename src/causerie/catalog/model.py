@@ -48,7 +48,6 @@ class Tariff:
         object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
 
     def cost(self, usage: Usage) -> Decimal:
-        """Return the price of a reply, to a billionth; 0 without output."""
         return self.charge(usage) if usage.completion or usage.units else Decimal(0)
 
     def charge(self, usage: Usage) -> Decimal:
@@ -72,7 +71,6 @@ class Tariff:
         return max(self.completion, self.reasoning or Decimal(0))
 
     def most(self, prompt: int, completion: int, units: int = 0) -> Decimal:
-        """Return the highest price of so many tokens, whatever part of them is reasoning."""
         cost = self.prompt * prompt + self.dearest_output * completion
         cost += self.request * max(units, 1)
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
@@ -84,7 +82,6 @@ class Tariff:
 
     @property
     def by_million(self) -> Mapping[str, Decimal]:
-        """Return prices by the names of ``provider.max_price``."""
         return {
             "prompt": self.prompt * _MILLION,
             "completion": self.completion * _MILLION,
@@ -102,7 +99,6 @@ class Tariff:
 
 
 def plain(price: Decimal) -> str:
-    """Return a price in decimal notation, without zeros at its end."""
     return f"{price.normalize():f}"
 
 
@@ -189,7 +185,6 @@ _MODALITIES: Mapping[Operation, str] = {
 
 
 def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[str]:
-    """Return what a model returns, of any of its targets; an unknown one returns text."""
     found: set[Operation] = set()
     for one in capabilities:
         found |= {"chat"} if one.operations is None else one.operations
@@ -259,7 +254,6 @@ class ServedModel:
 
     @property
     def recorded(self) -> str:
-        """Return the name of the model in records of its requests."""
         return self.id
 
     @property
@@ -271,7 +265,6 @@ class ServedModel:
         return [one.name for one in self._all]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        """Return targets that support all parameters; raise :class:`InvalidRequest` without."""
         capabilities, operation = self._capabilities, request.operation
         if operation not in self._serve_all:
             capabilities = tuple(serving(self.id, capabilities, operation))
@@ -292,7 +285,6 @@ class ServedModel:
         return able
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        """Return the targets that :meth:`candidates` excludes, with the reasons."""
         found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self._capabilities:
             lacking = sorted(request.params - known(one))
@@ -307,11 +299,9 @@ class ServedModel:
         return next(one.profile() for one in self._capabilities if one.candidate.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """Return the request as the model gets it."""
         return request
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
-        """Report the changes that :meth:`adapted` makes to a request."""
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:

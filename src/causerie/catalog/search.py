@@ -23,7 +23,6 @@ Fields = Mapping[str, Sequence[str]]
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> Fields:
-    """Group values by their names, in their order."""
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value.strip())
@@ -115,7 +114,6 @@ class CatalogQuery:
 
     @staticmethod
     def parse(given: Iterable[tuple[str, str]]) -> CatalogQuery:
-        """Read the fields of an address; raise :class:`InvalidRequest`."""
         query = fields(given)
         return CatalogQuery(
             text=first(query, "q")[:_LONGEST],
@@ -194,7 +192,6 @@ def rows_of(text: str) -> int:
 
 
 def gives(one: Searchable) -> frozenset[str]:
-    """Return the output modalities."""
     return frozenset(one.output_modalities) if isinstance(one, Listing) else _TEXT
 
 
@@ -260,7 +257,6 @@ class CostAssumptions:
 
     @staticmethod
     def parse(given: Iterable[tuple[str, str]]) -> CostAssumptions:
-        """Read the fields of an address; raise :class:`InvalidRequest`."""
         query = fields(given)
         counts = {name: _whole_tokens(query, name) for name in USUAL}
         for part, whole in (("cached", "in"), ("thinking", "out")):
@@ -290,7 +286,6 @@ class CostEstimate:
 
 
 def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEstimate]:
-    """Return the costs at every endpoint of every variant, the cheapest first."""
     usage = load.usage
     found = [(one.id, each, each.tariff.cost(usage)) for one in variants for each in one.endpoints]
     dearest = max((cost for *_, cost in found), default=Decimal(0))

@@ -155,7 +155,6 @@ class ObjectReader(Struct, frozen=True):
         return value
 
     def strings(self, name: str, *, most: int, longest: int | None = None) -> list[str]:
-        """Return the elements of an array of strings, which are not empty."""
         elements = enumerate(self.array(name, most=most) or ())
         return [text(each, f"{self.param(name)}[{index}]", longest) for index, each in elements]
 

@@ -232,7 +232,6 @@ def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
 
 
 def is_large_batch(batch: Batch) -> bool:
-    """Return whether encoding the events takes too long for the event loop."""
     if len(batch) == 3 and batch[1].__class__ is Finished:  # most are a text, its end, its usage
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:

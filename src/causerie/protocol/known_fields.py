@@ -291,7 +291,6 @@ def _goes(name: str, value: Mapping[str, Any], known: Known) -> bool:
 
 
 def _is_bare(value: Mapping[str, Any], name: str) -> bool:
-    """Return true for a field that holds something else than objects, or arrays of them."""
     waiting = [value[name]] if name in value else []
     while waiting:
         each = waiting.pop()

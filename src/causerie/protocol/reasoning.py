@@ -29,7 +29,6 @@ def block_of(text: str) -> dict[str, Any]:
 
 
 def blocks_of(value: object) -> tuple[Block, ...]:
-    """Return the reasoning blocks in a sent list; other elements are skipped."""
     return tuple(block for block in _objects(value) if isinstance(block.get("type"), str))
 
 

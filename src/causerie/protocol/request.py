@@ -180,7 +180,6 @@ class Unlisted(Struct, frozen=True, gc=False):
 
     @property
     def changes(self) -> Sequence[str]:
-        """Return their report for a header, of bounded length."""
         told = [f"{quote(name[:64], safe='[]$@:')} dropped" for name in self.names]
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
@@ -258,7 +257,6 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
     @property
     def whole(self) -> Mapping[str, object]:
-        """All that was sent, of unknown fields too."""
         return self.document if self.unlisted is None else self.unlisted.body
 
     def without_optional_images(self) -> tuple[ChatRequest, Sequence[str]]:
@@ -346,7 +344,6 @@ def _in_words(part: Part) -> Part:
 
 
 def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
-    """Each with the place of its part, as errors name it."""
     for index, message in enumerate(messages):
         if isinstance(message.content, tuple):
             for at, part in enumerate(message.content):
@@ -478,7 +475,6 @@ def _json_tokens(value: object) -> int:
 
 
 def text_tokens(text: str | None) -> int:
-    """Return about how many tokens a text has."""
     if not text:
         return 0
     if text.isascii():

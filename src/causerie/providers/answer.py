@@ -79,7 +79,6 @@ class Repetition:
         return _after_characters(text, left).lstrip()
 
     def end(self) -> str:
-        """End the comparison; return the text that was held back."""
         self.over = True
         held = "".join(self._held)
         self._held.clear()
@@ -153,7 +152,6 @@ class AnswerState(Struct, eq=False):
         return self.reasoned > 0 or self._signed
 
     def bytes(self) -> int:
-        """Return the bytes of everything as UTF-8."""
         arguments = "" if self._calls is None else self._calls.arguments()
         texts = (self._said.getvalue(), self._thoughts.getvalue(), arguments)
         return sum(len(text.encode("utf-8", "replace")) for text in texts)

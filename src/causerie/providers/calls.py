@@ -145,7 +145,6 @@ class ChoiceCalls(Struct, eq=False):
                 self._advance(self._open_call(call), call, events)
 
     def arguments(self) -> str:
-        """Return the arguments of all calls, one behind the other."""
         return "".join("".join(each.text) for each in self._open)
 
     def finish(self, events: list[Event], *, cut: bool) -> None:

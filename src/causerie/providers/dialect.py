@@ -76,7 +76,6 @@ class Api:
         return "" if self.bodies != "chat" or base == self.path else f"{base}/{operation}"
 
     def credential(self, key: str | None) -> list[tuple[str, str]]:
-        """Return the header that carries the key; none without a key."""
         if not key:
             return []
         return [(self.key, f"Bearer {key}" if self.key == "authorization" else key)]

@@ -234,7 +234,6 @@ class Incoming(Struct, eq=False):
 
     @property
     def complete(self) -> bool:
-        """Return true if every choice that was asked for has ended."""
         for answer in self._answers.values():
             if not answer.finish:
                 return False
@@ -242,7 +241,6 @@ class Incoming(Struct, eq=False):
 
     @property
     def usage(self) -> Usage:
-        """Return the tokens so far: as reported, else counted by what has arrived."""
         found = counted(self._told, self._pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 

@@ -186,7 +186,6 @@ Fields = dict[str, Any]
 
 
 def messages_fields(draft: RequestDraft) -> Fields:
-    """Return the fields of the body; adds to the draft's changes."""
     given: Mapping[str, Any] = draft.fields
     fields: Fields = {name: value for name, value in given.items() if name not in _OTHERS}
     system, fields["messages"] = turns(draft)

@@ -117,7 +117,6 @@ def native_body(
 
 
 def only(body: bytes, fields: Collection[str]) -> bytes:
-    """Return a body with these fields alone."""
     document: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return msgspec.json.encode({name: document[name] for name in document if name in fields})
 
@@ -175,7 +174,6 @@ class NativeIncoming(Incoming, eq=False):
         """Return ``None``: each event is passed on whole."""
 
     def whole(self, body: bytes) -> list[Event]:
-        """Return the events of a reply that is no stream; raises :class:`ServiceError`."""
         events: list[Event] = []
         super().feed((body,), events)
         if not self._answers:

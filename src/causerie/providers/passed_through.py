@@ -66,12 +66,10 @@ class PassedReader(Struct, eq=False):
 
     @property
     def complete(self) -> bool:
-        """Return true if every choice that was asked for has ended."""
         return len(self._ends) >= self.request.n and None not in self._ends.values()
 
     @property
     def usage(self) -> Usage:
-        """Return the tokens and units so far: as reported, else estimated."""
         request, told = self.request, self._told or ProviderUsage()
         completion = told.completion_tokens or told.output_tokens or 0
         prompt = told.prompt_tokens or told.input_tokens
@@ -93,7 +91,6 @@ class PassedReader(Struct, eq=False):
         )
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
-        """Add the events of what came together of a stream; raise :class:`ServiceError`."""
         for data in stream:
             if self.ended:
                 return
@@ -107,7 +104,6 @@ class PassedReader(Struct, eq=False):
         del data
 
     def whole(self, body: bytes) -> list[Event]:
-        """Return the events of a reply that is no stream; raises :class:`ServiceError`."""
         operation = self.request.operation
         if body.lstrip()[:1] == b"[" and operation != "completions":
             events: list[Event] = [PassedBytes(body)]  # which reports nothing
@@ -125,7 +121,6 @@ class PassedReader(Struct, eq=False):
         return events
 
     def finish(self, events: list[Event]) -> None:
-        """Add the end of a stream whose server did not declare it; raise if it was cut off."""
         if self.ended:
             return
         if not self.complete:

@@ -36,7 +36,6 @@ class RequestSlots:
         return most is None or (self.taken < most and (most - self.taken) * 4 >= most)
 
     def take(self) -> bool:
-        """Acquire a slot; return false where none is free."""
         if self.most is not None and self.taken >= self.most:
             return False
         self.taken += 1
@@ -102,7 +101,6 @@ def failed(failure: TransportFailed) -> UpstreamFailed:
 
 
 def too_late() -> UpstreamFailed:
-    """Return our error for a deadline that passed."""
     return UpstreamFailed(
         "The provider took too long.", code="upstream_timeout", status=504
     ).caused_by(ErrorClass.TIMEOUT)
@@ -161,7 +159,6 @@ class Provider:
 
     @property
     def credential(self) -> str | None:
-        """The key that is sent from now on."""
         return self._keys[0]
 
     def use(self, credential: str | None) -> None:
@@ -224,7 +221,6 @@ class Provider:
         return self._client.head("POST", api.at(api.path_of(operation), model), self._sending)
 
     async def refused(self, response: HttpResponse) -> ServiceError:
-        """Return the error for a response with an error status."""
         try:
             body = await (await decoded(response)).read(MAX_ERROR_BYTES)
         except TransportFailed:

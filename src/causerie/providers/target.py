@@ -187,7 +187,6 @@ class ProviderReply(Struct, eq=False):
 
     @property
     def fingerprint(self) -> str:
-        """Return the server's name for its engine and weights, else the dialect's name."""
         if self._fast_path is not None:
             named = self._fast_path[1]
         else:
@@ -210,7 +209,6 @@ class ProviderReply(Struct, eq=False):
         return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
-        """Return ``None``: the tokens of other servers are not known."""
         return None
 
     async def __aenter__(self) -> Self:
@@ -367,7 +365,6 @@ class ProviderReply(Struct, eq=False):
 
     @property
     def verbatim(self) -> bool:
-        """Return true if request and reply pass unchanged."""
         return self._native is not None
 
 
@@ -415,7 +412,6 @@ class ProviderTarget:
         return self.model.replace("*", request.model, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
-        """Return the reply; entering it raises :class:`ServiceError` where there is none."""
         return ProviderReply(self, request, partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
@@ -442,7 +438,6 @@ class ProviderTarget:
         return way.after_reasoning or not partial.reasoning
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Return the tokens of the prompt by the provider, if it counts any; raise like it."""
         dialect = self.provider.dialect
         native = native_of(request, dialect)
         spoken = dialect.api.bodies if native is None else native.shape
@@ -457,5 +452,4 @@ class ProviderTarget:
         return await self.provider.count(path, written, {} if native is None else native.headers)
 
     async def check(self) -> None:
-        """Check that the provider answers; raise :class:`ServiceError` if not."""
         await self.provider.check()

@@ -32,7 +32,6 @@ _GRADED = 3  # words of effort that a server needs for a budget to be said in th
 
 
 def write_thinking(draft: RequestDraft) -> None:
-    """Write the control of thinking; raises :class:`InvalidRequest` if there is none."""
     control = draft.dialect.thinking
     _WRITERS[control.switch](draft)
     if control.switch != "object" and _mapping(draft.document.get("reasoning")).get("summary"):

@@ -60,7 +60,6 @@ class Attempt(Struct, eq=False):
         return f"{self.target_state.name}: {self.failure or 'answered'}"
 
     def changes(self, request: ChatRequest, made: Sequence[str]) -> Sequence[str]:
-        """Report limits lowered for the target, and the changes that it ``made`` to the rest."""
         sent = self.request
         if sent is request:
             return made
@@ -125,7 +124,6 @@ class Attempt(Struct, eq=False):
         await self.leave()
 
     async def leave(self) -> None:
-        """Free the target; further calls do nothing."""
         if not self._there:
             return
         self._there = False

@@ -65,7 +65,6 @@ class Passed(Struct):
 
     @property
     def finish(self) -> FinishReason | None:
-        """Return the finish reason of the choice that ended last."""
         for batch in reversed(self.batches):
             for event in reversed(batch):
                 if type(event) is Finished:
@@ -74,7 +73,6 @@ class Passed(Struct):
 
     @property
     def is_unsaid(self) -> bool:
-        """Return true if it has neither text nor calls nor an end."""
         return not (self.shows(reasoning=False) or self.finished)
 
     def shows(self, *, reasoning: bool) -> bool:
@@ -210,14 +208,12 @@ class Execution(TargetSelector, eq=False):
         return attempt
 
     def leave(self) -> Awaitable[object] | None:
-        """Free the target, once the result was awaited."""
         if self._told is None:
             self._told = self.usage()  # who answers is gone afterwards
             self.finish = self._passed.finish
         return None if self.attempt is None else self.attempt.leave()
 
     def calls(self) -> Sequence[tuple[str, str]]:
-        """Return names and arguments of the calls of a complete reply."""
         return self._passed.calls() if self.whole else ()
 
     @property
@@ -227,7 +223,6 @@ class Execution(TargetSelector, eq=False):
         return request.stream and self._passed.shows(reasoning=request.thinking.visible)
 
     def usage(self) -> Usage:
-        """Return the tokens so far, of all targets."""
         if self._told is not None:
             return self._told
         if self.attempt is None:

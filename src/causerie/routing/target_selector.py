@@ -111,7 +111,6 @@ def order(
 def available(
     candidates: Sequence[Candidate], target_states: Mapping[str, TargetState]
 ) -> Mapping[int, Sequence[Candidate]]:
-    """Return the candidates that may be asked now, by priority."""
     groups: dict[int, list[Candidate]] = {}
     for one in candidates:
         if target_states[one.name].breaker.admits():
@@ -120,7 +119,6 @@ def available(
 
 
 def load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
-    """Return the running requests of a candidate with one more, by its weight."""
     return (target_states[one.name].in_flight + 1) / one.weight
 
 
@@ -155,7 +153,6 @@ def affinity_target(
 
 
 def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> list[Candidate]:
-    """Return the candidates in the conversation's order, without load; ``last`` is the first."""
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
     return sorted(group, key=lambda one: (one.name != last, _distance(one, key)))
 
@@ -233,7 +230,6 @@ class TargetSelector(Struct, eq=False):
         return self.attempt is not None or any(one.reached for one in self.tried)
 
     def waited(self, seconds: float) -> None:
-        """Count time without a request."""
         self._seconds += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
@@ -243,7 +239,6 @@ class TargetSelector(Struct, eq=False):
         attempt.failure = cause_of(failure)
 
     def target_states(self) -> Sequence[TargetState]:
-        """Return the targets that may be asked now, in order."""
         context, request = self.context, self.request
         if len(self.candidates) == 1:
             return (context.target_states[self.candidates[0].name],)

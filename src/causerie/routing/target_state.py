@@ -61,7 +61,6 @@ class TargetState:
         self.call_stats = CallStats(self.breaker.clock)
 
     def failed(self, failure: ServiceError) -> None:
-        """Record a failed request."""
         cause, reason = failure.error_class, cause_of(failure)
         self.failures[reason] += 1
         if cause is not None and cause.is_rejection:
@@ -86,11 +85,9 @@ class TargetState:
 
     @property
     def proven(self) -> bool:
-        """Return true if it has answered a request in the last minutes."""
         return bool(self.latency_stats.uptime(_PROOF_MINUTES))
 
     def absent(self, failure: ServiceError) -> None:
-        """Record that an active check failed."""
         was_open = self.breaker.open
         self.breaker.absent(cause_of(failure), proven=self.proven)
         self._tell_opening(failure, was_open=was_open)

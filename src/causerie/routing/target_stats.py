@@ -190,7 +190,6 @@ class LatencyStats:
         self._minute.failed += 1
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
-        """Record the speed of a reply of ``tokens`` in ``seconds`` since its first."""
         if tokens > 1 and seconds >= _LEAST_SECONDS:
             if now >= self._minute_ends:
                 self._next_minute(now)
@@ -236,7 +235,6 @@ class CallStats(Struct, eq=False):
         self._quarters[-1][1].update(classes)
 
     def day(self) -> CallCounts | None:
-        """Return the counts of the last day, or ``None`` if no call was delivered."""
         if not self._quarters:
             return None
         since = self._number() - QUARTERS_KEPT

@@ -76,12 +76,10 @@ class ParsedRequest(Struct, frozen=True):
     places: Places | None = None
 
     def rename(self, failure: Exception) -> None:
-        """Let an error name fields as the client does."""
         if self.places is not None and isinstance(failure, ServiceError):
             self.places.rename(failure)
 
     def renamed(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return headers whose report of changes names fields as the client does."""
         return headers if self.places is None else self.places.renamed(headers)
 
 

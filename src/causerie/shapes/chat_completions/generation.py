@@ -222,7 +222,6 @@ _STRUCTURED_KINDS = StructuredOutputs.__struct_fields__
 
 
 def read_output(body: ObjectReader) -> OutputFormat | None:
-    """Return the required format of the answer, or ``None`` for free text."""
     output, structured = _response_format(body), body.child("structured_outputs")
     if output is not None and structured is not None:
         raise InvalidRequest(

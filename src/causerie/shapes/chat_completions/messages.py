@@ -189,7 +189,6 @@ def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
 
 
 def read_part(fields: ObjectReader, role: Role) -> Part:
-    """Return one part of a message's content; raises :class:`InvalidRequest`."""
     sort = fields.required_string("type", expected="`text` or `image_url`")
     if sort not in PARTS or (sort == "refusal" and role != "assistant"):
         kinds = f"Parts are `text` and `image_url`, not {shown(sort)}."

@@ -101,7 +101,6 @@ class Changes(Struct, eq=False):
                 self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
-        """Return the named changes, and the number of the others."""
         more = [f"{self._more} more repairs of messages"] if self._more else []
         return (*self._named, *more)
 

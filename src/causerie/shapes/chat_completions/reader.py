@@ -70,7 +70,6 @@ _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
 def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
-    """Return the model and its fallbacks."""
     if not rules.router or not fields.has("models"):
         return fields.required_string("model", most=MAX_ID), ()
     asked = fields.string("model", most=MAX_ID)
@@ -219,7 +218,6 @@ def _params_of(given: _Given) -> frozenset[str]:
 
 
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
-    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     request = _read_fast(body, rules)
     if request is not None:
         return request
@@ -410,7 +408,6 @@ _REPLIES = (_Reply(False), _Reply(True))
 
 
 def with_reply(request: ChatRequest) -> ParsedRequest:
-    """Return a request whose reply is a chat completion."""
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 

@@ -202,7 +202,6 @@ class _Blocks(Struct, eq=False):
 
     @property
     def text_block(self) -> int | None:
-        """Return the index of the open block of text."""
         return self._open if self._kind == "text" else None
 
     def feed(self, event: Event) -> Iterator[BlockEvent]:

@@ -124,8 +124,6 @@ def _read_plain(
 
 
 def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
-    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
-
     def translated(document: ObjectReader, mark: str, large: bool) -> ParsedRequest:
         made = _translated(document, rules, headers)
         lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)

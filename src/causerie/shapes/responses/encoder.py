@@ -526,7 +526,6 @@ class ResponseEncoder(Struct, eq=False):
         self._status = status
 
     def _close_all(self, last: ItemStatus) -> None:
-        """End the items that are under way; the last one of all gets this status."""
         newest = self._items[-1] if self._items else None
 
         def status(item: Item | None) -> ItemStatus:

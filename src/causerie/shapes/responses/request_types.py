@@ -218,7 +218,6 @@ class OwnFields(Struct, kw_only=True):
 
 
 def request_type() -> type[Struct]:
-    """Return the type of the body: these fields, and the parameters with the same name."""
     own = {each.name for each in declared(OwnFields)}
     same = [
         each
