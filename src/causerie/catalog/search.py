@@ -33,8 +33,7 @@ def first(given: Fields, name: str) -> str:
     return given[name][0] if name in given else ""
 
 
-ROWS = (25, 50, 100)
-"""Numbers of rows on a page; the first is the usual one."""
+ROWS = (25, 50, 100)  # numbers of rows on a page; the first is the usual one
 _FAR = float("inf")
 _LONGEST = 200
 _MOST = 10**10 - 1

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 T = TypeVar("T")
 
-SMALL = 16 * 1024
-"""Bytes of a document that is cheap to decode in any case."""
+SMALL = 16 * 1024  # bytes of a document that is cheap to decode in any case
 
 _SLICE = 1024 * 1024
 _WHITE_SPACE = b" \t\r\n"
@@ -33,10 +32,8 @@ class Bounds(Struct, frozen=True):
     thousands of messages, hundreds of tools.
     """
 
-    nesting: int = 64
-    """Arrays and objects inside one another."""
-    values: int = 150_000
-    """Values and keys together."""
+    nesting: int = 64  # arrays and objects inside one another
+    values: int = 150_000  # values and keys together
     escapes: int = 1_200_000
     """Escapes such as ``\\n`` in strings, of up to 15 ns; one native call decodes a whole string.
 
@@ -48,8 +45,7 @@ class Bounds(Struct, frozen=True):
     """Numbers with an exponent from 10 on; each may take 1.5 µs."""
     precise: int = 30_000
     """Numbers of 17 digits or more, each stretch of 17 counted; each may take 0.5 µs."""
-    digits: int = 400
-    """Digits in a row; no double needs more."""
+    digits: int = 400  # digits in a row; no double needs more
     bare: int = 2 * 1024 * 1024
     """Bytes outside strings, white space not counted: what is looked at to count the others."""
 

@@ -181,8 +181,7 @@ CacheReporter = Callable[[str], CacheReport | None]
 """Reports on a request of the caller with this name, by that caller's conversations only."""
 
 
-PORTION = 64 * 1024
-"""Approximate size of a batch in characters."""
+PORTION = 64 * 1024  # approximate size of a batch in characters
 _MAX_EVENTS = 4096  # however short each is
 _MAX_TOKENS = 256  # with log-probabilities, of one piece
 _TOKEN_SIZE = 64  # characters that take as long to write as one log-probability

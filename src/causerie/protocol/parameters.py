@@ -33,8 +33,7 @@ EFFORT_SHARES: Mapping[str, float] = MappingProxyType(
 )
 """Efforts, and the share of the output limit that each stands for."""
 EFFORTS = tuple(EFFORT_SHARES)
-USUAL_EFFORT = "medium"
-"""The effort of ``reasoning: {"enabled": true}``."""
+USUAL_EFFORT = "medium"  # the effort of `reasoning: {"enabled": true}`
 ASSUMED_OUTPUT_LIMIT = 16_384
 """The limit in tokens that shares are of if none is known."""
 
@@ -514,5 +513,4 @@ class ParsingRules(Struct, frozen=True):
 HINT_NAMES = frozenset(HINTS)
 """Taken and dropped: nothing in the answer depends on them."""
 
-HONOURED = frozenset(PARAMETERS)
-"""Read, checked, and kept."""
+HONOURED = frozenset(PARAMETERS)  # read, checked, and kept

@@ -18,15 +18,12 @@ from causerie.protocol.targets import NO_PREFERENCES, UNBOUNDED_TOKENS, Preferen
 class Labels(Struct, frozen=True):
     """A client's labels; empty if it sent none."""
 
-    app: str = ""
-    """Name of the program."""
-    referer: str = ""
-    """Address of the program."""
+    app: str = ""  # name of the program
+    referer: str = ""  # address of the program
     traceparent: str = ""
     """The request's place in a trace of its own, as sent; so is ``tracestate``."""
     tracestate: str = ""
-    tag: str = ""
-    """What the request is for; usage is summed by it."""
+    tag: str = ""  # what the request is for; usage is summed by it
 
 
 UNLABELLED = Labels()
@@ -39,10 +36,8 @@ class PassedBody(Struct, frozen=True, gc=False):
     """Facts of the body of an operation that passes through."""
 
     operation: Operation
-    tokens: int
-    """Estimated tokens of its input."""
-    units: int = 0
-    """Estimated search units of a rerank."""
+    tokens: int  # estimated tokens of its input
+    units: int = 0  # estimated search units of a rerank
 
 
 # Objects made for every request are in no reference cycle, so the garbage collector skips them.
@@ -104,8 +99,7 @@ class Tool(Struct, frozen=True):
     parameters: Mapping[str, object]
     description: str | None = None
     strict: bool | None = None
-    grammar: str | None = None
-    """Lark grammar of its only argument, a text."""
+    grammar: str | None = None  # Lark grammar of its only argument, a text
 
 
 class ToolChoice(Struct, frozen=True):
@@ -171,12 +165,9 @@ class Unread(Struct, frozen=True, gc=False):
 class Unlisted(Struct, frozen=True, gc=False):
     """Fields of a body that are not known to any reader, at any depth."""
 
-    body: Mapping[str, object]
-    """All of the body as sent, with these fields."""
-    names: tuple[str, ...] = ()
-    """Names of the first ones that are not ``null``."""
-    more: int = 0
-    """Number of the others."""
+    body: Mapping[str, object]  # all of the body as sent, with these fields
+    names: tuple[str, ...] = ()  # names of the first ones that are not `null`
+    more: int = 0  # number of the others
 
     @property
     def changes(self) -> Sequence[str]:
@@ -187,15 +178,12 @@ class Unlisted(Struct, frozen=True, gc=False):
 class NativeRequest(Struct, frozen=True, gc=False):
     """A request as it was sent, for a provider that speaks the same API as the client."""
 
-    shape: str
-    """Name of the API."""
+    shape: str  # name of the API
     body: Mapping[str, object]
-    headers: Mapping[str, str] = {}
-    """Headers that belong to the API."""
+    headers: Mapping[str, str] = {}  # headers that belong to the API
     unsealed: Mapping[str, object] | None = None
     """The body for servers that cannot read what was sealed here; ``None``: all of it."""
-    left_out: Sequence[str] = ()
-    """The report of what it lacks."""
+    left_out: Sequence[str] = ()  # the report of what it lacks
 
 
 class ChatRequest(Struct, frozen=True, gc=False):

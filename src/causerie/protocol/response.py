@@ -34,10 +34,8 @@ class ResponseContext(Struct, frozen=True):
     """
     cost: Callable[[Usage], float] | None = None
     """Price of the reply, if the catalog has a price for it."""
-    provider: str | UnsetType = UNSET
-    """Name of the provider that serves it."""
-    used: Callable[[], Usage] | None = None
-    """Tokens so far."""
+    provider: str | UnsetType = UNSET  # name of the provider that serves it
+    used: Callable[[], Usage] | None = None  # tokens so far
     function_names: Mapping[str, str] = {}
     """The caller's names of functions, where ours differ."""
 

@@ -106,15 +106,12 @@ class AnswerState(Struct, eq=False):
     """State of one choice of a reply."""
 
     index: int
-    ids: ConversationCallIds
-    """Ids of the calls of all choices."""
+    ids: ConversationCallIds  # ids of the calls of all choices
     separators: Separators | None = None
-    top_logprobs: int | None = None
-    """As in the request."""
+    top_logprobs: int | None = None  # as in the request
     in_text: bool = False
     """The answer's text had started before, so the rest is not reasoning."""
-    ahead: str = ""
-    """Text that the server may repeat before it continues."""
+    ahead: str = ""  # text that the server may repeat before it continues
     functions: Collection[str] = ()
     """Names of the functions that may be called."""
     finish: str | None = None
@@ -288,7 +285,11 @@ class AnswerState(Struct, eq=False):
         if self._echo is not None:
             self._add_text(self._echo.end(), events)
         if self._halves:
-            self._replace_lone_halves(events)
+            halves, self._halves = self._halves, {}
+            if "content" in halves or "refusal" in halves:
+                self._add_answer_text("\ufffd", events)
+            elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
+                self._add_reasoning("\ufffd", events)
         if self._separator is not None:
             self._end_separation(events)
         if self._logprobs:
@@ -425,13 +426,6 @@ class AnswerState(Struct, eq=False):
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[name], text = text[-1], text[:-1]
         return whole_characters(text)
-
-    def _replace_lone_halves(self, events: list[Event]) -> None:
-        halves, self._halves = self._halves, {}
-        if "content" in halves or "refusal" in halves:
-            self._add_answer_text("\ufffd", events)
-        elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
-            self._add_reasoning("\ufffd", events)
 
     def _emit_separated(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
         for event in found:

@@ -54,8 +54,7 @@ class Api:
     """Chat completions, or Anthropic's Messages API."""
     path: str = CHAT_PATH
     """Path of requests, below the base URL; ``{model}`` stands for the model."""
-    models: str = "/models"
-    """Path of the list of models, below the base URL."""
+    models: str = "/models"  # path of the list of models, below the base URL
     key: str = "authorization"
     """Header of the API key; in ``authorization`` it is a bearer token."""
     headers: tuple[tuple[str, str], ...] = ()
@@ -101,16 +100,14 @@ class ThinkingControl:
     """Maps our words to those that the server knows."""
     effort_in_template: bool = False
     """The word is one of the template's arguments."""
-    budget: str | None = None
-    """The field that takes a number of tokens."""
+    budget: str | None = None  # the field that takes a number of tokens
 
 
 @dataclass(frozen=True, slots=True)
 class CallIds:
     """Ids of calls that a server takes; others are replaced, always by the same one."""
 
-    pattern: str
-    """A regular expression of the ids that are sent unchanged."""
+    pattern: str  # a regular expression of the ids that are sent unchanged
     prefix: str = "call_"
     digits: int = 24
 
@@ -132,8 +129,7 @@ class HistoryStyle:
 
     reasoning: tuple[str, ...] = ("reasoning_content",)
     """Fields of earlier reasoning (none: it is left out)."""
-    parts: bool = False
-    """Write reasoning as parts of the content instead."""
+    parts: bool = False  # write reasoning as parts of the content instead
     details: bool = False
     """Send blocks of reasoning that the server made back to it unchanged."""
     extras: bool = False
@@ -147,10 +143,8 @@ class HistoryStyle:
     lenient: bool = True
     """It takes empty answers, a user's message behind a result, and an answer as the last message.
     """
-    developer: bool = False
-    """The role is known."""
-    names: bool = True
-    """The field ``name`` is known."""
+    developer: bool = False  # the role is known
+    names: bool = True  # the field `name` is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +155,8 @@ class Continuing:
     """``flag`` (``continue_final_message``), ``prefix`` (``prefix: true`` on the last message),
     ``as_sent`` (the flag, if the client sends it; its effect is unknown), or ``none``.
     """
-    after_reasoning: bool = False
-    """Also if reasoning came before the text."""
-    in_reasoning: bool = False
-    """Also if there is only reasoning."""
+    after_reasoning: bool = False  # also if reasoning came before the text
+    in_reasoning: bool = False  # also if there is only reasoning
     repeats: bool = False
     """The reply may begin with the text that it was given."""
 
@@ -180,8 +172,7 @@ class Dialect:
     name: str
     server: str
     thinking: ThinkingControl
-    accepts: frozenset[str]
-    """Parameters that are sent unchanged."""
+    accepts: frozenset[str]  # parameters that are sent unchanged
     api: Api = CHAT
     knows: frozenset[str] = frozenset()
     """Paths of fields beyond the interface that are sent unchanged, without their privileged parts.
@@ -202,18 +193,13 @@ class Dialect:
     """Always stream replies from it, because work on one that is not streamed goes on when its
     client has left; settings may override it.
     """
-    tells_usage: bool = True
-    """Ask streams for their usage."""
-    tags: bool = False
-    """Reasoning may be left inside the content."""
-    tag: str = ""
-    """Name of a tag for it that only this server writes."""
+    tells_usage: bool = True  # ask streams for their usage
+    tags: bool = False  # reasoning may be left inside the content
+    tag: str = ""  # name of a tag for it that only this server writes
     parallel_by_default: bool = True
     """False if calls come one at a time unless more are requested."""
-    least_top_logprobs: int = 0
-    """With fewer, none come at all."""
-    strict_schemas: bool = False
-    """Only a schema marked as strict is enforced."""
+    least_top_logprobs: int = 0  # with fewer, none come at all
+    strict_schemas: bool = False  # only a schema marked as strict is enforced
     unheeded: frozenset[str] = frozenset()
     """Parameters without effect while the model thinks."""
     demands: bool = False

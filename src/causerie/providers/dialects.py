@@ -290,16 +290,12 @@ class KnownProvider:
     """Values that the setting ``known`` fills in."""
 
     name: str
-    title: str
-    """Its name for people."""
+    title: str  # its name for people
     base_url: str
-    docs: str
-    """Address of its documentation."""
+    docs: str  # address of its documentation
     dialect: str = "generic"
-    key: str = ""
-    """Beginning of its API keys; empty: they have no common one."""
-    local: bool = False
-    """It runs on one's own machine, and needs no key."""
+    key: str = ""  # beginning of its API keys; empty: they have no common one
+    local: bool = False  # it runs on one's own machine, and needs no key
     own: str = ""
     """Word of the base URL in place of which everybody has one of his own."""
 

@@ -64,7 +64,10 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     if role == "assistant":
         message = _adapted_assistant(draft, index, message)
     elif not _ASSISTANTS.isdisjoint(message):
-        message = _without_assistant_fields(draft, message)
+        for name in sorted(_ASSISTANTS & message.keys()):
+            if message[name]:
+                draft.dropped(f"messages.{name}")
+        message = _without(message, _ASSISTANTS)
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
@@ -74,13 +77,6 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
         message = _without(message, {"name"})
         draft.dropped("messages.name")
     return message
-
-
-def _without_assistant_fields(draft: RequestDraft, message: Entry) -> Entry:
-    for name in sorted(_ASSISTANTS & message.keys()):
-        if message[name]:
-            draft.dropped(f"messages.{name}")
-    return _without(message, _ASSISTANTS)
 
 
 def _without(entry: Entry, names: Collection[str]) -> Entry:

@@ -191,7 +191,17 @@ def messages_fields(draft: RequestDraft) -> Fields:
     system, fields["messages"] = turns(draft)
     if system:
         fields["system"] = system
-    _write_limit(draft, fields)
+    # The API demands a limit, above any budget of thinking.
+    thinking = fields.get("thinking") or {}
+    budget = thinking.get("budget_tokens", 0)
+    limit: Any = draft.fields.get("max_tokens")
+    if limit is None:
+        limit = _LIMIT + budget
+        draft.changes.append(f"max_tokens {limit} added")
+    elif _LEAST_BUDGET < limit <= budget:
+        fields["thinking"] = {**thinking, "budget_tokens": limit - 1}
+        draft.changes.append(f"thinking.budget_tokens {budget}->{limit - 1}")
+    fields["max_tokens"] = limit
     stop = given.get("stop")
     if stop:
         fields["stop_sequences"] = [stop] if isinstance(stop, str) else stop
@@ -204,22 +214,13 @@ def messages_fields(draft: RequestDraft) -> Fields:
         fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         fields["tool_choice"] = {"type": "none"}
         draft.changes.append("tools added, which earlier messages call")
-    _write_output_config(given, fields)
+    output: Fields = dict(given.get("output_config") or {})
+    asked = given.get("response_format") or {}
+    if asked.get("type") == "json_schema":
+        output["format"] = {"type": "json_schema", "schema": asked["json_schema"]["schema"]}
+    if output:
+        fields["output_config"] = output
     return fields
-
-
-def _write_limit(draft: RequestDraft, fields: Fields) -> None:
-    # The API demands a limit, above any budget of thinking.
-    thinking = fields.get("thinking") or {}
-    budget = thinking.get("budget_tokens", 0)
-    limit: Any = draft.fields.get("max_tokens")
-    if limit is None:
-        limit = _LIMIT + budget
-        draft.changes.append(f"max_tokens {limit} added")
-    elif _LEAST_BUDGET < limit <= budget:
-        fields["thinking"] = {**thinking, "budget_tokens": limit - 1}
-        draft.changes.append(f"thinking.budget_tokens {budget}->{limit - 1}")
-    fields["max_tokens"] = limit
 
 
 def _tool_definition(tool: Mapping[str, Any]) -> Fields:
@@ -247,12 +248,3 @@ def _write_tool_choice(given: Mapping[str, Any], fields: Fields) -> None:
     elif sent is None:
         return
     fields["tool_choice"] = choice
-
-
-def _write_output_config(given: Mapping[str, Any], fields: Fields) -> None:
-    output: Fields = dict(given.get("output_config") or {})
-    asked = given.get("response_format") or {}
-    if asked.get("type") == "json_schema":
-        output["format"] = {"type": "json_schema", "schema": asked["json_schema"]["schema"]}
-    if output:
-        fields["output_config"] = output

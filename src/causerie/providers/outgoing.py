@@ -193,7 +193,16 @@ def _write_plain(draft: RequestDraft) -> None:
         if name in accepts and _has_usual_type(name, value):
             fields[name] = value
         elif name in HINT_NAMES or name in HONOURED:
-            _write_unknown(draft, name, value)
+            other = draft.dialect.renames.get(name)
+            if other is not None:
+                draft.fields[other] = value
+                draft.moved(name, other)
+            elif name == "session_id":
+                pass  # routing keeps a session together
+            elif name in HINT_NAMES or parameters.asks_for_nothing(name, value):
+                draft.dropped(name)
+            else:
+                raise draft.unsupported(name)
         else:
             fields[name] = value
     least, asked = draft.dialect.least_top_logprobs, draft.request.top_logprobs
@@ -209,19 +218,6 @@ def _has_usual_type(name: str, value: object) -> bool:
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _write_unknown(draft: RequestDraft, name: str, value: object) -> None:
-    other = draft.dialect.renames.get(name)
-    if other is not None:
-        draft.fields[other] = value
-        draft.moved(name, other)
-    elif name == "session_id":
-        pass  # routing keeps a session together
-    elif name in HINT_NAMES or parameters.asks_for_nothing(name, value):
-        draft.dropped(name)
-    else:
-        raise draft.unsupported(name)
 
 
 def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:

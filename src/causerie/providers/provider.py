@@ -83,8 +83,7 @@ class Deadlines:
     """From a request to be streamed until the first content."""
     between_chunks: float = 60.0
     """From one piece of content to the next, if the provider streams its reply."""
-    total: float = 1800.0
-    """Until the end."""
+    total: float = 1800.0  # until the end
 
 
 def failed(failure: TransportFailed) -> UpstreamFailed:
@@ -127,8 +126,7 @@ class Provider:
     that have none.
     """
 
-    key_renewal: KeyRenewal | None = None
-    """Of a key that changes."""
+    key_renewal: KeyRenewal | None = None  # of a key that changes
 
     def __init__(
         self,

@@ -249,7 +249,14 @@ def _service_error(
             metadata=metadata,
         ).caused_by(ErrorClass.RATE_LIMITED if limited else ErrorClass.OVERLOADED)
     if status in _ABOUT_REQUEST:
-        return _request_error(status, error, metadata, dialect)
+        words = phrase(error.get("message"))
+        end = f": {words}" if words else "."
+        return InvalidRequest(
+            f"The provider refused the request{end}",
+            param=_client_param(error.get("param"), dialect),
+            status=status if status in (413, 415) else None,
+            metadata=metadata,
+        )
     if status in _TIMED_OUT:
         return UpstreamFailed(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
@@ -372,19 +379,6 @@ def _context_error(found: Overflow, metadata: dict[str, object]) -> ServiceError
             "context_length": found.context,
         },
     ).caused_by(ErrorClass.CONTEXT_LENGTH)
-
-
-def _request_error(
-    status: int, error: Mapping[str, object], metadata: dict[str, object], dialect: Dialect | None
-) -> InvalidRequest:
-    words = phrase(error.get("message"))
-    end = f": {words}" if words else "."
-    return InvalidRequest(
-        f"The provider refused the request{end}",
-        param=_client_param(error.get("param"), dialect),
-        status=status if status in (413, 415) else None,
-        metadata=metadata,
-    )
 
 
 def _client_param(value: object, dialect: Dialect | None) -> str | None:

@@ -83,7 +83,14 @@ def write_tools(draft: RequestDraft) -> None:
     fields["tools"] = draft.document["tools"]
     _write_choice(draft)
     if "tools" in fields:
-        _write_parallel(draft)
+        sent = draft.document.get("parallel_tool_calls")
+        if "parallel_tool_calls" in draft.dialect.accepts:
+            if sent is not None or not draft.dialect.parallel_by_default:
+                draft.fields["parallel_tool_calls"] = sent is not False
+        elif sent is False:
+            raise draft.unsupported("parallel_tool_calls", "It may make several calls at once.")
+        elif sent is not None:
+            draft.dropped("parallel_tool_calls")
 
 
 def _write_choice(draft: RequestDraft) -> None:
@@ -118,17 +125,6 @@ def _choice_form(sent: object) -> Choice:
     if isinstance(sent, dict):
         return "named" if sent.get("type") == "function" else "allowed"
     return "none" if sent == "none" else "required" if sent == "required" else "auto"
-
-
-def _write_parallel(draft: RequestDraft) -> None:
-    sent = draft.document.get("parallel_tool_calls")
-    if "parallel_tool_calls" in draft.dialect.accepts:
-        if sent is not None or not draft.dialect.parallel_by_default:
-            draft.fields["parallel_tool_calls"] = sent is not False
-    elif sent is False:
-        raise draft.unsupported("parallel_tool_calls", "It may make several calls at once.")
-    elif sent is not None:
-        draft.dropped("parallel_tool_calls")
 
 
 # The shape that an answer must have, in the fields of the server that is to enforce it.

@@ -292,14 +292,11 @@ def _mend_choice(choice: dict[str, Any]) -> None:
             said["tool_calls"] = [said["tool_calls"]]
         for call in _objects(said.get("tool_calls"), _MOST_CALLS):
             _drop_empty(call)
-            call["id"] = _call_id(call.get("id"))
+            given = call.get("id")
+            number = isinstance(given, int) and not isinstance(given, bool)
+            call["id"] = str(given) if number else given if isinstance(given, str) else None
             for function in _objects([call.get("function")], 1):
                 _drop_empty(function)
-
-
-def _call_id(given: object) -> str | None:
-    number = isinstance(given, int) and not isinstance(given, bool)
-    return str(given) if number else given if isinstance(given, str) else None
 
 
 def _object_text(value: object, name: str) -> object:

@@ -259,7 +259,10 @@ class TargetSelector(Struct, eq=False):
             if failures and self._is_short(target_state, failures):
                 continue
             if place >= len(target_states):
-                await self._pause_before_retry(target_state)
+                jitter = 0.5 + 0.5 * self.context.chance()
+                seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
+                await self.context.pause(seconds)
+                self.waited(seconds)
             request = self.request.within(self._bounds(target_state))
             attempt = Attempt(target_state, request, partial)
             try:
@@ -298,12 +301,6 @@ class TargetSelector(Struct, eq=False):
 
     def _times(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
-
-    async def _pause_before_retry(self, target_state: TargetState) -> None:
-        jitter = 0.5 + 0.5 * self.context.chance()
-        seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
-        await self.context.pause(seconds)
-        self.waited(seconds)
 
     def _record_served(self, target: str) -> None:
         self.served_by = target

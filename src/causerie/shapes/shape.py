@@ -88,10 +88,8 @@ class Shape:
     """One API of completions; nothing behind its reader knows which one a request came by."""
 
     name: str
-    path: str
-    """Path of its operation below the base URL of a door."""
-    id_prefix: str
-    """Beginning of the ids of its replies."""
+    path: str  # path of its operation below the base URL of a door
+    id_prefix: str  # beginning of the ids of its replies
     parse: Callable[[bytes, ParsingRules, Mapping[str, str]], ParsedRequest]
     """Parses a body, with the request's headers; raises :class:`InvalidRequest`."""
     parse_usual: Callable[[bytes, ParsingRules], ParsedRequest | None] = lambda body, rules: None
@@ -99,14 +97,12 @@ class Shape:
     error: Callable[[ServiceError, str], object] = lambda failure, _: Error(failure.error())
     """Returns the body of an error with this request id, to be encoded as JSON."""
     error_status: Callable[[ServiceError], int] = lambda failure: failure.status
-    ping: bytes = sse.PING
-    """A sign of life in a stream."""
+    ping: bytes = sse.PING  # a sign of life in a stream
     counting: str = ""
     """Path of the operation that counts the tokens of a prompt."""
     count_body: Callable[[int], object] | None = None
     """Returns the reply of that operation."""
-    id_header: str = ""
-    """A further header that carries the id of a request."""
+    id_header: str = ""  # a further header that carries the id of a request
 
     def parse_at_once(
         self, body: bytes, rules: ParsingRules, headers: Mapping[str, str]

@@ -31,8 +31,7 @@ class MessagesTranslation(Translation, eq=False):
 
     called: set[str] = field(default_factory=set)
     omits_thinking: bool = False
-    decided: bool = True
-    """The request itself says whether the model thinks."""
+    decided: bool = True  # the request itself says whether the model thinks
 
     def note(self, change: str) -> None:
         self.changes.note(change)

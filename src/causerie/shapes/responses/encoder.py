@@ -220,8 +220,7 @@ class ResponseReply(Struct, frozen=True):
     """Fields of a response that say again what the request set."""
     forms: Mapping[str, ToolForm] = {}
     """The client's tools by the names of their functions; plain functions are not in it."""
-    encrypted: bool = False
-    """Reasoning comes back in ``encrypted_content``."""
+    encrypted: bool = False  # reasoning comes back in `encrypted_content`
     summarized: bool = False
     """Reasoning is the summary of its item, and streamed; else it is its content."""
     most_calls: int | None = None
@@ -369,7 +368,13 @@ class ResponseEncoder(Struct, eq=False):
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
-            self._begin_message()
+            self._message = item = MessageItem(id=self._new_id("msg"))
+            self._add(item)
+            place = self._part(item, len(self._items) - 1, content_index=0)
+            self._send("response.content_part.added", {**place, "part": OutputText()})
+            delta = {"type": "response.output_text.delta", **place}
+            start = _encode(delta).removesuffix(b"}")
+            self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
         self._texts.append(event.text)
         if self._silent:
             self._logprobs += map(logprob_body, event.logprobs)
@@ -385,15 +390,6 @@ class ResponseEncoder(Struct, eq=False):
             b',"sequence_number":%d}\n\n' % self._sequence,
         )  # fmt: skip
         self._sequence += 1
-
-    def _begin_message(self) -> None:
-        self._message = item = MessageItem(id=self._new_id("msg"))
-        self._add(item)
-        place = self._part(item, len(self._items) - 1, content_index=0)
-        self._send("response.content_part.added", {**place, "part": OutputText()})
-        delta = {"type": "response.output_text.delta", **place}
-        start = _encode(delta).removesuffix(b"}")
-        self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
 
     def _close_message(self, status: ItemStatus) -> None:
         item, self._message = self._message, None

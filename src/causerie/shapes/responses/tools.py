@@ -21,8 +21,7 @@ from causerie.protocol.body import ObjectReader, as_object, missing, shown, unsu
 from causerie.protocol.body_types import MAX_TOOLS
 from causerie.shapes.chat_completions.past import Changes
 
-INPUT = "input"
-"""The parameter that a custom tool has as a function."""
+INPUT = "input"  # the parameter that a custom tool has as a function
 SEARCH = "tool_search"
 
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -35,8 +34,7 @@ Entry = Mapping[str, Any]
 class ToolForm(Struct, frozen=True):
     """How a client calls a tool: the kind of its items, and its name, perhaps in a namespace."""
 
-    kind: str
-    """``function``, ``custom`` or ``tool_search``."""
+    kind: str  # `function`, `custom` or `tool_search`
     name: str
     namespace: str | None = None
 
@@ -49,16 +47,14 @@ class ToolReader(Struct, eq=False):
     """Collects the tools of a request from ``tools`` and from items of its input."""
 
     changes: Changes = field(default_factory=Changes)
-    functions: list[Entry] = []
-    """The tools as chat completions have them."""
+    functions: list[Entry] = []  # the tools as chat completions have them
     places: dict[str, str] = {}
     """Where each of them stands in the client's body."""
     forms: dict[str, ToolForm] = {}
     """By the name of the function; a plain function has none."""
     grammars: dict[str, str] = {}
     """Lark grammars of custom tools, by the name of the function."""
-    left_out: set[str] = set()
-    """Types of the tools that nobody runs here."""
+    left_out: set[str] = set()  # types of the tools that nobody runs here
     _names: set[str] = set()
 
     def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
