@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -67,31 +66,29 @@ class Searchable(Protocol):
 
 T = TypeVar("T", bound=Searchable)
 Key = Callable[[Searchable], tuple[Decimal | float | str, ...]]
-_SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
-    {
-        "newest": ("Newest", lambda one: (-one.created,)),
-        "name": ("Name", lambda one: ()),
-        "price": ("Price", lambda one: (one.price,)),
-        "throughput": ("Throughput", lambda one: (-(one.throughput or 0.0),)),
-        "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
-        "context": ("Context", lambda one: (-(one.context_length or 0),)),
-    }
-)
-SORTS = MappingProxyType({name: title for name, (title, _) in _SORTS.items()})
-COSTS = MappingProxyType({"": "Free and paid", "free": "Free", "paid": "Paid"})
-ENDINGS = MappingProxyType(
-    {"": "Include deprecated", "staying": "Exclude deprecated", "ending": "Only deprecated"}
-)
-CONTEXTS = MappingProxyType(
-    {
-        "": "Any context",
-        "8000": "8k or more",
-        "32000": "32k or more",
-        "128000": "128k or more",
-        "200000": "200k or more",
-        "1000000": "1M or more",
-    }
-)
+_SORTS: Mapping[str, tuple[str, Key]] = {
+    "newest": ("Newest", lambda one: (-one.created,)),
+    "name": ("Name", lambda one: ()),
+    "price": ("Price", lambda one: (one.price,)),
+    "throughput": ("Throughput", lambda one: (-(one.throughput or 0.0),)),
+    "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
+    "context": ("Context", lambda one: (-(one.context_length or 0),)),
+}
+SORTS: Mapping[str, str] = {name: title for name, (title, _) in _SORTS.items()}
+COSTS: Mapping[str, str] = {"": "Free and paid", "free": "Free", "paid": "Paid"}
+ENDINGS: Mapping[str, str] = {
+    "": "Include deprecated",
+    "staying": "Exclude deprecated",
+    "ending": "Only deprecated",
+}
+CONTEXTS: Mapping[str, str] = {
+    "": "Any context",
+    "8000": "8k or more",
+    "32000": "32k or more",
+    "128000": "128k or more",
+    "200000": "200k or more",
+    "1000000": "1M or more",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,18 +227,14 @@ def _money(query: Fields, name: str) -> Decimal | None:
 
 
 _MOST_TOKENS = 1_000_000_000
-USUAL: Mapping[str, int] = MappingProxyType(
-    {"in": 1000, "cached": 0, "out": 500, "thinking": 0, "requests": 10_000}
-)
-_TITLES = MappingProxyType(
-    {
-        "in": "input tokens",
-        "cached": "cached tokens",
-        "out": "output tokens",
-        "thinking": "thinking tokens",
-        "requests": "requests",
-    }
-)
+USUAL: Mapping[str, int] = {"in": 1000, "cached": 0, "out": 500, "thinking": 0, "requests": 10_000}
+_TITLES: Mapping[str, str] = {
+    "in": "input tokens",
+    "cached": "cached tokens",
+    "out": "output tokens",
+    "thinking": "thinking tokens",
+    "requests": "requests",
+}
 
 
 @dataclass(frozen=True, slots=True)

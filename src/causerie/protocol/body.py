@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,23 +17,16 @@ from causerie.protocol import bounded_json
 from causerie.protocol.declaration import Parameter
 from causerie.protocol.parameters import PARAMETERS, ParsingRules
 
+_KINDS = {
+    **{type(None): "null", bool: "a boolean", int: "a number", float: "a number"},
+    **{str: "a string", list: "an array"},
+}
+
 
 def kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "a number"
-        case float():
-            return "a number" if value.is_integer() else "a number with a fraction"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+    if isinstance(value, float) and not value.is_integer():
+        return "a number with a fraction"
+    return _KINDS.get(type(value), "an object")
 
 
 def shown(value: object) -> str:
@@ -90,9 +82,7 @@ class ObjectReader(Struct, frozen=True):
 
     def integer(self, name: str, least: int, most: int) -> int | None:
         value = self.values.get(name)
-        if value is None:
-            return None
-        return integer(value, self.param(name), least, most)
+        return None if value is None else integer(value, self.param(name), least, most)
 
     def number(self, name: str, least: float, most: float, *, above: bool = False) -> float | None:
         """Return the finite number in a field, from ``least`` (or ``above`` it) to ``most``."""
@@ -132,9 +122,7 @@ class ObjectReader(Struct, frozen=True):
 
     def child(self, name: str, expected: str = "an object") -> ObjectReader | None:
         value = self.values.get(name)
-        if value is None:
-            return None
-        return as_object(value, self.param(name), expected)
+        return None if value is None else as_object(value, self.param(name), expected)
 
     def required_object(self, name: str, expected: str = "an object") -> ObjectReader:
         value = self.child(name, expected)
@@ -243,9 +231,9 @@ def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
     return lambda body: body.string(name, most=most)
 
 
-_READERS: Mapping[str, Callable[[ObjectReader], Any]] = MappingProxyType(
-    {name: reader for name, each in PARAMETERS.items() if (reader := _reader(each)) is not None}
-)
+_READERS: Mapping[str, Callable[[ObjectReader], Any]] = {
+    name: reader for name, each in PARAMETERS.items() if (reader := _reader(each)) is not None
+}
 
 
 # Numbers that no double and no 64-bit integer holds, `NaN` and `Infinity` are refused: what cannot

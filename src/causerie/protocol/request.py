@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -252,14 +252,9 @@ class ChatRequest(Struct, frozen=True, gc=False):
         places = [place for place, image in images(self.messages) if image.optional]
         if not places:
             return self, ()
-        messages = tuple(
-            structs.replace(message, content=tuple(map(_in_words, message.content)))
-            if isinstance(message.content, tuple)
-            else message
-            for message in self.messages
-        )
-        changes = [f"{place} dropped" for place in places]
-        return structs.replace(self, messages=messages), changes
+        words = TextPart("(an image that cannot be shown)")
+        messages = _with_images(self.messages, lambda one: words if one.optional else one)
+        return structs.replace(self, messages=messages), [f"{place} dropped" for place in places]
 
     def without_hints(self, supported: frozenset[str]) -> ChatRequest:
         lacking = (self.hints & self.params) - supported
@@ -323,14 +318,6 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
     top_p: TopP | None = None
 
 
-def _in_words(part: Part) -> Part:
-    return (
-        TextPart("(an image that cannot be shown)")
-        if isinstance(part, ImagePart) and part.optional
-        else part
-    )
-
-
 def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
     for index, message in enumerate(messages):
         if isinstance(message.content, tuple):
@@ -343,29 +330,24 @@ def with_optional_images(
     messages: tuple[Message, ...], urls: Collection[str]
 ) -> tuple[Message, ...]:
     """Return the messages; their images at these addresses can be left out."""
+    return _with_images(
+        messages, lambda one: structs.replace(one, optional=True) if one.url in urls else one
+    )
+
+
+def _with_images(
+    messages: Iterable[Message], changed: Callable[[ImagePart], Part]
+) -> tuple[Message, ...]:
     return tuple(
         structs.replace(
             message,
             content=tuple(
-                structs.replace(part, optional=True)
-                if isinstance(part, ImagePart) and part.url in urls
-                else part
-                for part in message.content
+                changed(part) if isinstance(part, ImagePart) else part for part in message.content
             ),
         )
         if isinstance(message.content, tuple)
         else message
         for message in messages
-    )
-
-
-def image_inside_network(param: str, why: str) -> InvalidRequest:
-    """The refusal of an address whose host is not public; ``why`` continues the sentence."""
-    return InvalidRequest(
-        f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as a "
-        "`data:` address.",
-        code="unsupported_parameter",
-        param=f"{param}.image_url.url",
     )
 
 

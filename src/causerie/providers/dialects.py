@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from causerie.protocol.parameters import EXTENDED_SAMPLING, HINT_NAMES, of_origin
 from causerie.providers.dialect import (
@@ -36,14 +35,12 @@ _PROVIDERS_HINTS = HINT_NAMES - {
 }  # which is a class of price, and the operator's choice
 _CACHED = frozenset({"messages.content.cache_control", "tools.cache_control"})
 _RESULTS = _CACHED | {"cache_control", "messages.cache_control", "messages.is_error"}
-_SAMPLERS = frozenset(
-    {
-        "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n",
-        "dynatemp_exponent", "dynatemp_range", "mirostat", "mirostat_eta", "mirostat_tau",
-        "repeat_last_n", "repeat_penalty", "top_n_sigma", "typical_p", "xtc_probability",
-        "xtc_threshold",
-    }
-)  # fmt: skip
+_SAMPLERS = frozenset({
+    "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n",
+    "dynatemp_exponent", "dynatemp_range", "mirostat", "mirostat_eta", "mirostat_tau",
+    "repeat_last_n", "repeat_penalty", "top_n_sigma", "typical_p", "xtc_probability",
+    "xtc_threshold",
+})  # fmt: skip
 _BY_FORMAT: dict[Shape, Shaping] = {
     "json_object": "response_format",
     "json_schema": "response_format",
@@ -282,7 +279,7 @@ _EVERY = (
     GENERIC, CAUSERIE, OPENAI, VLLM, SGLANG, LLAMA_SERVER, OLLAMA, LM_STUDIO, OPENROUTER,
     DEEPSEEK, MISTRAL, ANTHROPIC, AZURE, AZURE_DEPLOYMENTS, BEDROCK,
 )  # fmt: skip
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in _EVERY})
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in _EVERY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,4 +366,4 @@ _ALL = (
         local=True),
 )  # fmt: skip
 
-KNOWN_PROVIDERS: Mapping[str, KnownProvider] = MappingProxyType({one.name: one for one in _ALL})
+KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {one.name: one for one in _ALL}

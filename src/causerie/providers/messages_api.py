@@ -173,12 +173,10 @@ def _strip_trailing_space(draft: RequestDraft, made: list[Block]) -> None:
 _LIMIT = 32_000  # tokens; every model since Claude 4 may write so many
 _LEAST_BUDGET = 1024
 # Fields that take another form; what else there is goes as it is.
-_OTHERS = frozenset(
-    {
-        "messages", "max_tokens", "stop", "user", "tools", "tool_choice", "parallel_tool_calls",
-        "response_format", "output_config", "continue_final_message", "add_generation_prompt",
-    }
-)  # fmt: skip
+_OTHERS = frozenset({
+    "messages", "max_tokens", "stop", "user", "tools", "tool_choice", "parallel_tool_calls",
+    "response_format", "output_config", "continue_final_message", "add_generation_prompt",
+})  # fmt: skip
 _OF_A_TOOL = frozenset({"type", "function", "name", "parameters"})
 _CHOICES = {"none": "none", "auto": "auto", "required": "any"}
 

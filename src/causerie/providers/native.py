@@ -27,21 +27,17 @@ from causerie.providers.request_body import check_images
 from causerie.providers.wire import ProviderChoice
 
 _FIELDS = {
-    "messages": frozenset(
-        {
-            "cache_control", "context_management", "max_tokens", "messages", "metadata",
-            "output_config", "output_format", "stop_sequences", "stream", "system", "temperature",
-            "thinking", "tool_choice", "tools", "top_k", "top_p",
-        }
-    ),
-    "responses": frozenset(
-        {
-            "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-            "parallel_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "stream",
-            "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
-            "top_p", "truncation", "user",
-        }
-    ),
+    "messages": frozenset({
+        "cache_control", "context_management", "max_tokens", "messages", "metadata",
+        "output_config", "output_format", "stop_sequences", "stream", "system", "temperature",
+        "thinking", "tool_choice", "tools", "top_k", "top_p",
+    }),
+    "responses": frozenset({
+        "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+        "parallel_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "stream",
+        "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
+        "top_p", "truncation", "user",
+    }),
 }  # fmt: skip
 _NOT_EXTENDED = frozenset({"service_tier", "chat_template_kwargs"})  # these are the operator's
 _EXTENDED = [each for each in {**PARAMETERS, **HINTS}.values() if each.name not in _NOT_EXTENDED]
@@ -53,21 +49,17 @@ _OF_A_PEER = {
 COUNTED = {
     "messages": (
         "/messages/count_tokens",
-        frozenset(
-            {
-                "cache_control", "context_management", "messages", "model", "output_config",
-                "system", "thinking", "tool_choice", "tools",
-            }
-        ),
+        frozenset({
+            "cache_control", "context_management", "messages", "model", "output_config",
+            "system", "thinking", "tool_choice", "tools",
+        }),
     ),
     "responses": (
         "/responses/input_tokens",
-        frozenset(
-            {
-                "input", "instructions", "model", "parallel_tool_calls", "reasoning", "text",
-                "tool_choice", "tools", "truncation",
-            }
-        ),
+        frozenset({
+            "input", "instructions", "model", "parallel_tool_calls", "reasoning", "text",
+            "tool_choice", "tools", "truncation",
+        }),
     ),
 }  # fmt: skip
 """Paths that count the tokens of a prompt, and the fields that they take."""

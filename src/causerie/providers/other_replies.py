@@ -72,6 +72,8 @@ class MessagesUsage(Struct, gc=False):
 
 
 class ContentBlock(Struct, gc=False):
+    """A block, a piece of one, or the end of a message."""
+
     type: str = ""
     text: str = ""
     thinking: str = ""
@@ -80,13 +82,6 @@ class ContentBlock(Struct, gc=False):
     id: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class EventDelta(Struct, gc=False):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
     stop_sequence: str | None = None
@@ -106,7 +101,7 @@ class MessagesEvent(ReplyMessage, gc=False):
     index: int = 0
     message: ReplyMessage | None = None
     content_block: ContentBlock | None = None
-    delta: EventDelta | None = None
+    delta: ContentBlock | None = None
     error: Any = None
 
 
@@ -181,7 +176,7 @@ class MessagesReader(ReplyReader):
                 return self._call(index, ProviderFunction(block.name, arguments), block.id)
         return ProviderDelta()
 
-    def _delta_of_event(self, index: int, delta: EventDelta) -> ProviderDelta:
+    def _delta_of_event(self, index: int, delta: ContentBlock) -> ProviderDelta:
         match delta.type:
             case "text_delta":
                 return ProviderDelta(content=delta.text)

@@ -185,13 +185,11 @@ _MEANT: Mapping[str, int] = {
 _TIMED_OUT = frozenset({408, 504, 522, 524})
 _OUR_KEY_CODES = frozenset({"invalid_api_key", "API_KEY_INVALID"})
 _ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
-_OUR_BILL_CODES = frozenset(
-    {
-        "insufficient_quota", "billing_hard_limit_reached", "billing_not_active",
-        "exceeded_current_quota_error", "insufficient_balance", "insufficient_user_quota",
-        "Arrearage", "1113",
-    }
-)  # fmt: skip
+_OUR_BILL_CODES = frozenset({
+    "insufficient_quota", "billing_hard_limit_reached", "billing_not_active",
+    "exceeded_current_quota_error", "insufficient_balance", "insufficient_user_quota",
+    "Arrearage", "1113",
+})  # fmt: skip
 _ABOUT_OUR_BILL = re.compile(
     r"credit balance is too low|insufficient (?:account )?balance|insufficient (?:credits|funds)"
     r"|exceeded your current quota|account is in good standing|欠费|余额不足",

@@ -19,7 +19,6 @@ from causerie.protocol.request import (
     JsonSchema,
     Regex,
     ToolMode,
-    image_inside_network,
     image_not_fetched,
     images,
 )
@@ -64,7 +63,12 @@ def check_images(request: ChatRequest, dialect: Dialect) -> None:
         if not dialect.fetches:
             raise image_not_fetched(param)
         if (why := host_refusal(image.url, dialect.inside)) is not None:
-            raise image_inside_network(param, why)
+            raise InvalidRequest(
+                f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as "
+                "a `data:` address.",
+                code="unsupported_parameter",
+                param=f"{param}.image_url.url",
+            )
 
 
 # Functions and which of them must be called, where a server knows only some of the ways to say it.

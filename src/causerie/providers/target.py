@@ -39,7 +39,12 @@ from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import Provider, failed
 from causerie.providers.stream import BodyStream, BufferedBody
-from causerie.providers.wire import MOST_TOKENS, Tokens
+from causerie.providers.wire import (
+    MOST_TOKENS,
+    ProviderCompletionDetails,
+    ProviderPromptDetails,
+    Tokens,
+)
 
 # Replies as most are: one choice, its text, why it ended, its tokens.
 #
@@ -73,22 +78,14 @@ class FastChoice(Struct, gc=False):
     delta: None = None
 
 
-class FastPromptDetails(Struct, gc=False):
-    cached_tokens: Tokens
-
-
-class FastCompletionDetails(Struct, gc=False):
-    reasoning_tokens: Tokens
-
-
 class FastUsage(Struct, gc=False):
     """Tokens, told by their usual names."""
 
     prompt_tokens: _Some
     completion_tokens: _Some
     total_tokens: Tokens | None = None
-    prompt_tokens_details: FastPromptDetails | None = None
-    completion_tokens_details: FastCompletionDetails | None = None
+    prompt_tokens_details: ProviderPromptDetails | None = None
+    completion_tokens_details: ProviderCompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
     cached_tokens: None = None
     reasoning_tokens: None = None
@@ -130,20 +127,13 @@ def read_fast_path(
     if told.prompt_tokens > BELIEVED_PROMPT:
         return None
     asked, thought = told.prompt_tokens_details, told.completion_tokens_details
-    if asked is not None and asked.cached_tokens > told.prompt_tokens:
+    cached = 0 if asked is None else asked.cached_tokens or 0
+    reasoned = 0 if thought is None else thought.reasoning_tokens or 0
+    if cached > told.prompt_tokens:
         return None
-    if (
-        thought is not None
-        and thought.reasoning_tokens
-        and (told.total_tokens or 0) > told.prompt_tokens + made  # which leave it out
-    ):
+    if reasoned and (told.total_tokens or 0) > told.prompt_tokens + made:  # which leave it out
         return None
-    usage = Usage(
-        told.prompt_tokens,
-        made,
-        0 if asked is None else asked.cached_tokens,
-        0 if thought is None else min(thought.reasoning_tokens, made),
-    )
+    usage = Usage(told.prompt_tokens, made, cached, min(reasoned, made))
     finished = Finished(choice.finish_reason)
     if isinstance(choice.stop_reason, str):
         finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)

@@ -19,14 +19,12 @@ _SWITCHES = ("enable_thinking", "thinking")
 _KWARGS = "chat_template_kwargs"
 _NAME = "model:thinking"
 # Arguments of the function that renders templates, as the common library of them has it.
-_OF_THE_RENDERER = frozenset(
-    {
-        "add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message",
-        "conversation", "documents", "load_audio_from_video", "max_length", "messages",
-        "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict",
-        "return_tensors", "tokenize", "tokenizer", "tokenizer_kwargs", "tools", "truncation",
-    }
-)  # fmt: skip
+_OF_THE_RENDERER = frozenset({
+    "add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message",
+    "conversation", "documents", "load_audio_from_video", "max_length", "messages",
+    "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict",
+    "return_tensors", "tokenize", "tokenizer", "tokenizer_kwargs", "tools", "truncation",
+})  # fmt: skip
 _LEAST_BUDGET = 1024  # tokens, of the Messages API
 _GRADED = 3  # words of effort that a server needs for a budget to be said in them
 

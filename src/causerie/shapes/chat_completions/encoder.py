@@ -65,10 +65,7 @@ class TopLogprob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bytes: list[int]
 
 
-class TokenLogprobBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    token: str
-    logprob: float
-    bytes: list[int]
+class TokenLogprobBody(TopLogprob, frozen=True, kw_only=True, gc=False):
     top_logprobs: list[TopLogprob]
 
 

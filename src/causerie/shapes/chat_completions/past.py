@@ -143,7 +143,7 @@ class _MessageMender(Struct, eq=False):
         self._note(name, "dropped")
 
     def _mend_answer(self, message: Entry) -> None:
-        for name in ("refusal", *("reasoning_content", "reasoning")):
+        for name in ("refusal", "reasoning_content", "reasoning"):
             self._drop_unless(message, name, str)
         self._drop_unless(message, "reasoning_details", list)
         blocks = message.get("reasoning_details")

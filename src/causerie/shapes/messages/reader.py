@@ -43,21 +43,17 @@ from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
 from causerie.shapes.translation import parse_translated
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
-_TRANSLATED = frozenset(
-    {
-        "messages", "system", "tools", "tool_choice", "thinking", "output_config",
-        "output_format", "stop_sequences", "metadata", "thread",
-    }
-)  # fmt: skip
+_TRANSLATED = frozenset({
+    "messages", "system", "tools", "tool_choice", "thinking", "output_config",
+    "output_format", "stop_sequences", "metadata", "thread",
+})  # fmt: skip
 _SAME = {name for name, other in _NAMES.items() if other == ""} | HINTS.keys()
 _SAME -= _TRANSLATED | {"user"}
-_DROPPED = frozenset(
-    {
-        "billing_policy", "cache_control", "compaction", "container", "context_management",
-        "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "mcp_servers",
-        "speed", "user_profile_id", "workspace_id", "betas",
-    }
-)  # fmt: skip
+_DROPPED = frozenset({
+    "billing_policy", "cache_control", "compaction", "container", "context_management",
+    "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "mcp_servers",
+    "speed", "user_profile_id", "workspace_id", "betas",
+})  # fmt: skip
 """Fields of that API that nobody but its makers knows: never refused, since agents send them."""
 _FIELDS = Known(dict.fromkeys(_SAME | _TRANSLATED | _DROPPED, OPEN))
 _FIELDS_OF_ROUTERS = Known({**_FIELDS.fields, **dict.fromkeys(ROUTER_FIELDS, OPEN)})
