@@ -22,10 +22,7 @@ WILDCARD = "*"
 
 
 class WildcardModel(ServedModel):
-    """All models whose names begin alike, or with ``rest`` the one that a request named.
-
-    ``known`` returns the rests that the providers list now; there may be others.
-    """
+    """All models whose names begin alike, or the one that ends with ``rest``."""
 
     __slots__ = ("_known", "_parts", "_rest")
 
@@ -119,10 +116,7 @@ class Catalog:
     def shown(
         self, visible: frozenset[str] | None, allowed: frozenset[str] | None = None
     ) -> Iterator[tuple[Entry, Sequence[str]]]:
-        """Yield the models among ``visible`` with the ``allowed`` names that a list shows.
-
-        A wildcard has the names that its providers list, or else its own.
-        """
+        """Yield models with the names that a list shows; of wildcards those that providers list."""
         for entry in self.visible(visible):
             if isinstance(entry, WildcardModel):
                 names = self._names_of(entry, visible, allowed)

@@ -121,10 +121,7 @@ def able(
     wanted: frozenset[str],
     preferences: Preferences,
 ) -> Sequence[CatalogEndpoint]:
-    """Return endpoints that support all parameters and that the preferences allow.
-
-    Raises :class:`InvalidRequest` if there is none, with what excluded each.
-    """
+    """Return the endpoints that take the request; raise with what excludes each if none does."""
     strict = preferences.require_parameters
     left = [
         one

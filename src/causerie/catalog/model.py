@@ -51,10 +51,7 @@ class Tariff:
         return self.charge(usage) if usage.completion or usage.units else Decimal(0)
 
     def charge(self, usage: Usage) -> Decimal:
-        """Return the price of these tokens and a request, to a billionth, half to even.
-
-        A rerank costs the price of a request for each search unit.
-        """
+        """Return the price of a request of these tokens and search units, to a billionth."""
         cached = self.prompt if self.cached is None else self.cached
         thought = self.completion if self.reasoning is None else self.reasoning
         cost = (

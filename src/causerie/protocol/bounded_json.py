@@ -90,11 +90,7 @@ def check_together(documents: Iterable[bytes], bounds: Bounds = DEFAULT) -> None
 
 
 def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT) -> T:
-    """Check and decode a document.
-
-    Raises ``DecodeError`` (also as :class:`TooMuchWork`), ``UnicodeDecodeError`` and
-    ``RecursionError``.
-    """
+    """Check and decode; raises ``DecodeError``, ``UnicodeDecodeError`` and ``RecursionError``."""
     check(document, bounds)
     return msgspec.json.decode(document, type=type)
 

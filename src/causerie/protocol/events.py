@@ -25,10 +25,7 @@ class TokenLogprob(Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
-    """A piece of reasoning; ``blocks`` have it in the form that its provider needs back.
-
-    The text is empty for blocks that cannot be read.
-    """
+    """A piece of reasoning; its provider needs ``blocks`` back, which may have no text."""
 
     text: str
     choice: int = 0
@@ -44,10 +41,7 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class ToolCallStarted(Struct, frozen=True, gc=False):
-    """The start of a call; ``index`` counts the calls of a choice from 0.
-
-    ``extra`` is its ``extra_content``, which the provider needs back.
-    """
+    """The start of a call, counted from 0; its provider needs ``extra`` back."""
 
     index: int
     id: str
@@ -76,10 +70,7 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Token counts of a request; ``completion`` includes ``reasoning``.
-
-    ``impossible``: the target reported wrong numbers, which were estimated instead.
-    """
+    """Tokens; ``impossible``: the target told wrong numbers, which were estimated instead."""
 
     prompt: int
     completion: int
@@ -147,10 +138,7 @@ class Partial:
 
 
 class CacheMiss(Struct, frozen=True):
-    """Why less was reused than the ``reusable`` tokens that the last request had computed.
-
-    ``message`` is the index of the message that differed, if any.
-    """
+    """Why less was reused than was ``reusable``; ``message`` is the index of what differed."""
 
     reason: str
     reusable: int

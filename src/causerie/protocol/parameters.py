@@ -35,10 +35,7 @@ ASSUMED_OUTPUT_LIMIT = 16_384
 
 
 def effort_within(budget: int, limit: int | None) -> str:
-    """Return the greatest effort whose share of ``limit`` is at most ``budget`` tokens.
-
-    It is ``minimal`` at least: a small budget does not turn thinking off.
-    """
+    """Return the greatest effort whose share of ``limit`` fits ``budget``; ``minimal`` at least."""
     most = limit or ASSUMED_OUTPUT_LIMIT
     for effort in ("xhigh", "high", "medium", "low"):
         if EFFORT_SHARES[effort] * most <= budget:

@@ -49,10 +49,7 @@ class Separators(Protocol):
 
 
 class Repetition:
-    """Compares new pieces with an earlier text; white space does not count.
-
-    ``over``: the comparison has ended. ``repeated``: its result.
-    """
+    """Compares new pieces with an earlier text but for white space, until it is ``over``."""
 
     __slots__ = ("_at", "_expected", "_held", "over", "repeated")
 

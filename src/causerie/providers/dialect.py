@@ -234,10 +234,7 @@ class Dialect:
         return structs.replace(usage, cached=0)
 
     def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
-        """Return the dialect of a provider that gets more fields.
-
-        Privileged ones are those of ``privileged`` alone.
-        """
+        """Return the dialect of a provider that gets more fields, ``privileged`` ones too."""
         harmless = {path for path in passes if privilege_in(path) is None}
         ours = (harmless | set(privileged)) & (HONOURED | HINT_NAMES)
         return replace(

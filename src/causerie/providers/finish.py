@@ -70,10 +70,7 @@ def word_of(reason: str) -> str:
 
 
 def later(before: str | None, reason: str) -> str:
-    """Return the word that counts where a choice is given several reasons.
-
-    Raises :class:`UpstreamFailed` for one that means a failure.
-    """
+    """Return the word that counts where there are several; raise for one that means a failure."""
     if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
         return before
     word = word_of(reason)
@@ -91,10 +88,7 @@ def is_cut(word: str | None) -> bool:
 
 
 def finish_reason(word: str | None, *, calls: bool, said: bool) -> FinishReason:
-    """Return our reason for the end of a choice with or without calls, text or reasoning.
-
-    Raises :class:`UpstreamFailed` where nothing was said and the word means no good end.
-    """
+    """Return our reason; raise where nothing was said and the word means no good end."""
     meaning = _MEANINGS.get(word or "")
     if meaning == "length" or meaning == "content_filter":
         return meaning

@@ -327,10 +327,7 @@ class Incoming(Struct, eq=False):
             self._pieces += 1
 
     def goes_on(self, data: bytes) -> ContentEvent | None:
-        """Return the event of a chunk that only continues the text, as most do.
-
-        ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
-        """
+        """Return the event of a chunk that only goes on with a text; other ones are not read."""
         event = self._of_same_form(data)
         if event is not None or self._other_api is not None:
             return event
@@ -380,10 +377,7 @@ class Incoming(Struct, eq=False):
         return events
 
     def finish(self, events: list[Event]) -> None:
-        """Add the end of the stream, where the server did not declare it.
-
-        Raises :class:`UpstreamFailed` where a choice has no end: the reply was cut off.
-        """
+        """Add the end of a stream whose server did not declare it; raise if it was cut off."""
         if self.ended:
             return
         answers = self._answers.values()

@@ -77,10 +77,7 @@ def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
 def native_body(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
 ) -> tuple[bytes, list[str]]:
-    """Return the body for a provider, and the report of what was left out.
-
-    Raises :class:`InvalidRequest` for an image at an address that may not be fetched.
-    """
+    """Return the body for a provider, and the report of what was left out."""
     check_images(request, dialect)
     listed = _FIELDS[native.shape] | dialect.knows | dialect.privileged
     if dialect.extends:

@@ -72,11 +72,9 @@ class Outgoing(Struct, frozen=True, gc=False):
 def outgoing(
     request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
 ) -> Outgoing:
-    """Return the body for a provider that calls the model ``model``.
+    """Return the body of a request for ``model``, whose reply goes on after ``partial``.
 
-    With ``partial`` the reply is to go on after it. Raises
-    :class:`InvalidRequest` (``unsupported_parameter``) for parameters that the
-    provider does not support.
+    Raises :class:`InvalidRequest` for parameters that the provider does not support.
     """
     if request.passed is not None:
         return _passed_through(request, dialect, model)

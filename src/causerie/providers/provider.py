@@ -117,13 +117,10 @@ class KeyRenewal(Protocol):
 
 
 class Provider:
-    """Client of one upstream provider: sends requests in its dialect, within its slots.
+    """Client of one upstream provider: sends requests in its dialect, within its ``slots``.
 
-    ``credential`` is sent in the header of the dialect; it shows in no text.
-    As many requests are under way as there are ``slots``; one more is refused, so
-    that another provider gets it. ``candid`` shows the server's words whatever
-    it refuses, for somebody who speaks to it for himself. ``fingerprint`` is for replies
-    that have none.
+    ``candid`` shows the server's words whatever it refuses, for somebody who speaks to it for
+    himself. ``fingerprint`` is for replies that have none.
     """
 
     key_renewal: KeyRenewal | None = None  # of a key that changes
@@ -246,11 +243,9 @@ class Provider:
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
     ) -> None:
-        """Check that the provider answers; raise :class:`ServiceError` if it does not, or not to
-        us.
+        """Raise :class:`ServiceError` if the provider does not answer, or not to us.
 
-        The content of the answer does not matter: not every server has that path. With
-        ``listing`` a list of models in it is kept in ``listed``.
+        Not every server has that path. With ``listing`` the models in it are kept in ``listed``.
         """
         key = self.credential
         async with self._send("GET", path, seconds) as response:

@@ -85,10 +85,7 @@ def phrase(words: object) -> str:
 
 
 def without(text: str, credential: str | None) -> str:
-    """Return ``text`` without the credential, also where it is encoded or cut.
-
-    Of a long credential every part of eight characters is recognized, of a short one the whole.
-    """
+    """Return ``text`` without any part of eight characters of the credential, also encoded."""
     if not credential or len(credential) < 4:
         return text
     if len(credential) < _LEAST_SECRET:
@@ -205,11 +202,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Diale
 
 
 def failure_in_reply(error: object, *, started: bool) -> ServiceError:
-    """Return our error for one that came in a reply with status 200.
-
-    Before anything else came it is as if its status had come; ``started`` it is a reply that
-    broke off.
-    """
+    """Return our error for one in a reply with status 200, or in one that had ``started``."""
     fields = _normalised_error(error)
     status = _status(fields)
     if not started and (status != 500 or overflow(fields) is not None):

@@ -26,10 +26,7 @@ from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
 class RequestDraft(Struct, eq=False):
-    """``fields`` become the body; ``changes`` say what differs from what the client sent.
-
-    ``document`` is what was sent of fields that may go out.
-    """
+    """``fields`` become the body; ``document`` is what the client sent of those that may go out."""
 
     request: ChatRequest
     dialect: Dialect

@@ -108,11 +108,7 @@ _decode = msgspec.json.Decoder(FastChunk).decode
 def read_fast_path(
     body: bytes, separators: Separators | None, max_tokens: int | None = None
 ) -> Read | None:
-    """Return the events and the server's fingerprint; ``None`` for other kinds of replies.
-
-    It is, too, where its text may begin with reasoning, by ``separators``, and where its usage may
-    be impossible.
-    """
+    """Return the events and the server's fingerprint; ``None`` for other kinds of replies."""
     try:
         reply = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -146,10 +142,7 @@ _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
 class ProviderReply(Struct, eq=False):
-    """Use as an async context manager; the rest is there once it is entered.
-
-    ``events`` are iterated once; ``changes`` were made to the request.
-    """
+    """To be entered; ``events`` are iterated once, ``changes`` were made to the request."""
 
     cache_report: ClassVar[None] = None
     """Other servers report their cache at the end only."""
@@ -367,12 +360,10 @@ def _begins_value(start: bytes) -> bool:
 
 
 class ProviderTarget:
-    """Answers by asking ``provider`` for its model ``model``.
+    """Answers by asking ``provider`` for ``model``, in which ``*`` stands for what was asked for.
 
-    A ``*`` in it stands for the model that the request names.
-    ``separators`` make what tells apart reasoning that is left inside the
-    content. ``continues`` is what a probe has found about continuing a reply;
-    ``None`` trusts the dialect.
+    ``separators`` tell reasoning apart that is left inside the content. ``continues`` is what a
+    probe has found; ``None`` trusts the dialect.
     """
 
     def __init__(
@@ -405,10 +396,7 @@ class ProviderTarget:
         return ProviderReply(self, request, partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Return true if this target can continue the reply.
-
-        It cannot inside a call, nor inside structured output: servers begin those anew.
-        """
+        """Servers begin calls and structured output anew, so neither is continued."""
         if request.passed is not None:
             return False
         if not (partial.text or partial.reasoning or partial.calls):

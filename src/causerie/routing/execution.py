@@ -44,10 +44,7 @@ LONG = 16  # events of a batch; a longer one is put together with the others at 
 
 
 class Passed(Struct):
-    """The events of one reply that were passed on, from all targets that generated it.
-
-    New batches are appended to ``batches``, and put together once they are ``MANY`` or ``LONG``.
-    """
+    """What was passed on of a reply; batches are put together once ``MANY`` or ``LONG``."""
 
     batches: list[Batch] = []
     _reasoning: list[str] = []
@@ -179,16 +176,11 @@ class Execution(TargetSelector, eq=False):
     _full: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
-        """Return the attempt that answers, with its first content-bearing event; raise like
-        :meth:`find`.
-        """
+        """Return the attempt that answers, with its first content; raise like :meth:`find`."""
         return self.find(self.target_states())
 
     async def again(self, failure: ServiceError) -> Attempt:
-        """Start a reply anew at a target that has not failed, if the client has seen nothing of it.
-
-        Raises ``failure`` if no target answers.
-        """
+        """Start a reply anew, of which the client saw nothing, elsewhere; else raise ``failure``."""
         failed = {one.target for one in self.tried if one.failure}
         others = [
             target_state for target_state in self.target_states() if target_state.name not in failed
@@ -231,10 +223,7 @@ class Execution(TargetSelector, eq=False):
         return now if self._before is NOTHING else added(self._before, now)
 
     async def stream(self, emit: BatchSink) -> None:
-        """Emit the reply, continued at other targets if needed; raise the last failure.
-
-        To be called once after each beginning.
-        """
+        """Emit the reply that has begun, continued elsewhere if needed; raise the last failure."""
         attempt = self.attempt
         assert attempt is not None
         pass_on: ArrivalSink | None = None

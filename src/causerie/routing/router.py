@@ -152,10 +152,7 @@ class Router:
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> int | None:
-        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown.
-
-        Raises :class:`InvalidRequest` where that target refuses the request.
-        """
+        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown."""
         context = self._context
         last = context.last_targets.of(affinity_key(request), context.clock())
         first, *_ = order(candidates, context.target_states, request, context.chance, last)

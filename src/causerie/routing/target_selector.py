@@ -31,10 +31,7 @@ _SECONDS = 600.0
 
 
 class LastTargets(Struct, eq=False):
-    """The target that answered each recent conversation last, whose prompt cache has its start.
-
-    ``now`` is in seconds of any clock.
-    """
+    """The target that answered each recent conversation last, whose prompt cache has its start."""
 
     most: int = _MOST
     _known: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
@@ -57,10 +54,7 @@ def _digest(conversation: str) -> bytes:
 
 
 class RetryBudget(Struct, frozen=True):
-    """Bounds on one request over all targets: attempts, and ``seconds`` without an answer.
-
-    At most ``wait_seconds`` of these are spent on waiting for a target that can continue a reply.
-    """
+    """Attempts and ``seconds`` without an answer, ``wait_seconds`` of them to continue a reply."""
 
     attempts: int = 4
     seconds: float = 300.0
@@ -164,10 +158,7 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 
 
 def affinity_key(request: ChatRequest) -> str:
-    """Return the key of a conversation: its session, its cache key, or its first messages.
-
-    Requests of different cache scopes have different keys.
-    """
+    """Return the key of a conversation within its cache scope: an id, or its first messages."""
     scope = request.cache_scope
     if request.session_id is not None:
         return scope + request.session_id

@@ -162,10 +162,7 @@ def _is_answered(failure: ServiceError) -> bool:
 
 
 class Check(Struct, frozen=True):
-    """A health check of targets; ``ask`` raises ``ServiceError`` if their server does not answer.
-
-    The first one comes after an interval, with ``at_start`` at once.
-    """
+    """``ask`` raises if the server does not answer; first after an interval, or ``at_start``."""
 
     ask: Callable[[], Awaitable[None]]
     interval_seconds: float
@@ -212,10 +209,7 @@ async def _watch(
 
 
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
-    """Run a check, record its result at the targets, and return whether the server answered.
-
-    A success only counts after a failed check: a target may fail requests and answer checks.
-    """
+    """Record a check; return whether the server answers. Success counts only after a failure."""
     try:
         await check.ask()
     except Overloaded as full:

@@ -98,10 +98,7 @@ class AvailabilityHistory(Struct, eq=False):
     _minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
-        """Start a minute; return the seconds until its quarter of an hour ends.
-
-        If the clock was set back, the present quarter goes on.
-        """
+        """Start a minute; return the seconds until its quarter of an hour ends."""
         number, since = divmod(self._wall(), _QUARTER_NS)
         if number > self._number:
             if self._minutes:
@@ -142,11 +139,7 @@ _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
 class LatencyStats:
-    """Latency, speed and uptime of one target; ``clock`` returns seconds.
-
-    ``wall`` returns Unix nanoseconds. ``waiting`` has the start of each attempt that waits for its
-    first token.
-    """
+    """Latency, speed and uptime of one target; ``waiting`` has the start of silent attempts."""
 
     def __init__(self, clock: Callable[[], float], wall: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock

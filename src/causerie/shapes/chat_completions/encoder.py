@@ -167,10 +167,7 @@ _NO_REASONING = CompletionDetails(0)
 
 
 def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
-    """Return the plain answer of these events: what a stream would say of them, put together.
-
-    Raises :class:`InternalError` if they do not end in usage.
-    """
+    """Return the plain answer: what a stream of these events would say, put together."""
     if not events or not isinstance(usage := events[-1], Usage):
         raise InternalError("The answer ended before it was complete; please try again.")
     return Completion(
@@ -252,10 +249,7 @@ def _chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
 
 
 class ChunkEncoder:
-    """Encodes events into the bytes of a stream, in their order; with ``usage`` that too.
-
-    Every choice begins with a chunk that carries the role.
-    """
+    """Encodes events of a stream; each choice begins with a chunk that carries the role."""
 
     __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_usage")
 

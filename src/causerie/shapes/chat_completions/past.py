@@ -65,10 +65,7 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
 
 
 def mend(values: Sequence[Any], mark: str = "") -> Mended:
-    """Repair the past of a conversation; ``mark`` stands for halves of surrogate pairs in it.
-
-    The same history always has the same result, so that prompts can be cached.
-    """
+    """Repair the past, always alike, so that prompts are cached; ``mark`` stands for halves."""
     changes = Changes()
     mended: list[tuple[int, Any]] = []
     past = past_roles(values)

@@ -84,10 +84,7 @@ def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[s
 
 
 def unknown_preferences(fields: ObjectReader, rules: ParsingRules) -> Sequence[str]:
-    """Return the reports of unknown fields within the fields of a router, which are dropped.
-
-    Raises :class:`InvalidRequest` where unknown fields are refused.
-    """
+    """Return the report of unknown fields of a router, or raise where they are refused."""
     own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
     _, unlisted = sift(own, _KNOWN)
     if unlisted is None:
@@ -159,10 +156,7 @@ _params_by_given: dict[_Given, frozenset[str]] = {}
 
 
 def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """Parse a usual request (messages of plain text, a limit, a temperature) in one native pass.
-
-    ``None`` for any other or an invalid one: reading field by field reports the error.
-    """
+    """Parse plain messages, a limit, a temperature in one native pass; ``None`` for others."""
     try:
         fields = _decode_fast(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -236,10 +230,7 @@ def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
 def read_fields(
     fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
-    """Read a request field by field; raise :class:`InvalidRequest` for the first wrong one.
-
-    ``mark`` stands for halves of surrogate pairs, which are allowed in the past only.
-    """
+    """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_known(fields)
     fields, messages, tools, names, changes = _repaired(fields, rules, mark)
     sent, unlisted = sift(_for_others(fields.values, rules), KNOWN)

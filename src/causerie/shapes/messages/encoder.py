@@ -326,10 +326,7 @@ class MessagesReply(Struct, frozen=True):
     stop_sequences: tuple[str, ...] = ()
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> MessageObject:
-        """Return the whole reply: what a stream of these events would say, put together.
-
-        Raises :class:`InternalError` if they do not end in usage.
-        """
+        """Return the whole reply: what a stream of these events would say, put together."""
         blocks = _Blocks(context, self)
         content: list[ContentBlock] = []
         pieces: dict[int, list[str]] = {}

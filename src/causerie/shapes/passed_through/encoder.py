@@ -24,10 +24,7 @@ class PassedReply(Struct, frozen=True):
     usage: bool = False
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        """Return the reply with our name of the model and our price.
-
-        Of events without the provider's JSON it is their text and usage.
-        """
+        """Return the provider's JSON with our model and price; without it the text and usage."""
         usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
         raw = next((event.data for event in events if isinstance(event, PassedBytes)), None)
         if raw is None:

@@ -57,10 +57,7 @@ class ItemReader(Translation, eq=False):
         self.tools.changes = self.changes
 
     def read_input(self, value: object) -> None:
-        """Read ``input``, which is a text or a list of items.
-
-        Raises :class:`InvalidRequest` for what is wrong in the newest ones.
-        """
+        """Read a text or a list of items; raise for what is wrong in the newest ones."""
         if isinstance(value, str):
             self.add({"role": "user", "content": value}, "input")
         elif isinstance(value, list):
