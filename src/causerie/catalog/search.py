@@ -36,7 +36,6 @@ ROWS = (25, 50, 100)  # numbers of rows on a page; the first is the usual one
 _FAR = float("inf")
 _LONGEST = 200
 _MOST = 10**10 - 1
-_TEXT = frozenset({"text"})
 
 
 class Searchable(Protocol):
@@ -188,7 +187,7 @@ def rows_of(text: str) -> int:
 
 
 def gives(one: Searchable) -> frozenset[str]:
-    return frozenset(one.output_modalities) if isinstance(one, Listing) else _TEXT
+    return frozenset(one.output_modalities if isinstance(one, Listing) else ("text",))
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:

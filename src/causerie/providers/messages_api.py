@@ -17,12 +17,10 @@ from causerie.providers.request_body import RequestDraft
 # blocks.
 
 _FORMATS = (MESSAGES_FORMAT, "unknown", None)
-_OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
 _OF_A_MESSAGE = frozenset(
     {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
 )
 _OF_A_RESULT = frozenset({"is_error", "cache_control"})
-_SILENCE = "…"
 _MEDIA = {"image/jpg": "image/jpeg"}
 
 Entry = Mapping[str, Any]
@@ -61,7 +59,7 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
 def _placeholder_text(draft: RequestDraft) -> Block:
     # The API rejects an empty user message.
     draft.changes.append("messages.content added")
-    return {"type": "text", "text": _SILENCE}
+    return {"type": "text", "text": "…"}
 
 
 def _turn(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
@@ -140,7 +138,7 @@ def _content_blocks(content: object) -> Iterator[Block]:
         block = _content_block(part)
         if block["type"] == "text" and not block["text"].strip():
             continue
-        more = part.keys() - _OF_A_PART
+        more = part.keys() - {"type", "text", "image_url", "refusal"}
         yield block | {name: part[name] for name in more if part[name] is not None}
 
 

@@ -55,7 +55,6 @@ _DEMANDING = frozenset(
 _UNTOLD = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
-_WITH_SCHEMAS = frozenset({"tools", "response_format", "structured_outputs"})
 _USAGE = FastStreamOptions(include_usage=True)
 _NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
 _encode = msgspec.json.Encoder().encode
@@ -96,7 +95,7 @@ def outgoing(
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
     body = _with_cache_salt(_encode(fields), request, dialect)
-    if _WITH_SCHEMAS & request.params:
+    if request.params & {"tools", "response_format", "structured_outputs"}:
         check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
 

@@ -20,7 +20,6 @@ from causerie.providers.incoming import estimated_tokens, most_of_prompt
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.wire import ProviderUsage, is_nothing, merged
 
-_DONE = b"[DONE]"
 _CONTENT: Mapping[str, tuple[str, ...]] = {
     "embeddings": ("data", "embeddings"),
     "rerank": ("results", "data"),
@@ -94,7 +93,7 @@ class PassedReader(Struct, eq=False):
         for data in stream:
             if self.ended:
                 return
-            if data.strip() == _DONE:
+            if data.strip() == b"[DONE]":
                 self._end(events)
                 return
             events += self._read(data)

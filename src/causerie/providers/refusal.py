@@ -155,7 +155,6 @@ def _is_random(part: str) -> bool:
 _PARAM = re.compile(r"[A-Za-z_][\w.\[\]]{0,63}", re.ASCII)
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{0,47}", re.ASCII)
 _STATUS = re.compile(r"[45]\d\d", re.ASCII)
-_ABOUT_REQUEST = frozenset({400, 413, 415, 422})
 _FULL = frozenset({429, 529})
 _LOADING = frozenset({"unavailable_error", "engine_loading", "model_loading"})
 _RATE_LIMITED = frozenset({"rate_limit_error", "rate_limit_exceeded"})
@@ -179,7 +178,6 @@ _MEANT: Mapping[str, int] = {
     "insufficient_quota": 429,
     "overloaded_error": 529,
 }
-_TIMED_OUT = frozenset({408, 504, 522, 524})
 _OUR_KEY_CODES = frozenset({"invalid_api_key", "API_KEY_INVALID"})
 _ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
 _OUR_BILL_CODES = frozenset({
@@ -239,7 +237,7 @@ def _service_error(
             retry_after=delay or _WAIT,
             metadata=metadata,
         ).caused_by(ErrorClass.RATE_LIMITED if limited else ErrorClass.OVERLOADED)
-    if status in _ABOUT_REQUEST:
+    if status in {400, 413, 415, 422}:
         words = phrase(error.get("message"))
         end = f": {words}" if words else "."
         return InvalidRequest(
@@ -248,7 +246,7 @@ def _service_error(
             status=status if status in (413, 415) else None,
             metadata=metadata,
         )
-    if status in _TIMED_OUT:
+    if status in {408, 504, 522, 524}:
         return UpstreamFailed(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
         ).caused_by(ErrorClass.TIMEOUT)

@@ -166,7 +166,6 @@ _CODES = ("code", "status", "status_code", "error_code")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CUT = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments"})
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
-_OF_A_PART = frozenset({"type", "text", "content", "annotations"})
 _NUMBERS = int | float | str
 _decode = msgspec.json.Decoder(ProviderChunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
@@ -303,7 +302,7 @@ def _object_text(value: object, name: str) -> object:
     if not isinstance(value, dict):
         return value
     text = value.get("text", value.get("content"))
-    if isinstance(text, str) and value.keys() <= _OF_A_PART:
+    if isinstance(text, str) and value.keys() <= {"type", "text", "content", "annotations"}:
         return text
     return json.dumps(value, ensure_ascii=False) if name == "content" else None
 

@@ -37,7 +37,6 @@ from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import TargetSelector
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 
-_UNCUT = ("stop", "tool_calls")
 _At = tuple[int, int]  # choice, and index of a call there
 MANY = 256  # batches that are kept as they are; more are put together, to be small
 LONG = 16  # events of a batch; a longer one is put together with the others at once
@@ -124,7 +123,7 @@ class Passed(Struct):
                     case Finished():
                         self._finish = event.reason
                         self._finished += 1
-                        if event.reason in _UNCUT:
+                        if event.reason in ("stop", "tool_calls"):
                             self._uncut.add(event.choice)
         self.batches.clear()
         self._reasoning.append("".join(reasoning))
@@ -180,7 +179,7 @@ class Execution(TargetSelector, eq=False):
         return self.find(self.target_states())
 
     async def again(self, failure: ServiceError) -> Attempt:
-        """Start a reply anew, of which the client saw nothing, elsewhere; else raise ``failure``."""
+        """Start a reply, of which the client saw nothing, elsewhere; else raise ``failure``."""
         failed = {one.target for one in self.tried if one.failure}
         others = [
             target_state for target_state in self.target_states() if target_state.name not in failed

@@ -172,7 +172,6 @@ def affinity_key(request: ChatRequest) -> str:
     return "\0".join(texts)
 
 
-_ABANDONED = "left"
 _NAMED = 4
 _OPERATOR = (
     "The operator finds the cause in the service's log and at `/health`, and can test the server "
@@ -317,7 +316,7 @@ class TargetSelector(Struct, eq=False):
         # A target that has processed tokens counts as the one that served: they are charged.
         used = attempt.answer.usage()
         if used.prompt + used.completion:
-            attempt.failure = _ABANDONED
+            attempt.failure = "left"
             self.tried.append(attempt)
             self.attempt, self.served_by = attempt, attempt.target
             self.queued_seconds += attempt.queued_seconds

@@ -51,8 +51,10 @@ class Places(Struct, frozen=True):
             return self.messages[int(message[1])] + path[message.end() :]
         return path
 
-    def rename(self, failure: ServiceError) -> None:
+    def rename(self, failure: Exception) -> None:
         """Let an error name fields as the client does."""
+        if not isinstance(failure, ServiceError):
+            return
         failure.message = _QUOTED.sub(lambda found: f"`{self.path(found[1])}`", failure.message)
         failure.args = (failure.message,)
         if failure.param is not None:
@@ -73,14 +75,7 @@ class ParsedRequest(Struct, frozen=True):
 
     request: ChatRequest
     reply: Reply
-    places: Places | None = None
-
-    def rename(self, failure: Exception) -> None:
-        if self.places is not None and isinstance(failure, ServiceError):
-            self.places.rename(failure)
-
-    def renamed(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        return headers if self.places is None else self.places.renamed(headers)
+    places: Places = Places((), {})
 
 
 @dataclass(frozen=True, slots=True)

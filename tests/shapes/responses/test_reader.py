@@ -46,7 +46,6 @@ def changes(found: ParsedRequest) -> list[str]:
     """The changes as the client sees them."""
     request = found.request
     told = [*request.changes, *(request.unlisted.changes if request.unlisted else ())]
-    assert found.places is not None
     header = found.places.renamed({"x-request-changes": ", ".join(told)})
     return header["x-request-changes"].split(", ") if told else []
 

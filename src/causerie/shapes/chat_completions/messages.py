@@ -27,12 +27,11 @@ _DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,", re.ASCII)
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 PARTS = ("text", "refusal", "image_url")
 _OTHER_PLACES = ("prompt", "input", "inputs", "contents", "message")  # for messages elsewhere
-_SEND_TEXT = 'Send `{"type": "text", "text": TEXT}`.'
 _SEND_IMAGE = 'Send `{"type": "image_url", "image_url": {"url": URL}}`.'
 _SEND_CALLS = "Send calls in `tool_calls` of the assistant message."
 _SEND_RESULT = "Send the result in a message with role `tool` and its `tool_call_id`."
 _OTHER_PARTS: Mapping[str, str] = {
-    **dict.fromkeys(("input_text", "output_text"), _SEND_TEXT),
+    **dict.fromkeys(("input_text", "output_text"), 'Send `{"type": "text", "text": TEXT}`.'),
     **dict.fromkeys(("input_image", "image"), _SEND_IMAGE),
     **dict.fromkeys(("tool_use", "tool-call"), _SEND_CALLS),
     **dict.fromkeys(("tool_result", "tool-result"), _SEND_RESULT),

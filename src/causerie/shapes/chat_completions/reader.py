@@ -402,13 +402,15 @@ def with_reply(request: ChatRequest) -> ParsedRequest:
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 
-def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
-    return with_reply(parse(body, rules))
-
-
 def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
     request = _read_fast(body, rules) if len(body) <= LARGE else None
     return None if request is None else with_reply(request)
 
 
-CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_usual)
+CHAT_COMPLETIONS = Shape(
+    "chat",
+    "/chat/completions",
+    "chatcmpl-",
+    lambda body, rules, _: with_reply(parse(body, rules)),
+    _parse_usual,
+)

@@ -36,7 +36,6 @@ _OF_TYPE: Mapping[str, frozenset[str]] = {
         ("function_call_output", "custom_tool_call_output"), frozenset({"call_id", "output"})
     ),
 }
-_OF_A_TEXT = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
 _IMAGE_ADVICE = (
     "Images are not kept here; send the image itself as a `data:` address, in `image_url`."
 )
@@ -119,7 +118,7 @@ class ItemReader(Translation, eq=False):
             return part
         sort = part.get("type")
         if (field := _text_field(sort)) is not None:
-            for name in part.keys() - _OF_A_TEXT:
+            for name in part.keys() - {"type", "text", "refusal", "annotations", "logprobs"}:
                 if part[name]:
                     self._note(f"{place}.{quote(name[:64], safe='')}", "", "dropped")
             return {"type": field, field: part.get(field)}
