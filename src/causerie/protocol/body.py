@@ -267,7 +267,7 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
         _check_plain(body)
         setting = BOUND_SETTINGS.get(error.bound)
         further = f", or have the operator raise `{setting}`" if setting else ""
-        raise _invalid(
+        raise invalid_json(
             f"The body takes too long to decode: {error}; send less of it{further}."
         ) from error
 
@@ -275,31 +275,31 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
 def decode_object(body: bytes) -> dict[str, object]:
     """Return the object that a checked body holds, or raise :class:`InvalidRequest`."""
     if not body.strip():
-        raise _invalid("The body is empty; send a JSON object with `model` and `messages`.")
+        raise invalid_json("The body is empty; send a JSON object with `model` and `messages`.")
     if body.startswith(b"\xef\xbb\xbf"):
-        raise _invalid("The body begins with a byte order mark; send UTF-8 without one.")
+        raise invalid_json("The body begins with a byte order mark; send UTF-8 without one.")
     _check_plain(body)
     try:
         document = msgspec.json.decode(body)
     except UnicodeDecodeError as error:
-        raise _invalid(
+        raise invalid_json(
             f"The body is not valid UTF-8 ({error.reason}); send JSON text encoded as UTF-8."
         ) from error
     except msgspec.MsgspecError as error:
         why = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
-        raise _invalid(
+        raise invalid_json(
             f"The body is not valid JSON ({why[:1].lower() + why[1:]}); send one JSON object, "
             "encoded as UTF-8, without NaN, Infinity or unpaired surrogates."
         ) from error
     if not isinstance(document, dict):
-        raise _invalid("The body must be a JSON object with `model` and `messages`.")
+        raise invalid_json("The body must be a JSON object with `model` and `messages`.")
     return document
 
 
 def _check_plain(body: bytes) -> None:
     for name, beginnings in _COMPRESSED.items():
         if body.startswith(beginnings):
-            raise _invalid(
+            raise invalid_json(
                 f"The body looks compressed ({name}), and there is no `Content-Encoding` header; "
                 "send JSON text that is not compressed."
             )
@@ -314,13 +314,6 @@ def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
         if not mark:
             raise
         return decode_object(marked), mark
-
-
-def unpaired_surrogates() -> InvalidRequest:
-    return _invalid(
-        "The body is not valid JSON (an unpaired surrogate); send both halves of each surrogate "
-        "pair in what is new: the last message of the user, and the parameters."
-    )
 
 
 def mark_halves(body: bytes) -> tuple[bytes, str]:
@@ -339,5 +332,5 @@ def mark_halves(body: bytes) -> tuple[bytes, str]:
     return (body, "") if marked == body else (marked, mark)
 
 
-def _invalid(message: str) -> InvalidRequest:
+def invalid_json(message: str) -> InvalidRequest:
     return InvalidRequest(message, code="invalid_json")

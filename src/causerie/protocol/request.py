@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -253,7 +253,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
         if not places:
             return self, ()
         words = TextPart("(an image that cannot be shown)")
-        messages = _with_images(self.messages, lambda one: words if one.optional else one)
+        messages = with_images(self.messages, lambda one: words if one.optional else one)
         return structs.replace(self, messages=messages), [f"{place} dropped" for place in places]
 
     def without_hints(self, supported: frozenset[str]) -> ChatRequest:
@@ -326,16 +326,7 @@ def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
                     yield f"messages[{index}].content[{at}]", part
 
 
-def with_optional_images(
-    messages: tuple[Message, ...], urls: Collection[str]
-) -> tuple[Message, ...]:
-    """Return the messages; their images at these addresses can be left out."""
-    return _with_images(
-        messages, lambda one: structs.replace(one, optional=True) if one.url in urls else one
-    )
-
-
-def _with_images(
+def with_images(
     messages: Iterable[Message], changed: Callable[[ImagePart], Part]
 ) -> tuple[Message, ...]:
     return tuple(

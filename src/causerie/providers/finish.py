@@ -64,16 +64,11 @@ _MEANINGS: Final = {word: meaning for meaning, words in WORDS.items() for word i
 _FIRST_STANDS = frozenset({"length", "content_filter"})
 
 
-def word_of(reason: str) -> str:
-    """Return a provider's word in the form of the table."""
-    return reason.strip().lower().replace("-", "_").replace(" ", "_")
-
-
 def later(before: str | None, reason: str) -> str:
     """Return the word that counts where there are several; raise for one that means a failure."""
     if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
         return before
-    word = word_of(reason)
+    word = reason.strip().lower().replace("-", "_").replace(" ", "_")
     meaning = _MEANINGS.get(word)
     if meaning == "failed":
         raise UpstreamFailed("The provider broke its reply off.")

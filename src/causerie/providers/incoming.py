@@ -24,10 +24,10 @@ from causerie.providers.wire import (
     ProviderChunk,
     ProviderDelta,
     ProviderUsage,
+    mended,
     merged,
     read_chunk,
     read_mended,
-    sound_json,
 )
 
 # Tokens of a reply: as the server tells them, and the best guess where it does not.
@@ -302,7 +302,7 @@ class Incoming(Struct, eq=False):
             try:
                 if other is None:
                     return read_mended(data), True
-                return other.read(sound_json(data)), False
+                return other.read(msgspec.json.encode(mended(data))), False
             except (ValueError, RecursionError):
                 raise self._unreadable(str(error)) from error
 

@@ -229,7 +229,7 @@ def read_mended(data: bytes) -> ProviderChunk:
     Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
     :class:`ValueError` if that does not help.
     """
-    return _converted(_mended(data))
+    return _converted(mended(data))
 
 
 def is_nothing(error: object) -> bool:
@@ -371,11 +371,7 @@ def whole_characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def sound_json(data: bytes) -> bytes:
-    """Return the same JSON with whole characters only; raises :class:`ValueError`."""
-    return msgspec.json.encode(_mended(data))
-
-
-def _mended(data: bytes) -> Any:
+def mended(data: bytes) -> Any:
+    """Return the values in JSON with whole characters only; raises :class:`ValueError`."""
     sound = _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
     return _without_lone_surrogates(json.loads(sound.decode("utf-8", "replace")))

@@ -67,10 +67,6 @@ class Passed(Struct):
                     return event.reason
         return self._finish
 
-    @property
-    def is_unsaid(self) -> bool:
-        return not (self.shows(reasoning=False) or self.finished)
-
     def shows(self, *, reasoning: bool) -> bool:
         """Return true if content was passed on; ``reasoning`` counts as content or not."""
         self.put_together()
@@ -311,7 +307,8 @@ class Execution(TargetSelector, eq=False):
                 raise failure
             return await self._gone_on(self._passed.partial(usage, trail), failure)
         except ServiceError as last:
-            if not request.stream or request.thinking.visible or not self._passed.is_unsaid:
+            said = self._passed.shows(reasoning=False) or self._passed.finished
+            if not request.stream or request.thinking.visible or said:
                 raise
             forget_frames(last)
         return await self.again(failure)

@@ -16,7 +16,7 @@ from causerie.http.event_loop import LARGE
 from causerie.protocol.body import ObjectReader, check_work, decode_marked
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.request import ChatRequest, with_optional_images
+from causerie.protocol.request import ChatRequest, with_images
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import read_fields
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, Places
@@ -49,9 +49,12 @@ class Translation(Struct, eq=False):
         except InvalidRequest as failure:
             places.rename(failure)
             raise
-        messages = request.messages
-        if self.returned_images:
-            messages = with_optional_images(messages, self.returned_images)
+        messages, addresses = request.messages, self.returned_images
+        if addresses:
+            messages = with_images(
+                messages,
+                lambda one: structs.replace(one, optional=True) if one.url in addresses else one,
+            )
         changes = (*changes, *request.changes)
         request = structs.replace(request, messages=messages, changes=changes, lenient_tools=True)
         return request, places

@@ -16,10 +16,10 @@ from causerie.protocol.body import (
     ObjectReader,
     check_work,
     decode_marked,
+    invalid_json,
     missing,
     read_parameter,
     shown,
-    unpaired_surrogates,
     unsupported,
     wrong_type,
     wrong_value,
@@ -336,7 +336,10 @@ def _read_conversation(
 
 def _check_halves(new: object, mark: str) -> None:
     if mark.encode() in msgspec.json.encode(new):
-        raise unpaired_surrogates()
+        raise invalid_json(
+            "The body is not valid JSON (an unpaired surrogate); send both halves of each "
+            "surrogate pair in what is new: the last message of the user, and the parameters."
+        )
 
 
 def _cache_key(fields: ObjectReader) -> str | None:

@@ -469,15 +469,14 @@ class ResponseEncoder(Struct, eq=False):
     def _call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
         form = self._reply.forms.get(name) or ToolForm("function", name)
-        namespace = form.namespace or UNSET
         if form.kind == "tool_search":
             return SearchCallItem(id=self._new_id("tsc"), call_id=event.id)
-        if form.kind == "custom":
-            return CustomCallItem(
-                id=self._new_id("ctc"), call_id=event.id, name=form.name, namespace=namespace
-            )
-        return FunctionCallItem(
-            id=self._new_id("fc"), call_id=event.id, name=form.name, namespace=namespace
+        is_custom = form.kind == "custom"
+        return (CustomCallItem if is_custom else FunctionCallItem)(
+            id=self._new_id("ctc" if is_custom else "fc"),
+            call_id=event.id,
+            name=form.name,
+            namespace=form.namespace or UNSET,
         )
 
     def _arguments(self, event: ToolCallDelta) -> None:
