@@ -24,8 +24,6 @@ WILDCARD = "*"
 class WildcardModel(ServedModel):
     """All models whose names begin alike, or the one that ends with ``rest``."""
 
-    __slots__ = ("_known", "_parts", "_rest")
-
     def __init__(
         self,
         card: ModelCard,

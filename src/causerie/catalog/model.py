@@ -222,11 +222,6 @@ class ServedModel:
     It supports what at least one target supports; requests go to those that support all of it.
     """
 
-    __slots__ = (
-        *("_all", "_capabilities", "_common", "_is_priced", "_serve_all", "_tariff"),
-        *("card", "id", "parameters"),
-    )
-
     def __init__(
         self,
         card: ModelCard,

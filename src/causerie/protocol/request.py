@@ -126,7 +126,7 @@ class Regex(Struct, frozen=True):
     pattern: str
 
 
-class ToolMode(Struct, frozen=True):
+class TextChoice(Struct, frozen=True):
     options: tuple[str, ...]
 
 
@@ -136,7 +136,7 @@ class Grammar(Struct, frozen=True):
     text: str
 
 
-OutputFormat = JsonObject | JsonSchema | Regex | ToolMode | Grammar
+OutputFormat = JsonObject | JsonSchema | Regex | TextChoice | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):

@@ -51,8 +51,6 @@ class Separators(Protocol):
 class Repetition:
     """Compares new pieces with an earlier text but for white space, until it is ``over``."""
 
-    __slots__ = ("_at", "_expected", "_held", "over", "repeated")
-
     def __init__(self, text: str) -> None:
         self._expected = _squeezed(text)
         self._at = 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from causerie.protocol.reasoning import MESSAGES_FORMAT
 from causerie.providers.wire import (
@@ -26,15 +25,14 @@ from causerie.providers.wire import (
 _MOST_ITEMS = 4096  # of a reply, or of the content of one
 
 
-class ReplyReader(ABC):
+class ReplyReader(Struct, eq=False):
     """Reads one reply. ``ended`` is set at the end that the server declares."""
 
     api: ClassVar[str]
     decoder: ClassVar[msgspec.json.Decoder[Any]]
-
-    def __init__(self) -> None:
-        self.ended = False
-        self._calls: dict[int, int] = {}  # our index of a call by that of its block or item
+    ended: bool = False
+    _calls: dict[int, int] = {}  # our index of a call by that of its block or item
+    _usage: ProviderUsage = field(default_factory=ProviderUsage)
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
@@ -44,8 +42,8 @@ class ReplyReader(ABC):
             raise ValueError(f"no event of the {self.api} API") from error
         return self._chunk(event, data)
 
-    @abstractmethod
-    def _chunk(self, event: Any, data: bytes) -> ProviderChunk: ...
+    def _chunk(self, event: Any, data: bytes) -> ProviderChunk:
+        raise NotImplementedError
 
     def _call(self, index: int, function: ProviderFunction, id: str | None = None) -> ProviderDelta:
         place = self._calls.setdefault(index, len(self._calls))
@@ -105,15 +103,11 @@ class MessagesEvent(ReplyMessage, gc=False):
     error: Any = None
 
 
-class MessagesReader(ReplyReader):
+class MessagesReader(ReplyReader, eq=False):
     """Reads one reply of the Messages API."""
 
-    api = "Messages"
-    decoder = msgspec.json.Decoder(MessagesEvent)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._usage = ProviderUsage()
+    api: ClassVar[str] = "Messages"
+    decoder: ClassVar[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(MessagesEvent)
 
     def _chunk(self, event: MessagesEvent, data: bytes) -> ProviderChunk:
         match event.type:
@@ -270,11 +264,11 @@ class ResponsesEvent(ResponseObject, gc=False):
     response: ResponseObject | None = None
 
 
-class ResponsesReader(ReplyReader):
+class ResponsesReader(ReplyReader, eq=False):
     """Reads one reply of the Responses API."""
 
-    api = "Responses"
-    decoder = msgspec.json.Decoder(ResponsesEvent)
+    api: ClassVar[str] = "Responses"
+    decoder: ClassVar[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(ResponsesEvent)
 
     def _chunk(self, event: ResponsesEvent, data: bytes) -> ProviderChunk:
         kind = event.type

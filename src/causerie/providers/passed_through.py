@@ -100,7 +100,6 @@ class PassedReader(Struct, eq=False):
 
     def goes_on(self, data: bytes) -> None:
         """Return ``None``: every chunk is read by :meth:`feed`."""
-        del data
 
     def whole(self, body: bytes) -> list[Event]:
         operation = self.request.operation

@@ -21,13 +21,11 @@ from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
 
-class RequestSlots:
+class RequestSlots(msgspec.Struct, eq=False):
     """The slots of one provider, counted in this process; ``most`` of ``None`` bounds nothing."""
 
-    def __init__(self, most: int | None) -> None:
-        self.most = most
-        self.taken = 0
-        """Requests under way."""
+    most: int | None
+    taken: int = 0  # requests under way
 
     @property
     def spares(self) -> bool:

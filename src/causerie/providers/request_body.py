@@ -18,7 +18,7 @@ from causerie.protocol.request import (
     JsonObject,
     JsonSchema,
     Regex,
-    ToolMode,
+    TextChoice,
     image_not_fetched,
     images,
 )
@@ -140,7 +140,9 @@ def write_shape(draft: RequestDraft) -> None:
         if draft.given("response_format"):
             draft.fields["response_format"] = draft.document["response_format"]  # plain text
         return
-    shape, param = _shape_and_param(draft)
+    shape, param = _SHAPES[type(output)]
+    if shape == "json_schema" and draft.given("structured_outputs"):
+        param = "structured_outputs.json"
     way = draft.dialect.shapes.get(shape)
     if way is None:
         raise draft.unsupported(param, "It cannot hold an answer to that shape.")
@@ -149,19 +151,13 @@ def write_shape(draft: RequestDraft) -> None:
         draft.moved(param, next(name for name in reversed(draft.fields)))
 
 
-def _shape_and_param(draft: RequestDraft) -> tuple[Shape, str]:
-    structured = draft.given("structured_outputs")
-    match draft.request.output:
-        case JsonObject():
-            return "json_object", "response_format"
-        case Regex():
-            return "regex", "structured_outputs.regex"
-        case ToolMode():
-            return "choice", "structured_outputs.choice"
-        case Grammar():
-            return "grammar", "structured_outputs.grammar"
-        case _:
-            return "json_schema", "structured_outputs.json" if structured else "response_format"
+_SHAPES: Mapping[type[Struct], tuple[Shape, str]] = {
+    JsonObject: ("json_object", "response_format"),
+    JsonSchema: ("json_schema", "response_format"),
+    Regex: ("regex", "structured_outputs.regex"),
+    TextChoice: ("choice", "structured_outputs.choice"),
+    Grammar: ("grammar", "structured_outputs.grammar"),
+}
 
 
 def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
@@ -177,9 +173,9 @@ def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
             draft.moved("response_format.json_object", "response_format.json_schema")
         case "regex", Regex(pattern=pattern):
             fields["regex"] = pattern
-        case "choice_regex", ToolMode(options=options):
+        case "choice_regex", TextChoice(options=options):
             fields["regex"] = "(" + "|".join(map(re.escape, options)) + ")"
-        case "choice_grammar", ToolMode(options=options):
+        case "choice_grammar", TextChoice(options=options):
             fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, options))
         case "ebnf" | "grammar", Grammar(text=text):
             fields[way] = text

@@ -39,7 +39,6 @@ class BufferedBody:
         self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        del late
         body, self._body = self._body, b""
         return body
 

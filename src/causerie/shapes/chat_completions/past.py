@@ -27,13 +27,6 @@ _TEXTS = ("text", "input_text", "output_text")
 Entry = dict[str, Any]
 
 
-class Mended(Struct, frozen=True):
-    """A repaired conversation: messages with their indexes in the body, and the changes."""
-
-    messages: Sequence[tuple[int, Any]]
-    changes: Sequence[str] = ()
-
-
 def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
     """Return true if valid messages need repair.
 
@@ -64,7 +57,7 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
     return bool(expected) or len(ids) < made
 
 
-def mend(values: Sequence[Any], mark: str = "") -> Mended:
+def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], Sequence[str]]:
     """Repair the past, always alike, so that prompts are cached; ``mark`` stands for halves."""
     changes = Changes()
     mended: list[tuple[int, Any]] = []
@@ -75,7 +68,7 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
             mender = _MessageMender(f"messages[{index}]", role, changes)
             value = mender.mended(_whole(value, index, mark, changes))
         mended.append((index, value))
-    return Mended(_paired(mended, changes), changes.reported())
+    return _paired(mended, changes), changes.reported()
 
 
 class Changes(Struct, eq=False):

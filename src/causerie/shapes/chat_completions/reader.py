@@ -324,14 +324,13 @@ def _read_conversation(
             messages = read_messages(enumerate(values))
             if not needs_mending(messages, values):
                 return fields, messages, ()
-    mended = mend(values, mark)
+    mended, changes = mend(values, mark)
     if mark:
-        _check_halves(mended.messages, mark)
-    messages = read_messages(mended.messages)
-    if mended.changes:
-        entries = [value for _, value in mended.messages]
-        fields = ObjectReader({**fields.values, "messages": entries})
-    return fields, messages, mended.changes
+        _check_halves(mended, mark)
+    messages = read_messages(mended)
+    if changes:
+        fields = ObjectReader({**fields.values, "messages": [value for _, value in mended]})
+    return fields, messages, changes
 
 
 def _check_halves(new: object, mark: str) -> None:

@@ -39,7 +39,7 @@ class PassedReply(Struct, frozen=True):
         return fields
 
     def encoder(self, context: ResponseContext) -> PassedEncoder:
-        return PassedEncoder(context, usage=self.usage)
+        return PassedEncoder(context, self.usage)
 
 
 def _named(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
@@ -61,15 +61,12 @@ def _usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
     return Raw(_encode(kept))
 
 
-class PassedEncoder:
+class PassedEncoder(Struct, eq=False):
     """Encodes the chunks of a stream of plain completions."""
 
-    __slots__ = ("_context", "_identity", "_usage")
-
-    def __init__(self, context: ResponseContext, *, usage: bool) -> None:
-        self._context = context
-        self._usage = usage
-        self._identity: dict[str, Raw] = {}  # what all chunks have in common
+    _context: ResponseContext
+    _usage: bool
+    _identity: dict[str, Raw] = {}  # what all chunks have in common
 
     def feed(self, batch: Batch) -> bytes:
         pieces: list[bytes] = []
