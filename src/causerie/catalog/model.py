@@ -223,10 +223,7 @@ class ServedModel:
     """
 
     def __init__(
-        self,
-        card: ModelCard,
-        capabilities: Iterable[TargetCapabilities],
-        tariff: Tariff = _FREE,
+        self, card: ModelCard, capabilities: Iterable[TargetCapabilities], tariff: Tariff = _FREE
     ) -> None:
         self._tariff, self._is_priced = tariff, tariff != _FREE
         self.card = card

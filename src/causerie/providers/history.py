@@ -9,13 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from causerie.protocol.events import Partial
-from causerie.protocol.reasoning import (
-    are_plain,
-    blocks_of,
-    text_of,
-    unsealed,
-    with_foreign,
-)
+from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed, with_foreign
 from causerie.protocol.request import Message
 from causerie.providers.request_body import RequestDraft, check_images
 

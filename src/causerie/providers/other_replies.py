@@ -147,9 +147,7 @@ class MessagesReader(ReplyReader, eq=False):
         chunk = self._usage_chunk(message.usage)
         chunk.choices = [
             ProviderChoice(
-                message=delta,
-                finish_reason=message.stop_reason,
-                stop_reason=message.stop_sequence,
+                message=delta, finish_reason=message.stop_reason, stop_reason=message.stop_sequence
             )
         ]
         return chunk

@@ -10,13 +10,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from causerie.errors import NotFound
-from causerie.protocol.body import (
-    ObjectReader,
-    missing,
-    shown,
-    unsupported,
-    wrong_value,
-)
+from causerie.protocol.body import ObjectReader, missing, shown, unsupported, wrong_value
 from causerie.protocol.body_types import MAX_TOOLS
 from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
 from causerie.protocol.parameters import (
@@ -29,11 +23,7 @@ from causerie.protocol.parameters import (
     Temperature,
     TopP,
 )
-from causerie.protocol.request import (
-    FastFields,
-    FastMessage,
-    NativeRequest,
-)
+from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request
 from causerie.shapes.messages.conversation import MessagesTranslation

@@ -158,11 +158,7 @@ _OWN: list[tuple[str, Any, Any]] = [
     ("tool_choice", AutoChoice | AnyChoice | NoChoice | ToolNamed | None, None),
     ("thinking", ThinkingEnabled | ThinkingAdaptive | ThinkingDisabled | None, None),
     ("output_config", OutputConfig | None, None),
-    (
-        "stop_sequences",
-        Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)] | None,
-        None,
-    ),
+    ("stop_sequences", Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)] | None, None),
     ("metadata", RequestMetadata | None, None),
     ("thread", ThreadCreate | None, None),
 ]

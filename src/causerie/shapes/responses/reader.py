@@ -22,12 +22,7 @@ from causerie.protocol.parameters import (
     Temperature,
     TopP,
 )
-from causerie.protocol.request import (
-    ChatRequest,
-    FastFields,
-    FastMessage,
-    NativeRequest,
-)
+from causerie.protocol.request import ChatRequest, FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import plain_request
 from causerie.shapes.responses.encoder import InputTokens, ResponseReply
@@ -91,11 +86,7 @@ def _choice(value: Any) -> Any:
 ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 
-_DECLARED = {
-    **PARAMETERS,
-    **HINTS,
-    **{each.name: each for each in declared(RouterParameters)},
-}
+_DECLARED = {**PARAMETERS, **HINTS, **{each.name: each for each in declared(RouterParameters)}}
 _TRANSLATED = frozenset({
     "input", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "top_logprobs",
     "max_tool_calls", "store", "truncation", "background", "previous_response_id", "conversation",
