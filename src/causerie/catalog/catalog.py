@@ -62,7 +62,6 @@ class WildcardModel(ServedModel):
         return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """Return the request for the provider's model, which is the rest of the name."""
         return structs.replace(request, model=self._rest)
 
 
@@ -100,11 +99,9 @@ class Catalog:
         return name in self._by_name or self._twisted(name) is not None
 
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
-        """Return the models among ``names`` (``None``: all), in the configured order."""
         return [entry for entry in self._entries if names is None or entry.id in names]
 
     def listed(self, names: frozenset[str] | None) -> Sequence[Listing]:
-        """Return the current entries of the router's catalog among ``names``."""
         return [
             entry
             for entry in self.visible(names)

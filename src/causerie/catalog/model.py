@@ -294,7 +294,6 @@ class ServedModel:
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
-        """Return the entry of ``GET /models``, at a door that knows ``reasoning`` or not."""
         profile = self._profile()
         parameters = self.parameters - profile.lacks
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)

@@ -167,7 +167,6 @@ class CatalogCache:
     async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
-        """Return the page for a query of ``entries``; raise :class:`InvalidRequest`."""
         place = door, path, query
         if (kept := self._fresh(place)) is not None:
             return kept

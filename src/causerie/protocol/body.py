@@ -260,7 +260,6 @@ _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # characters that no tex
 
 
 def check_work(body: bytes, rules: ParsingRules) -> None:
-    """Raise :class:`InvalidRequest` for a body that would take too long to decode."""
     try:
         bounded_json.check(body, rules.work)
     except bounded_json.TooMuchWork as error:
@@ -273,7 +272,6 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
 
 
 def decode_object(body: bytes) -> dict[str, object]:
-    """Return the object that a checked body holds, or raise :class:`InvalidRequest`."""
     if not body.strip():
         raise invalid_json("The body is empty; send a JSON object with `model` and `messages`.")
     if body.startswith(b"\xef\xbb\xbf"):

@@ -72,7 +72,6 @@ def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
 
 
 def check_together(documents: Iterable[bytes], bounds: Bounds = DEFAULT) -> None:
-    """Raise :class:`TooMuchWork` for documents that exceed the bounds together."""
     scan = _Scan(bounds)
     for document in documents:
         start, size = 0, len(document)

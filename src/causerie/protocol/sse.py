@@ -94,7 +94,6 @@ class EventDecoder(Struct, eq=False):
 
     @property
     def held(self) -> int:
-        """Approximate number of bytes held of an unfinished event."""
         return self._size + self._held
 
     def feed(self, piece: bytes) -> list[bytes]:

@@ -52,7 +52,7 @@ class Repetition:
     """Compares new pieces with an earlier text but for white space, until it is ``over``."""
 
     def __init__(self, text: str) -> None:
-        self._expected = _squeezed(text)
+        self._expected = "".join(text.split())
         self._at = 0
         self._held: list[str] = []
         self.over = not self._expected
@@ -62,7 +62,7 @@ class Repetition:
         """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
-        squeezed, left = _squeezed(text), len(self._expected) - self._at
+        squeezed, left = "".join(text.split()), len(self._expected) - self._at
         if not self._expected.startswith(squeezed[:left], self._at):
             return self.end() + text
         self._held.append(text)
@@ -78,10 +78,6 @@ class Repetition:
         held = "".join(self._held)
         self._held.clear()
         return held
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
 
 
 def _after_characters(text: str, count: int) -> str:
@@ -450,13 +446,10 @@ class AnswerState(Struct, eq=False):
 
 def _token_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
     logprob = _LEAST if token.logprob is None else token.logprob
-    return TokenLogprob(token.token, logprob, _token_bytes(token), top)
-
-
-def _token_bytes(token: ProviderAlternative) -> bytes:
-    if token.bytes is not None and all(0 <= byte < 256 for byte in token.bytes):
-        return bytes(token.bytes)
-    return token.token.encode("utf-8", "surrogatepass")
+    raw = token.bytes
+    if raw is None or not all(0 <= byte < 256 for byte in raw):
+        return TokenLogprob(token.token, logprob, token.token.encode("utf-8", "surrogatepass"), top)
+    return TokenLogprob(token.token, logprob, bytes(raw), top)
 
 
 def _is_empty(delta: ProviderDelta) -> bool:

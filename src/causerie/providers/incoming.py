@@ -62,9 +62,6 @@ class ReportedUsage(Struct, frozen=True, gc=False):
     size: int
 
 
-NO_REPORT = ReportedUsage(ProviderUsage(), 0, 0)
-
-
 def counted(
     last: ReportedUsage, pieces: int, answers: Collection[AnswerState], request: ChatRequest
 ) -> Usage:
@@ -223,7 +220,7 @@ class Incoming(Struct, eq=False):
     _answers: dict[int, AnswerState] = {}
     _ids: ConversationCallIds | None = None
     _pieces: int = 0  # that brought content
-    _told: ReportedUsage = NO_REPORT
+    _told: ReportedUsage = ReportedUsage(ProviderUsage(), 0, 0)
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
     _other_api: ReplyReader | None = None  # where the server speaks another API

@@ -28,7 +28,6 @@ Block = dict[str, Any]
 
 
 def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
-    """Return the blocks of the system prompt, and the turns."""
     system: list[Block] = []
     made: list[Block] = []
     messages: Any = draft.fields["messages"]

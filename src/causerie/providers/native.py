@@ -65,7 +65,6 @@ COUNTED = {
 """Paths that count the tokens of a prompt, and the fields that they take."""
 _OWN = frozenset({"model", "store"})  # written here
 _LIMITS = {"messages": "max_tokens", "responses": "max_output_tokens"}
-_WITH_ADDRESS = frozenset({"mcp"})  # tools that name a host and credentials
 
 
 def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
@@ -95,8 +94,10 @@ def native_body(
             changes.append(f"{name[:64]} dropped")
     tools = body.get("tools")
     if isinstance(tools, list):
-        body["tools"] = [tool for tool in tools if not _names_address(tool)]
-        changes += [f"tools[{at}] dropped" for at, tool in enumerate(tools) if _names_address(tool)]
+        # These name a host and credentials.
+        foreign = [isinstance(tool, dict) and tool.get("type") == "mcp" for tool in tools]
+        body["tools"] = [tool for at, tool in enumerate(tools) if not foreign[at]]
+        changes += [f"tools[{at}] dropped" for at, drops in enumerate(foreign) if drops]
     limit = _LIMITS[native.shape]
     if limit in body and request.max_tokens is not None:
         body[limit] = request.max_tokens  # lowered where the model writes less
@@ -108,10 +109,6 @@ def native_body(
 def only(body: bytes, fields: Collection[str]) -> bytes:
     document: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return msgspec.json.encode({name: document[name] for name in document if name in fields})
-
-
-def _names_address(tool: object) -> bool:
-    return isinstance(tool, dict) and tool.get("type") in _WITH_ADDRESS
 
 
 # Replies, passed on as they come.

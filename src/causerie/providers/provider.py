@@ -169,7 +169,6 @@ class Provider:
         self._head = None if by_model else self._head_for("")  # one for all models
 
     async def renews(self, rejected: str | None) -> bool:
-        """Return whether a request whose key was rejected can be sent with another one."""
         return self.key_renewal is not None and await self.key_renewal.renewed(rejected)
 
     def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
@@ -232,7 +231,6 @@ class Provider:
         return failure
 
     async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
-        """Return the entries of its models, in its order; raises :class:`ServiceError`."""
         async with self._send("GET", self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
@@ -263,7 +261,6 @@ class Provider:
     async def count(
         self, path: str, body: bytes, headers: Mapping[str, str], seconds: float = 10.0
     ) -> int:
-        """Return the tokens of a prompt as the provider counts them; raises ``ServiceError``."""
         async with self._send("POST", path, seconds, headers, body) as response:
             if response.status != 200:
                 raise await self.refused(response)

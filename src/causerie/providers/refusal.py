@@ -286,11 +286,8 @@ def _error(body: bytes) -> dict[str, Any]:
         found = found[0]
     if not isinstance(found, dict):
         return {}
-    return {**_delay_fields(found), **_normalised_error(found.get("error") or found)}
-
-
-def _delay_fields(answer: Mapping[str, object]) -> Mapping[str, object]:
-    return {name: answer[name] for name in DELAY_NAMES if name in answer}
+    delays = {name: found[name] for name in DELAY_NAMES if name in found}
+    return {**delays, **_normalised_error(found.get("error") or found)}
 
 
 def _normalised_error(error: object) -> dict[str, Any]:

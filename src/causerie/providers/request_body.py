@@ -74,7 +74,6 @@ TOOL_PARAMETERS = frozenset(ToolParameters.__struct_fields__)
 
 
 def write_tools(draft: RequestDraft) -> None:
-    """Write the functions, the choice among them, and whether several may be called."""
     request, fields = draft.request, draft.fields
     if not request.tools:
         for name in ("tools", "tool_choice", "parallel_tool_calls"):

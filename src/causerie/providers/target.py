@@ -28,7 +28,6 @@ from causerie.protocol.events import (
 from causerie.protocol.request import (
     ChatRequest,
     NativeRequest,
-    Operation,
     output_estimate,
     prompt_estimate,
 )
@@ -268,8 +267,10 @@ class ProviderReply(Struct, eq=False):
         self, body: bytes, due: float, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
         target, asked = self._target, self._record_response
-        model, native = target.model_for(self._request), self._way
-        return target.provider.post(model, body, due, anew=anew, asked=asked, native=native)
+        request, native = self._request, self._native
+        way = native if request.passed is None else request.operation
+        model = target.model_for(request)
+        return target.provider.post(model, body, due, anew=anew, asked=asked, native=way)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
@@ -290,16 +291,14 @@ class ProviderReply(Struct, eq=False):
             body = await decoded(response)
             is_value = _begins_value(await body.beginning(_shows_kind))
             if is_value and response.media_type != b"text/event-stream":
-                return await body.read(self._most_bytes())
+                passed = self._request.passed is not None
+                most = self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
+                return await body.read(most)
             self._start_stream(body, end)
             return None
         except BaseException:
             response.close()
             raise
-
-    def _most_bytes(self) -> int:
-        passed = self._request.passed is not None
-        return self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
 
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
@@ -335,10 +334,6 @@ class ProviderReply(Struct, eq=False):
         if self._native is not None:
             return NativeIncoming(self._request, asked.provider.dialect)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
-
-    @property
-    def _way(self) -> NativeRequest | Operation | None:
-        return self._native if self._request.passed is None else self._request.operation
 
     @property
     def _native(self) -> NativeRequest | None:

@@ -110,7 +110,6 @@ class Attempt(Struct, eq=False):
         latency_stats.answered(seconds, began)
 
     def upcoming(self) -> Callable[[], Awaitable[Batch]]:
-        """Return the function that gives the batches after the first one."""
         return (SILENCE if self._silent else self.answer).events.__anext__
 
     async def _failed(self, failure: BaseException) -> None:

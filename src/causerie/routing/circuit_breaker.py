@@ -71,7 +71,6 @@ class CircuitBreaker:
         return self.well or self.state() in ("up", "half_open")
 
     def wait(self) -> float:
-        """Return the seconds until requests may be sent to it."""
         until = {
             "down": self._down_until,
             "trying": self._trial_until,
@@ -150,7 +149,6 @@ class CircuitBreaker:
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
     def full(self, seconds: float, reason: str) -> None:
-        """Record that it accepts no request for ``seconds``."""
         self._trial_until = 0.0
         self.well = False
         self.reason = reason

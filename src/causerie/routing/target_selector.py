@@ -216,14 +216,12 @@ class TargetSelector(Struct, eq=False):
 
     @property
     def reached(self) -> bool:
-        """Return true if a target has had the request."""
         return self.attempt is not None or any(one.reached for one in self.tried)
 
     def waited(self, seconds: float) -> None:
         self._seconds += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
-        """Record that the answering target has failed."""
         self._seconds += attempt.began - attempt.started
         attempt.reached = True
         attempt.failure = cause_of(failure)

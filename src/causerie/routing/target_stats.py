@@ -231,10 +231,8 @@ class CallStats(Struct, eq=False):
         if not self._quarters:
             return None
         since = self._number() - QUARTERS_KEPT
-        total: Counter[CallClass] = Counter()
-        for number, counts in self._quarters:
-            if number > since:
-                total.update(counts)
+        newer = (counts for number, counts in self._quarters if number > since)
+        total = sum(newer, Counter[CallClass]())
         return msgspec.convert(dict(total), CallCounts) if total else None
 
     def _number(self) -> int:

@@ -6,20 +6,19 @@ thinking and output formats are the same. Errors and reports name the fields of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field, structs
 
 from causerie.errors import InvalidRequest
-from causerie.http.event_loop import LARGE
 from causerie.protocol.body import ObjectReader, check_work, decode_marked
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, with_images
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import read_fields
-from causerie.shapes.shape import AT_ONCE, ParsedRequest, Places
+from causerie.shapes.shape import AT_ONCE, Places
 
 
 class Translation(Struct, eq=False):
@@ -38,14 +37,14 @@ class Translation(Struct, eq=False):
     changes: Changes = field(default_factory=Changes)
 
     def read(
-        self, rules: ParsingRules, names: Mapping[str, str], mark: str, *, large: bool
+        self, rules: ParsingRules, names: Mapping[str, str], mark: str, size: int
     ) -> tuple[ChatRequest, Places]:
         """Read the fields, of which ``names`` have always the same place in the client's body."""
         changes = self.changes.reported()
         places = Places(tuple(self.places), {**names, **self.names}, frozenset(changes))
         self.values["messages"] = self.messages
         try:
-            request = read_fields(ObjectReader(self.values), rules, large=large, mark=mark)
+            request = read_fields(ObjectReader(self.values), rules, large=size > AT_ONCE, mark=mark)
         except InvalidRequest as failure:
             places.rename(failure)
             raise
@@ -60,18 +59,19 @@ class Translation(Struct, eq=False):
         return request, places
 
 
-def parse_translated(
-    body: bytes,
-    rules: ParsingRules,
-    parse_plain: Callable[[], ParsedRequest | None],
-    translated: Callable[[ObjectReader, str, bool], ParsedRequest],
-) -> ParsedRequest:
-    """Parse a request that is plain text in one native pass, and any other field by field."""
-    if len(body) > SMALL:  # else reading all of it does no harm
-        check_work(body, rules)
-    if len(body) <= LARGE and (plain := parse_plain()) is not None:
-        return plain
-    if len(body) <= SMALL:
+def decoded(body: bytes, rules: ParsingRules) -> tuple[ObjectReader, str]:
+    """Return the object of a body that no fast reader takes, and the mark of halves in it."""
+    if len(body) <= SMALL:  # larger ones were checked before
         check_work(body, rules)
     document, mark = decode_marked(body)
-    return translated(ObjectReader(document), mark, len(body) > AT_ONCE)
+    return ObjectReader(document), mark
+
+
+def without(
+    entries: Sequence[object], leaves_out: Callable[[object], bool], place: str, changes: Changes
+) -> list[object]:
+    """Return the entries for servers that cannot read all of them; the others are noted."""
+    for at, each in enumerate(entries):
+        if leaves_out(each):
+            changes.note(f"{place}[{at}] dropped")
+    return [each for each in entries if not leaves_out(each)]

@@ -37,7 +37,7 @@ _BODIES = st.fixed_dictionaries(
 
 
 def whole(body: dict[str, Any]) -> ParsedRequest:
-    return _Translation(ObjectReader(body)).parsed(RULES, "", large=False)
+    return _Translation(ObjectReader(body)).parsed(RULES, "", 0)
 
 
 @given(_BODIES)

@@ -40,7 +40,6 @@ _OTHER_PARTS: Mapping[str, str] = {
 
 
 def message_values(body: ObjectReader, rules: ParsingRules) -> list[object]:
-    """Return the messages as sent; raise :class:`InvalidRequest` for no or an empty list."""
     values = body.get("messages")
     if values is None:
         instead = next((f" instead of `{name}`" for name in _OTHER_PLACES if body.has(name)), "")
@@ -57,7 +56,6 @@ def message_values(body: ObjectReader, rules: ParsingRules) -> list[object]:
 
 
 def read_messages(values: Iterable[tuple[int, object]]) -> tuple[Message, ...]:
-    """Read messages with their indexes; raise :class:`InvalidRequest` for the first wrong one."""
     known_calls: set[str] = set()
     messages = []
     for index, value in values:

@@ -390,7 +390,6 @@ class MessagesEncoder(_Blocks, eq=False):
         return encoded(error_body(error, request_id))
 
     def end(self) -> bytes:
-        """Return why the reply ended and its usage, and the end of the stream."""
         usage = self.usage
         if self._broken or usage is None:
             return b""

@@ -10,8 +10,17 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from causerie.errors import NotFound
-from causerie.protocol.body import ObjectReader, missing, shown, unsupported, wrong_value
+from causerie.http.event_loop import LARGE
+from causerie.protocol.body import (
+    ObjectReader,
+    check_work,
+    missing,
+    shown,
+    unsupported,
+    wrong_value,
+)
 from causerie.protocol.body_types import MAX_TOOLS
+from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
 from causerie.protocol.parameters import (
     EFFORTS,
@@ -30,7 +39,7 @@ from causerie.shapes.messages.conversation import MessagesTranslation
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
 from causerie.shapes.sealed_reasoning import is_ours
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
-from causerie.shapes.translation import parse_translated
+from causerie.shapes.translation import decoded, without
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
 _TRANSLATED = frozenset({
@@ -110,48 +119,41 @@ def _read_plain(
 
 
 def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
-    def translated(document: ObjectReader, mark: str, large: bool) -> ParsedRequest:
-        made = _translated(document, rules, headers)
-        lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
-        request, places = made.read(lenient, _PLACES, mark, large=large)
-        thinking = request.thinking
-        if not made.decided:
-            adaptive = thinking.enabled is True and "thinking" in document.values
-            thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
-        betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
-        request = structs.replace(
-            request,
-            thinking=thinking,
-            hints=frozenset() if made.decided else frozenset({"reasoning"}),
-            native=_native(document.values, betas),
-        )
-        reply = MessagesReply(made.omits_thinking, request.stop)
-        return ParsedRequest(request, PassingReply(reply), places)
-
-    return parse_translated(body, rules, lambda: _read_plain(body, rules, headers), translated)
+    if len(body) > SMALL:  # else reading all of it does no harm
+        check_work(body, rules)
+    if len(body) <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
+        return plain
+    document, mark = decoded(body, rules)
+    made = _translated(document, rules, headers)
+    lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
+    request, places = made.read(lenient, _PLACES, mark, len(body))
+    thinking = request.thinking
+    if not made.decided:
+        adaptive = thinking.enabled is True and "thinking" in document.values
+        thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
+    betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
+    request = structs.replace(
+        request,
+        thinking=thinking,
+        hints=frozenset() if made.decided else frozenset({"reasoning"}),
+        native=_native(document.values, betas),
+    )
+    reply = MessagesReply(made.omits_thinking, request.stop)
+    return ParsedRequest(request, PassingReply(reply), places)
 
 
 def _native(document: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
-    changes = Changes()
-    turns = [
-        _without_ours(turn, f"messages[{at}]", changes)
-        for at, turn in enumerate(document["messages"])
-    ]
+    changes, turns = Changes(), []
+    for at, turn in enumerate(document["messages"]):
+        content = turn.get("content")
+        if isinstance(content, list) and any(map(is_ours, content)):
+            kept = without(content, is_ours, f"messages[{at}].content", changes)
+            turn = {**turn, "content": kept or [{"type": "text", "text": "…"}]}
+        turns.append(turn)
     told = changes.reported()
     unsealed = {**document, "messages": turns} if told else None
     return NativeRequest("messages", document, headers, unsealed, told)
-
-
-def _without_ours(turn: Mapping[str, Any], place: str, changes: Changes) -> Mapping[str, Any]:
-    content = turn.get("content")
-    if not isinstance(content, list) or not any(map(is_ours, content)):
-        return turn
-    for at, block in enumerate(content):
-        if is_ours(block):
-            changes.note(f"{place}.content[{at}] dropped")
-    kept = [block for block in content if not is_ours(block)]
-    return {**turn, "content": kept or [{"type": "text", "text": "…"}]}
 
 
 def _translated(

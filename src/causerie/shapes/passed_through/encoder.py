@@ -75,7 +75,9 @@ class PassedEncoder(Struct, eq=False):
                 fields = _named(event.data, self._context)
                 fields.pop("usage", None)
                 self._identity = {name: fields[name] for name in _IDENTITY if name in fields}
-                pieces.append(sse.encode(_one_line(_encode(fields))))
+                # Line breaks stand between members of the provider's JSON only, never in strings.
+                line = _encode(fields).replace(b"\n", b" ").replace(b"\r", b" ")
+                pieces.append(sse.encode(line))
             elif isinstance(event, Usage) and self._usage:
                 usage = _usage(None, self._context, event)
                 pieces.append(
@@ -88,8 +90,3 @@ class PassedEncoder(Struct, eq=False):
 
     def end(self) -> bytes:
         return sse.DONE
-
-
-def _one_line(data: bytes) -> bytes:
-    # Line breaks stand between members of the provider's JSON only, never inside its strings.
-    return data.replace(b"\n", b" ").replace(b"\r", b" ")

@@ -9,7 +9,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from causerie.protocol.body import ObjectReader, missing, unsupported
+from causerie.http.event_loop import LARGE
+from causerie.protocol.body import ObjectReader, check_work, missing, unsupported
+from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.parameters import (
@@ -30,7 +32,7 @@ from causerie.shapes.responses.items import ItemReader
 from causerie.shapes.responses.tools import read_choice
 from causerie.shapes.sealed_reasoning import unseal
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
-from causerie.shapes.translation import parse_translated
+from causerie.shapes.translation import decoded, without
 
 
 def echo_of(body: ObjectReader, request: ChatRequest) -> Mapping[str, Any]:
@@ -182,16 +184,16 @@ def _parse_plain(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
 
 
 def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
-    return parse_translated(
-        body,
-        rules,
-        lambda: _parse_plain(body, rules),
-        lambda document, mark, large: _Translation(document).parsed(rules, mark, large=large),
-    )
+    if len(body) > SMALL:  # else reading all of it does no harm
+        check_work(body, rules)
+    if len(body) <= LARGE and (plain := _parse_plain(body, rules)) is not None:
+        return plain
+    document, mark = decoded(body, rules)
+    return _Translation(document).parsed(rules, mark, len(body))
 
 
 class _Translation(ItemReader, eq=False):
-    def parsed(self, rules: ParsingRules, mark: str, *, large: bool) -> ParsedRequest:
+    def parsed(self, rules: ParsingRules, mark: str, size: int) -> ParsedRequest:
         body, fields = self.body, self.values
         self._refuse_state()
         self._copy_plain(strict=rules.reject_unknown)
@@ -219,7 +221,7 @@ class _Translation(ItemReader, eq=False):
             self.changes.note("store true->false")
         if body.word("truncation", ("auto", "disabled")) == "auto":
             self.changes.note("truncation auto->disabled")
-        request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, large=large)
+        request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, size)
         request = self._with_own(request, halved=bool(mark))
         reply = ResponseReply(
             echo_of(body, request), self.tools.forms, encrypted, self._summarizes(), most_calls
@@ -310,14 +312,8 @@ def _native(body: Mapping[str, Any]) -> NativeRequest:
     if not isinstance(items, list) or not any(map(_is_sealed_here, items)):
         return NativeRequest("responses", body)
     changes = Changes()
-    rest = []
-    for at, item in enumerate(items):
-        if _is_sealed_here(item):
-            changes.note(f"input[{at}] dropped")
-        else:
-            rest.append(item)
-    told = changes.reported()
-    return NativeRequest("responses", body, unsealed={**body, "input": rest}, left_out=told)
+    unsealed = {**body, "input": without(items, _is_sealed_here, "input", changes)}
+    return NativeRequest("responses", body, unsealed=unsealed, left_out=changes.reported())
 
 
 def _is_sealed_here(item: object) -> bool:
