@@ -162,15 +162,14 @@ class Listing:
         return ranked(endpoints, preferences, sort, self.stats_of)
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        found = {
-            one.name: list(one.exclusions(request.params, request.preferences))
-            for one in self.endpoints
-        }
+        found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self.endpoints:
+            why = list(one.exclusions(request.params, request.preferences))
             if not one.capabilities.serves(request.operation):
-                words = f"does not serve {request.operation}"
-                found[one.name].append(TargetExclusion("model", words))
-        return {name: why for name, why in found.items() if why}
+                why.append(TargetExclusion("model", f"does not serve {request.operation}"))
+            if why:
+                found[one.name] = why
+        return found
 
     @property
     def _capabilities(self) -> Sequence[TargetCapabilities]:

@@ -133,18 +133,15 @@ class Provider:
         deadlines: Deadlines = Deadlines(),
         slots: RequestSlots | None = None,
     ) -> None:
-        self.max_reply_bytes = MAX_REPLY_BYTES
-        """Most bytes of one streamed reply, decoded."""
-        self.retries = 0
-        """How often a request that failed may be sent again."""
+        self.max_reply_bytes = MAX_REPLY_BYTES  # of a stream, decoded
+        self.retries = 0  # of a request that failed
         self.candid = False
         self.name = name
         self.dialect = dialect
         self.fingerprint = f"fp_{dialect.name}"
         self.deadlines = deadlines
         self.slots = slots or RequestSlots(None)
-        self.listed: Sequence[str] = ()
-        """Ids of its models, as a check has read them last."""
+        self.listed: Sequence[str] = ()  # ids of its models, as a check has read them last
         self._client = client
         self._aside: Callable[[], Mapping[str, str]] | None = None
         self._keys: tuple[str | None, ...] = (None,)  # the present one, and the one before

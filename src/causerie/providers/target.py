@@ -397,10 +397,9 @@ class ProviderTarget:
         if not (partial.text or partial.reasoning or partial.calls):
             return True
         way = self.provider.dialect.continuing
-        known = way.way not in ("none", "as_sent") or (
-            way.way == "as_sent" and self._continues is True
-        )
-        if not known or self._continues is False:
+        if way.way == "none" or self._continues is False:
+            return False
+        if way.way == "as_sent" and not self._continues:
             return False
         if partial.calls or request.n > 1 or request.output is not None:
             return False
