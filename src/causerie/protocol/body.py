@@ -17,10 +17,10 @@ from causerie.protocol import bounded_json
 from causerie.protocol.declaration import Parameter
 from causerie.protocol.parameters import PARAMETERS, ParsingRules
 
-_KINDS = {
-    **{type(None): "null", bool: "a boolean", int: "a number", float: "a number"},
-    **{str: "a string", list: "an array"},
-}
+_KINDS: Mapping[type, str] = {
+    type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string",
+    list: "an array",
+}  # fmt: skip
 
 
 def kind(value: object) -> str:

@@ -33,10 +33,7 @@ class Bounds(Struct, frozen=True):
     nesting: int = 64  # arrays and objects inside one another
     values: int = 150_000  # values and keys together
     escapes: int = 1_200_000
-    """Escapes such as ``\\n`` in strings, of up to 15 ns; one native call decodes a whole string.
-
-    16 MiB of source code pass, and 7 MiB of JSON within a string.
-    """
+    """Escapes in strings, of up to 15 ns: 16 MiB of source code pass, 7 MiB of JSON in a string."""
     exponents: int = 64
     """Numbers with an exponent of three digits or more; each may take 20 µs."""
     tens: int = 2_000

@@ -29,9 +29,7 @@ class ResponseContext(Struct, frozen=True):
     fingerprint: str
     reasoning_visible: bool = True
     router_names: bool = False
-    """Report reasoning under the names of routers too (``reasoning``, ``reasoning_details``), with
-    the data that a provider needs back.
-    """
+    """Report reasoning under the names of routers too, with what a provider needs back."""
     cost: Callable[[Usage], float] | None = None
     """Price of the reply, if the catalog has a price for it."""
     provider: str | UnsetType = UNSET  # name of the provider that serves it

@@ -135,14 +135,11 @@ class HistoryStyle:
     extras: bool = False
     """Send the ``extra_content`` alongside a call back unchanged."""
     placeholder: str = ""
-    """Stands in for reasoning that a message with calls lacks, if the server refuses such a message
-    while thinking.
-    """
+    """Stands for reasoning that a message with calls lacks, where a server refuses that."""
     call_ids: CallIds | None = None
     """Ids of calls that the server takes; ``None``: all."""
     lenient: bool = True
-    """It takes empty answers, a user's message behind a result, and an answer as the last message.
-    """
+    """It takes empty answers, a user's message behind a result, and an answer at the end."""
     developer: bool = False  # the role is known
     names: bool = True  # the field `name` is known
 
@@ -175,8 +172,7 @@ class Dialect:
     accepts: frozenset[str]  # parameters that are sent unchanged
     api: Api = CHAT
     knows: frozenset[str] = frozenset()
-    """Paths of fields beyond the interface that are sent unchanged, without their privileged parts.
-    """
+    """Paths of fields beyond the interface that are sent unchanged but for privileged parts."""
     privileged: frozenset[str] = frozenset()
     """Paths that the operator has allowed with everything in them."""
     history: HistoryStyle = HistoryStyle()
@@ -190,9 +186,7 @@ class Dialect:
     shapes: Mapping[Shape, Shaping] = field(default_factory=dict)
     """Request fields for each shape of structured output."""
     streams: bool = False
-    """Always stream replies from it, because work on one that is not streamed goes on when its
-    client has left; settings may override it.
-    """
+    """Always stream from it: other work goes on when its client has left. Settings override it."""
     tells_usage: bool = True  # ask streams for their usage
     tags: bool = False  # reasoning may be left inside the content
     tag: str = ""  # name of a tag for it that only this server writes
@@ -215,13 +209,9 @@ class Dialect:
     native: Mapping[str, str] = field(default_factory=dict)
     """APIs that clients may speak with it directly, and their paths below the base URL."""
     extends: bool = False
-    """It is a service like this one: it takes its parameters in all APIs, and reads what others
-    have sealed.
-    """
+    """A service like this one: it takes its parameters in all APIs, and reads what is sealed."""
     coarse_cache: bool = False
-    """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
-    cache tells nobody the prompt of somebody else.
-    """
+    """Prompts are reused in steps so long that its report tells nobody another one's prompt."""
 
     def reported(self, usage: Usage, scope: str) -> Usage:
         """Return the usage that a request of this cache scope is told.

@@ -1,7 +1,6 @@
 """Reasons for the end of a reply, in the words of providers.
 
-A word that is not listed is a good end where something was said, and a failure where nothing
-was.
+A word that is not listed is a good end where something was said, else a failure.
 """
 
 from __future__ import annotations

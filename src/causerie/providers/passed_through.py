@@ -1,7 +1,4 @@
-"""A reader of replies that pass through, which knows of them only what is counted.
-
-That is their usage, and the texts and ends of completions.
-"""
+"""A reader of replies that pass through: of usage, and of texts and ends of completions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Control of thinking, in the fields that each kind of server knows.
 
-The request was parsed already: contradictions are refused, and what several
-fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
-reasoning or not is decided by the service itself, so a provider is never
-asked to hide it: a reply that breaks could not be continued without it.
+What several fields said is one :class:`~causerie.protocol.request.Thinking`. The service itself
+hides the reasoning: a reply that breaks could not be continued without it.
 """
 
 from __future__ import annotations

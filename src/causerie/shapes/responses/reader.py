@@ -102,10 +102,7 @@ _RENAMED = {
 }
 _SAME = frozenset(name for name, each in _DECLARED.items() if each.facts.responses == "")
 _HINTS = frozenset({"reasoning_effort", "parallel_tool_calls"})
-"""Parameters that agents set by the name of a model; one that lacks them does without.
-
-Of several calls where one was asked for, all but the first are left out of the reply.
-"""
+"""Parameters that agents set by the name of a model; one that lacks them does without."""
 _NEVER_REFUSED = frozenset(
     {"client_metadata", "context_management", "moderation", "prompt_cache_options",
      "prompt_cache_retention"}
