@@ -16,7 +16,7 @@ from causerie.providers.answer import AnswerState, Separators
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.dialect import Dialect
 from causerie.providers.finish import is_cut
-from causerie.providers.other_replies import MessagesReader, ReplyReader
+from causerie.providers.other_replies import MessagesReader, ResponsesReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.wire import (
     NoJson,
@@ -223,7 +223,9 @@ class Incoming(Struct, eq=False):
     _told: ReportedUsage = ReportedUsage(ProviderUsage(), 0, 0)
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
-    _other_api: ReplyReader | None = None  # where the server speaks another API
+    _other_api: MessagesReader | ResponsesReader | None = (
+        None  # where the server speaks another API
+    )
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":

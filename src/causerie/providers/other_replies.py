@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -22,32 +23,28 @@ from causerie.providers.wire import (
     is_nothing,
 )
 
+T = TypeVar("T")
+
 _MOST_ITEMS = 4096  # of a reply, or of the content of one
 
 
 class ReplyReader(Struct, eq=False):
     """Reads one reply. ``ended`` is set at the end that the server declares."""
 
-    api: ClassVar[str]
-    decoder: ClassVar[msgspec.json.Decoder[Any]]
     ended: bool = False
     _calls: dict[int, int] = {}  # our index of a call by that of its block or item
     _usage: ProviderUsage = field(default_factory=ProviderUsage)
 
-    def read(self, data: bytes) -> ProviderChunk:
-        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-        try:
-            event = decode_bounded(data, self.decoder.decode)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"no event of the {self.api} API") from error
-        return self._chunk(event, data)
-
-    def _chunk(self, event: Any, data: bytes) -> ProviderChunk:
-        raise NotImplementedError
-
     def _call(self, index: int, function: ProviderFunction, id: str | None = None) -> ProviderDelta:
         place = self._calls.setdefault(index, len(self._calls))
         return ProviderDelta(tool_calls=[ProviderCall(index=place, id=id, function=function)])
+
+
+def _event(data: bytes, decode: Callable[[bytes], T], api: str) -> T:
+    try:
+        return decode_bounded(data, decode)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"no event of the {api} API") from error
 
 
 def _said(delta: ProviderDelta) -> ProviderChunk:
@@ -103,13 +100,15 @@ class MessagesEvent(ReplyMessage, gc=False):
     error: Any = None
 
 
+_decode_messages = msgspec.json.Decoder(MessagesEvent).decode
+
+
 class MessagesReader(ReplyReader, eq=False):
     """Reads one reply of the Messages API."""
 
-    api: ClassVar[str] = "Messages"
-    decoder: ClassVar[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(MessagesEvent)
-
-    def _chunk(self, event: MessagesEvent, data: bytes) -> ProviderChunk:
+    def read(self, data: bytes) -> ProviderChunk:
+        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
+        event = _event(data, _decode_messages, "Messages")
         match event.type:
             case "message":
                 return self._whole_reply(event)
@@ -262,13 +261,14 @@ class ResponsesEvent(ResponseObject, gc=False):
     response: ResponseObject | None = None
 
 
+_decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
+
+
 class ResponsesReader(ReplyReader, eq=False):
     """Reads one reply of the Responses API."""
 
-    api: ClassVar[str] = "Responses"
-    decoder: ClassVar[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(ResponsesEvent)
-
-    def _chunk(self, event: ResponsesEvent, data: bytes) -> ProviderChunk:
+    def read(self, data: bytes) -> ProviderChunk:
+        event = _event(data, _decode_responses, "Responses")
         kind = event.type
         if event.object == "response":
             return self._whole(event)
