@@ -30,9 +30,8 @@ _THREE = {
     "none": "none", "minimal": "low", "low": "low", "medium": "medium", "high": "high",
     "xhigh": "high", "max": "high",
 }  # fmt: skip
-_PROVIDERS_HINTS = HINT_NAMES - {
-    "service_tier"
-}  # which is a class of price, and the operator's choice
+# A class of price is the operator's choice.
+_PROVIDERS_HINTS = HINT_NAMES - {"service_tier"}
 _CACHED = frozenset({"messages.content.cache_control", "tools.cache_control"})
 _RESULTS = _CACHED | {"cache_control", "messages.cache_control", "messages.is_error"}
 _SAMPLERS = frozenset({

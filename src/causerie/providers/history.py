@@ -1,7 +1,4 @@
-"""The conversation as a server reads it: roles, earlier reasoning, ids and arguments of calls.
-
-Messages that need no change are passed on as they came, without a copy.
-"""
+"""The conversation as a server reads it; messages that need no change are passed on uncopied."""
 
 from __future__ import annotations
 

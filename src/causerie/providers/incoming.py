@@ -32,16 +32,12 @@ from causerie.providers.wire import (
 
 # Tokens of a reply: as the server tells them, and the best guess where it does not.
 #
-# Servers differ in what they leave out, or tell as zero, and one whose client leaves tells nothing.
 # A missing prompt is the estimate of the request. A missing total is counted by what has arrived (a
 # piece of a stream is about a token, one of many characters a token for each four), and so is what
-# arrived after the server last told it; a missing share of reasoning is the reasoning's share of
-# the characters, which is the same for a stream and a plain reply. If the total is that of prompt,
-# completion and reasoning, the completion was reported without the reasoning. If more of the prompt
-# was cached than it has tokens, it was reported without these.
-#
-# A number that is impossible, by the bytes that came or by the limits of request and model, counts
-# as not reported.
+# arrived after it was last told; a missing share of reasoning is that of the characters. If the
+# total is that of prompt, completion and reasoning, the completion was told without the reasoning;
+# if more was cached than the prompt has, the prompt was told without that. A number that is
+# impossible, by the bytes that came or the limits of request and model, counts as not told.
 
 _CHARACTERS = 4  # a token, about
 _OF_ONE = 8  # characters a piece: more are more than one token

@@ -25,17 +25,6 @@ from causerie.shapes.translation import Translation
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _ITEM = frozenset({"type", "id", "status", "created_by", "caller", "phase"})
-_OF_TYPE: Mapping[str, frozenset[str]] = {
-    "message": frozenset({"role", "content", "name"}),
-    "reasoning": frozenset({"summary", "content", "encrypted_content"}),
-    "function_call": frozenset({"call_id", "name", "arguments", "namespace"}),
-    "custom_tool_call": frozenset({"call_id", "name", "input", "namespace"}),
-    "tool_search_call": frozenset({"call_id", "arguments", "execution"}),
-    "tool_search_output": frozenset({"call_id", "tools", "execution"}),
-    **dict.fromkeys(
-        ("function_call_output", "custom_tool_call_output"), frozenset({"call_id", "output"})
-    ),
-}
 _IMAGE_ADVICE = (
     "Images are not kept here; send the image itself as a `data:` address, in `image_url`."
 )
@@ -85,12 +74,12 @@ class ItemReader(Translation, eq=False):
             )
         if sort not in _OUTPUTS and self._last in _OUTPUTS:
             self._add_images()
-        reader = _READERS.get(sort)
-        if reader is None:
+        if sort not in _READERS:
             self._note(item.path, sort, "dropped")
             return
-        if sort in _OF_TYPE:
-            self.changes.note_others(item, _ITEM | _OF_TYPE[sort])
+        reader, fields = _READERS[sort]
+        if fields:
+            self.changes.note_others(item, _ITEM | fields)
         reader(self, item, past)
         self._last = sort
 
@@ -287,10 +276,19 @@ def _valid_image(part: object) -> Entry | None:
     return image
 
 
-_READERS: Mapping[str, Callable[[ItemReader, ObjectReader, bool], None]] = {
-    "message": ItemReader._message,
-    "reasoning": ItemReader._reasoning,
-    **dict.fromkeys(("function_call", "custom_tool_call", "tool_search_call"), ItemReader._call),
-    **dict.fromkeys(("function_call_output", "custom_tool_call_output"), ItemReader._output),
-    **dict.fromkeys(("tool_search_output", "additional_tools"), ItemReader._more_tools),
+_Read = Callable[[ItemReader, ObjectReader, bool], None]
+_READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
+    name: (read, frozenset(fields.split()))
+    for name, read, fields in (
+        ("message", ItemReader._message, "role content name"),
+        ("reasoning", ItemReader._reasoning, "summary content encrypted_content"),
+        ("function_call", ItemReader._call, "call_id name arguments namespace"),
+        ("custom_tool_call", ItemReader._call, "call_id name input namespace"),
+        ("tool_search_call", ItemReader._call, "call_id arguments execution"),
+        ("function_call_output", ItemReader._output, "call_id output"),
+        ("custom_tool_call_output", ItemReader._output, "call_id output"),
+        ("tool_search_output", ItemReader._more_tools, "call_id tools execution"),
+        ("additional_tools", ItemReader._more_tools, ""),
+    )
 }
+"""How items are read by their types, and the fields of theirs that are known."""
