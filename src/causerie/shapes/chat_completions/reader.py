@@ -42,17 +42,8 @@ from causerie.protocol.parameters import (
 from causerie.protocol.request import ChatRequest, FastFields, Message, Tool
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
+from causerie.shapes.chat_completions import generation
 from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
-from causerie.shapes.chat_completions.generation import (
-    read_length,
-    read_output,
-    read_sampling,
-    read_stop,
-    read_stop_token_ids,
-    read_thinking,
-    read_top_logprobs,
-    without_unlimited,
-)
 from causerie.shapes.chat_completions.messages import message_values, plain_length, read_messages
 from causerie.shapes.chat_completions.past import mend, needs_mending
 from causerie.shapes.chat_completions.tools import (
@@ -234,7 +225,7 @@ def read_fields(
     _refuse_known(fields)
     fields, messages, tools, names, changes = _repaired(fields, rules, mark)
     sent, unlisted = sift(_for_others(fields.values, rules), KNOWN)
-    max_tokens, min_tokens = read_length(fields)
+    max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
     return ChatRequest(
@@ -246,16 +237,16 @@ def read_fields(
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         n=read_parameter(fields, "n") or 1,
-        sampling=read_sampling(fields),
-        stop=read_stop(fields),
-        stop_token_ids=read_stop_token_ids(fields),
+        sampling=generation.read_sampling(fields),
+        stop=generation.read_stop(fields),
+        stop_token_ids=generation.read_stop_token_ids(fields),
         ignore_eos=read_parameter(fields, "ignore_eos") or False,
-        top_logprobs=read_top_logprobs(fields),
+        top_logprobs=generation.read_top_logprobs(fields),
         tools=tools,
         tool_choice=read_tool_choice(fields, tools),
         parallel_tool_calls=read_parameter(fields, "parallel_tool_calls"),
-        output=read_output(fields),
-        thinking=read_thinking(fields, rules),
+        output=generation.read_output(fields),
+        thinking=generation.read_thinking(fields, rules),
         template_kwargs=kwargs.values if (kwargs := fields.child("chat_template_kwargs")) else {},
         documents=tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS)),
         continue_final_message=continues,
@@ -295,7 +286,7 @@ _Repaired = tuple[
 
 def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
     fields, messages, changes = _read_conversation(fields, rules, mark)
-    fields, unlimited = without_unlimited(fields)
+    fields, unlimited = generation.without_unlimited(fields)
     changes = (*unlimited, *changes)
     if rules.router and (unknown := unknown_preferences(fields, rules)):
         changes = (*unknown, *changes)
