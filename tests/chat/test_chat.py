@@ -36,12 +36,12 @@ from causerie.protocol.request import (
     Message,
     OutputFormat,
     Regex,
+    TextChoice,
     Thinking,
     TokenBounds,
     Tool,
     ToolCall,
     ToolChoice,
-    ToolMode,
 )
 
 UNFORCED = '%llguidance {"no_forcing": true}\n'
@@ -129,7 +129,7 @@ async def test_a_constraint_says_where_a_reply_ends(name: str, constrained: dict
 @each_of(
     "output",
     [
-        ToolMode(("yes", "<|im_end|>")),
+        TextChoice(("yes", "<|im_end|>")),
         valued({"enum": ["a<|im_start|>b"]}),
         valued({"const": "<|im_end|>"}),
         valued({"type": "string", "pattern": r"^<\|im_end\|>$"}),
@@ -144,7 +144,7 @@ async def test_texts_that_spell_control_tokens_stay_text(output: OutputFormat) -
 
 
 @pytest.mark.parametrize(
-    "output", [ToolMode(("yes", "no")), JsonObject(), valued({"enum": ["a < b", "im_end"]})]
+    "output", [TextChoice(("yes", "no")), JsonObject(), valued({"enum": ["a < b", "im_end"]})]
 )
 async def test_other_texts_are_written_in_the_usual_tokens(output: OutputFormat) -> None:
     assert not (await grammar_of(asked(output=output))).startswith(UNFORCED)
@@ -427,7 +427,7 @@ TALK = """
     ("said", "changes", "text"),
     [
         (" Hi there ", {}, "Hi there "),
-        (" yes", {"output": ToolMode(("yes", "no"))}, "yes"),
+        (" yes", {"output": TextChoice(("yes", "no"))}, "yes"),
         ("Hm.\n</think>\n\nYes", {"thinking": Thinking(enabled=True)}, "Yes"),
     ],
 )

@@ -26,10 +26,10 @@ from causerie.protocol.request import (
     Message,
     OutputFormat,
     Regex,
+    TextChoice,
     Thinking,
     Tool,
     ToolChoice,
-    ToolMode,
 )
 
 PARAM = "response_format.json_schema.schema"
@@ -98,8 +98,8 @@ async def test_a_refusal_names_its_field_each_time() -> None:
         (schema(more={"const": "<|im_end|>"}), True),
         (schema(), False),
         (JsonObject(), False),
-        (ToolMode(("yes", "no")), False),
-        (ToolMode(("yes", "<|im_end|>")), True),
+        (TextChoice(("yes", "no")), False),
+        (TextChoice(("yes", "<|im_end|>")), True),
         (Regex("[a-z]+"), True),  # of these there is no telling
         (Grammar('start: "yes"'), True),
     ],
@@ -119,7 +119,13 @@ async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() 
     tool = Tool("get_weather", WEATHER)
     requests = [
         ChatRequest("m", (Message("user", "Hi"),), output=output, thinking=thinking, **more)
-        for output in (schema(), long(), JsonObject(), ToolMode(("yes", "no")), ToolMode(("no",)))
+        for output in (
+            schema(),
+            long(),
+            JsonObject(),
+            TextChoice(("yes", "no")),
+            TextChoice(("no",)),
+        )
         for thinking in (Thinking(), Thinking(True), Thinking(False))
         for more in ({}, {"tools": (tool,)}, {"tools": (tool,), "tool_choice": ToolChoice("none")})
     ]
@@ -145,7 +151,7 @@ def goes_on(begun: str, output: OutputFormat, **more: Any) -> ChatRequest:
         (schema(), ' {\n  "city"', ' {\n  "city" : "Paris" }'),
         (schema(), '{"city": "Paris"}', '{"city": "Paris"}'),
         (JsonObject(), '{"a": [1, ', '{"a": [1, 2]}'),
-        (ToolMode(("yes", "no")), "ye", "yes"),
+        (TextChoice(("yes", "no")), "ye", "yes"),
         (Regex("[a-z]+-[0-9]+"), "abc-", "abc-12"),
     ],
 )

@@ -42,10 +42,10 @@ from causerie.protocol.request import (
     ChatRequest,
     JsonSchema,
     Message,
+    TextChoice,
     Thinking,
     Tool,
     ToolChoice,
-    ToolMode,
 )
 
 SCHEMA = {
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"output": JsonSchema(SCHEMA)},
     ),
     "schema": ('{"name": "a, b: c", "size": "s"}', {"output": JsonSchema(SCHEMA)}),
-    "choice": ("two", {"output": ToolMode(("one", "two", "three"))}),
+    "choice": ("two", {"output": TextChoice(("one", "two", "three"))}),
     "forced call": (CALL, {"tools": (TOOL,), "tool_choice": ToolChoice("required")}),
     "two calls": (f"{CALL}\n{CALL}", {"tools": (TOOL,), "tool_choice": ToolChoice("required")}),
     "text and call": (f"Let me see.\n{CALL}", {"tools": (TOOL,)}),

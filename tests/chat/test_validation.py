@@ -17,7 +17,14 @@ from causerie.chat.schema import compiled
 from causerie.chat.schema.compiled import Work, WorkExceeded, matcher_of
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.validation import AT_ONCE, MOST_STEPS, CheckedSchema, decided, validate
-from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
+from causerie.protocol.request import (
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+    TextChoice,
+)
 
 
 def _schema(**keywords: object) -> JsonSchema:
@@ -31,7 +38,7 @@ def _schema(**keywords: object) -> JsonSchema:
         (JsonObject(), "{}", '{"a": NaN}'),
         (JsonObject(), "{}", '{"a": '),
         (JsonSchema(True), "3", "x"),
-        (ToolMode(("yes", "no")), "no", "no "),
+        (TextChoice(("yes", "no")), "no", "no "),
         (Regex(r"^\d+-[a-z]+$"), "12-ab", "12-"),
         (Regex("a|b"), "b", "ab"),
         (Grammar('start: "a" /[0-9]+/'), "a12", "a"),

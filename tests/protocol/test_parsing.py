@@ -16,10 +16,10 @@ from causerie.protocol.request import (
     JsonObject,
     JsonSchema,
     Regex,
+    TextChoice,
     TextPart,
     Thinking,
     ToolChoice,
-    ToolMode,
 )
 from causerie.shapes.chat_completions.reader import parse
 
@@ -321,7 +321,7 @@ def test_the_shape_of_the_answer_is_asked_for_once() -> None:
     at = "structured_outputs.json"
     assert read(structured_outputs={"json": schema}).output == JsonSchema(schema, param=at)
     assert read(structured_outputs={"regex": "a+"}).output == Regex("a+")
-    assert read(structured_outputs={"choice": ["a", "b"]}).output == ToolMode(("a", "b"))
+    assert read(structured_outputs={"choice": ["a", "b"]}).output == TextChoice(("a", "b"))
     assert read(structured_outputs={"grammar": "start: /a/"}).output == Grammar("start: /a/")
     empty = refuse(structured_outputs={})
     assert (empty.code, empty.param) == ("missing_parameter", "structured_outputs")

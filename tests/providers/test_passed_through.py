@@ -19,7 +19,7 @@ from passedkit import RANKED, VECTORS, Upstream, text_chunk, upstream
 from servicekit import ServiceView, service_view
 
 from causerie.metering.meter import Contents
-from causerie.protocol.events import TextDelta, Usage, Verbatim
+from causerie.protocol.events import PassedBytes, TextDelta, Usage
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.shapes.passed_through.encoder import PassedReply
@@ -286,7 +286,7 @@ async def test_what_is_kept_of_a_request_and_its_stream() -> None:
     identity = CompletionIdentity("req-1", 1, "req-1")
     kept = Contents(request, ResponseContext(identity, "code", ""), PassedReply().completion)
     for text in "ab":
-        kept.see([TextDelta(text), Verbatim(json.dumps(text_chunk(text)).encode())])
+        kept.see([TextDelta(text), PassedBytes(json.dumps(text_chunk(text)).encode())])
     assert json.loads(kept.request().text) == {"model": "code", "prompt": "x", "stream": True}
     reply = json.loads(kept.reply(Usage(5, 2)).text)
     assert reply["choices"] == [{"text": "ab"}]

@@ -29,7 +29,7 @@ from causerie.protocol.events import (
     joined_events,
 )
 from causerie.providers import answer
-from causerie.providers.answer import Echo
+from causerie.providers.answer import Repetition
 from causerie.providers.dialects import GENERIC
 from causerie.providers.finish import WORDS
 from causerie.providers.provider import Provider
@@ -395,12 +395,12 @@ def test_reasoning_is_compared_with_later_text_within_bounds(
     """Each comparison reads all reasoning, and pieces of text are many."""
     compared: list[int] = []
 
-    class Noting(Echo):
+    class Noting(Repetition):
         def __init__(self, text: str) -> None:
             compared.append(len(text))
             super().__init__(text)
 
-    monkeypatch.setattr(answer, "Echo", Noting)
+    monkeypatch.setattr(answer, "Repetition", Noting)
     events = [{"choices": [{"index": 0, **later}]}] * 300
     read(reader(), chunk(reasoning="r" * 500_000), *events, chunk("stop", content="z"))
     assert sum(compared) < 17_000_000

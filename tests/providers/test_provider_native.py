@@ -15,7 +15,7 @@ from providerkit import request
 
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.http.client import HttpClient
-from causerie.protocol.events import Event, Finished, TextDelta, Usage, Verbatim
+from causerie.protocol.events import Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.providers.dialects import DIALECTS
@@ -147,7 +147,7 @@ async def test_events_pass_unchanged_and_are_counted(
 ) -> None:
     async with provider(dialect, stream(events), cut=cut) as (target, asked):
         found = await events_of(target, native(shape, streamed=True))
-    assert b"".join(one.data for one in found if isinstance(one, Verbatim)) == renamed(events)
+    assert b"".join(one.data for one in found if isinstance(one, PassedBytes)) == renamed(events)
     usage = found[-1]
     assert isinstance(usage, Usage)
     assert (usage.completion, usage.estimated) == (7, False)
@@ -177,7 +177,7 @@ async def test_data_of_several_lines_stays_one_event() -> None:
     start, rest = stream(BLOCKS[:1]), stream(BLOCKS[1:])
     async with provider("anthropic", start + lines + rest) as (target, _):
         found = await events_of(target, native("messages", streamed=True))
-    passed = b"".join(one.data for one in found if isinstance(one, Verbatim))
+    passed = b"".join(one.data for one in found if isinstance(one, PassedBytes))
     assert passed == renamed(BLOCKS[:1]) + lines + rest
 
 
@@ -186,7 +186,7 @@ async def test_events_without_empty_lines_between_pass_once() -> None:
     joined = b"".join(b"data: %b\n" % msgspec.json.encode(one) for one in others[:3]) + b"\n"
     async with provider("anthropic", stream([first]) + joined + stream(others[3:])) as (target, _):
         found = await events_of(target, native("messages", streamed=True))
-    passed = b"".join(one.data for one in found if isinstance(one, Verbatim))
+    passed = b"".join(one.data for one in found if isinstance(one, PassedBytes))
     assert passed == renamed(BLOCKS)
 
 
@@ -204,7 +204,7 @@ async def test_whole_replies_pass_unchanged() -> None:
     async with provider("openai", sent, content_type="application/json") as (target, _):
         found = await events_of(target, native("responses", streamed=False))
     whole = sent.replace(b"theirs-20270101", b"ours")
-    assert [one.data for one in found if isinstance(one, Verbatim)] == [whole]
+    assert [one.data for one in found if isinstance(one, PassedBytes)] == [whole]
     assert found[-1] == Usage(20, 7, 5, 3)
     context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
     passing = PassingReply(with_reply(request()).reply)

@@ -15,7 +15,7 @@ from casekit import each_of, examples, first_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causerie.http.client_connection import HttpResponse, ResponseBody, TransportFailed
+from causerie.http.client_connection import HttpResponse, IncomingBody, TransportFailed
 from causerie.http.decoding import decoded, zstd
 
 TEXT = b'{"choices":[{"message":{"content":"' + b"fine " * 50 + b'"}}]}'
@@ -36,7 +36,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-class Arrived(ResponseBody):
+class Arrived(IncomingBody):
     """A response whose body comes in these pieces."""
 
     due = late = float("inf")

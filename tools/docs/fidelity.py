@@ -480,7 +480,7 @@ def arrives(client: str, target: str, body: Body) -> tuple[Any, Sequence[str]]:
         sent, told = msgspec.json.decode(out.body), out.changes
     native = is_native(client, target)
     changes = told if native else (*read.request.changes, *told)
-    if read.places is not None and not native and changes:
+    if changes and not native:
         changes = read.places.renamed({CHANGES: ", ".join(changes)})[CHANGES].split(", ")
     return sent, changes
 

@@ -22,12 +22,7 @@ WILDCARD = "*"
 
 
 class WildcardModel(ServedModel):
-    """All models whose names begin alike, or with ``rest`` the one that a request named.
-
-    ``known`` returns the rests that the providers list now; there may be others.
-    """
-
-    __slots__ = ("_known", "_parts", "_rest")
+    """All models whose names begin alike, or the one that ends with ``rest``."""
 
     def __init__(
         self,
@@ -50,12 +45,10 @@ class WildcardModel(ServedModel):
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the id of the wildcard, and the requested name."""
         return (self.id, self.card.id)
 
     @property
     def recorded(self) -> str:
-        """Return the requested name, of which a wildcard has no end."""
         return self.card.id
 
     @property
@@ -66,11 +59,9 @@ class WildcardModel(ServedModel):
         return name.startswith(self.prefix) and len(name) > len(self.prefix)
 
     def named(self, name: str) -> Self:
-        """Return the model of a name for which :meth:`begins` is true."""
         return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """Return the request for the provider's model, which is the rest of the name."""
         return structs.replace(request, model=self._rest)
 
 
@@ -108,11 +99,9 @@ class Catalog:
         return name in self._by_name or self._twisted(name) is not None
 
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
-        """Return the models among ``names`` (``None``: all), in the configured order."""
         return [entry for entry in self._entries if names is None or entry.id in names]
 
     def listed(self, names: frozenset[str] | None) -> Sequence[Listing]:
-        """Return the current entries of the router's catalog among ``names``."""
         return [
             entry
             for entry in self.visible(names)
@@ -122,10 +111,7 @@ class Catalog:
     def shown(
         self, visible: frozenset[str] | None, allowed: frozenset[str] | None = None
     ) -> Iterator[tuple[Entry, Sequence[str]]]:
-        """Yield the models among ``visible`` with the ``allowed`` names that a list shows.
-
-        A wildcard has the names that its providers list, or else its own.
-        """
+        """Yield models with the names that a list shows; of wildcards those that providers list."""
         for entry in self.visible(visible):
             if isinstance(entry, WildcardModel):
                 names = self._names_of(entry, visible, allowed)
@@ -180,7 +166,6 @@ class Catalog:
 
 
 def is_over(entry: Entry) -> bool:
-    """Return true if the entry is of the router's catalog and its last day there has passed."""
     return isinstance(entry, Listing) and entry.is_over
 
 

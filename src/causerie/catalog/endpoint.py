@@ -50,7 +50,6 @@ class CatalogEndpoint:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Return the supported parameters; all if nothing is known."""
         return known(self.capabilities) - self.profile.lacks
 
     @property
@@ -58,7 +57,6 @@ class CatalogEndpoint:
         return self.capabilities.parameters is not None
 
     def is_one_of(self, names: frozenset[str]) -> bool:
-        """Return true if a preference names its provider or target."""
         return self.provider in names or self.name in names
 
     def supports(self, wanted: frozenset[str], *, strict: bool) -> bool:
@@ -77,7 +75,6 @@ class CatalogEndpoint:
 
     @property
     def falls_short(self) -> str:
-        """Return the words of errors before :meth:`lacking` parameters."""
         return "does not support" if self.measured else "is not known to support"
 
     def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:
@@ -103,7 +100,6 @@ class CatalogEndpoint:
     def exclusions(
         self, wanted: frozenset[str], preferences: Preferences
     ) -> Iterator[TargetExclusion]:
-        """Yield everything that excludes it from a request."""
         for name in self.lacking(wanted, strict=preferences.require_parameters):
             yield TargetExclusion(name, f"{self.falls_short} `{name}`")
         for name, why in self.disliked(preferences):
@@ -125,10 +121,7 @@ def able(
     wanted: frozenset[str],
     preferences: Preferences,
 ) -> Sequence[CatalogEndpoint]:
-    """Return endpoints that support all parameters and that the preferences allow.
-
-    Raises :class:`InvalidRequest` if there is none, with what excluded each.
-    """
+    """Return the endpoints that take the request; raise with what excludes each if none does."""
     strict = preferences.require_parameters
     left = [
         one
@@ -173,7 +166,6 @@ def ranked(
 
 
 def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:
-    """Return candidates weighted by the inverse square of their price."""
     gratis = [one for one in endpoints if not one.tariff.usual]
     paid = [one for one in endpoints if one.tariff.usual]
     least = min((one.tariff.usual for one in paid), default=None)

@@ -87,7 +87,6 @@ class Listing:
 
     @property
     def recorded(self) -> str:
-        """Return the name of the model in records of its requests."""
         return self.id
 
     @property
@@ -96,7 +95,6 @@ class Listing:
 
     @property
     def is_over(self) -> bool:
-        """Return true if its last day has passed."""
         return self.ends is not None and self.clock() > self.ends
 
     @property
@@ -141,15 +139,10 @@ class Listing:
         )
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
-        """Report the changes that :meth:`adapted` makes to a request."""
         adds = self.twist == "thinking" and not request.thinking.enabled
         return ("model:thinking->reasoning.enabled",) if adds else ()
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        """Return the targets for a request, in their order.
-
-        Raises :class:`InvalidRequest` if there is none, and :class:`NotFound` after its end.
-        """
         if self.is_over:
             raise NotFound(
                 f"The model {self.id} was there until {self.ends}; GET /models lists those that "
@@ -169,16 +162,14 @@ class Listing:
         return ranked(endpoints, preferences, sort, self.stats_of)
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        """Return the targets that :meth:`candidates` excludes, with the reasons."""
-        found = {
-            one.name: list(one.exclusions(request.params, request.preferences))
-            for one in self.endpoints
-        }
+        found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self.endpoints:
+            why = list(one.exclusions(request.params, request.preferences))
             if not one.capabilities.serves(request.operation):
-                words = f"does not serve {request.operation}"
-                found[one.name].append(TargetExclusion("model", words))
-        return {name: why for name, why in found.items() if why}
+                why.append(TargetExclusion("model", f"does not serve {request.operation}"))
+            if why:
+                found[one.name] = why
+        return found
 
     @property
     def _capabilities(self) -> Sequence[TargetCapabilities]:
@@ -205,7 +196,6 @@ class Listing:
 
     @property
     def price(self) -> Decimal:
-        """Return the price of a usual million tokens at the cheapest endpoint."""
         return self.cheapest.tariff.usual
 
     @property
@@ -226,13 +216,11 @@ class Listing:
 
     @property
     def throughput(self) -> float | None:
-        """Return the median of the fastest endpoint, in tokens per second."""
         found = [one.speed for one in self._target_stats() if one.speed is not None]
         return max((one.p50 for one in found), default=None)
 
     @property
     def latency(self) -> float | None:
-        """Return the median time to the first token of the quickest endpoint, in seconds."""
         found = [one.first_token for one in self._target_stats() if one.first_token is not None]
         return min((one.p50 for one in found), default=None)
 
@@ -242,7 +230,6 @@ class Listing:
 
     @property
     def context_length(self) -> int | None:
-        """Return the longest context of its endpoints."""
         return self._facts.context_length
 
     @property
@@ -256,7 +243,6 @@ class Listing:
         return facts
 
     def entry(self, *, reasoning_object: bool = True) -> RouterModel:
-        """Return the entry of ``GET /models``."""
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
@@ -289,7 +275,6 @@ class Listing:
         )
 
     def with_endpoints(self) -> ModelEndpoints:
-        """Return the entry of ``GET /models/ID/endpoints``."""
         return ModelEndpoints(
             id=self.id,
             name=self.card.name,

@@ -92,7 +92,6 @@ class Tariff:
 
     @property
     def by_million(self) -> Mapping[str, Decimal]:
-        """Return prices by the names of ``provider.max_price``."""
         return {
             "prompt": self.prompt * _MILLION,
             "completion": self.completion * _MILLION,
@@ -115,7 +114,6 @@ def _rounded(amount: int, unit: int) -> int:
 
 
 def plain(price: Decimal) -> str:
-    """Return a price in decimal notation, without zeros at its end."""
     return f"{price.normalize():f}"
 
 
@@ -201,7 +199,6 @@ _MODALITIES: Mapping[Operation, str] = {
 
 
 def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[str]:
-    """Return what a model returns, of any of its targets; an unknown one returns text."""
     found: set[Operation] = set()
     for one in capabilities:
         found |= {"chat"} if one.operations is None else one.operations
@@ -242,16 +239,8 @@ class ServedModel:
     It supports what at least one target supports; requests go to those that support all of it.
     """
 
-    __slots__ = (
-        *("_all", "_capabilities", "_common", "_is_priced", "_serve_all", "_tariff"),
-        *("card", "id", "parameters"),
-    )
-
     def __init__(
-        self,
-        card: ModelCard,
-        capabilities: Iterable[TargetCapabilities],
-        tariff: Tariff = _FREE,
+        self, card: ModelCard, capabilities: Iterable[TargetCapabilities], tariff: Tariff = _FREE
     ) -> None:
         self._tariff, self._is_priced = tariff, tariff != _FREE
         self.card = card
@@ -272,7 +261,6 @@ class ServedModel:
 
     @property
     def recorded(self) -> str:
-        """Return the name of the model in records of its requests."""
         return self.id
 
     @property
@@ -284,7 +272,6 @@ class ServedModel:
         return [one.name for one in self._all]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        """Return targets that support all parameters; raise :class:`InvalidRequest` without."""
         capabilities, operation = self._capabilities, request.operation
         if operation not in self._serve_all:
             capabilities = tuple(serving(self.id, capabilities, operation))
@@ -305,7 +292,6 @@ class ServedModel:
         return able
 
     def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
-        """Return the targets that :meth:`candidates` excludes, with the reasons."""
         found: dict[str, Sequence[TargetExclusion]] = {}
         for one in self._capabilities:
             lacking = sorted(request.params - known(one))
@@ -320,15 +306,12 @@ class ServedModel:
         return next(one.profile() for one in self._capabilities if one.candidate.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        """Return the request as the model gets it."""
         return request
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
-        """Report the changes that :meth:`adapted` makes to a request."""
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
-        """Return the entry of ``GET /models``, at a door that knows ``reasoning`` or not."""
         profile = self._profile()
         parameters = self.parameters - profile.lacks
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)

@@ -54,7 +54,6 @@ class Filters:
 
     @staticmethod
     def parse(query: str) -> Filters:
-        """Parse the query of a URL; raise :class:`InvalidRequest`."""
         try:
             given = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=64))
         except ValueError as error:
@@ -76,7 +75,6 @@ class Filters:
         )
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
-        """Return the matching entries of all pages, without blocking the event loop for long."""
         wanted = self._words("supported_parameters")
         returned = self._words("output_modalities") or frozenset({"text"})
         authors, providers = self._words("model_authors"), self._words("providers")
@@ -148,7 +146,6 @@ class CachedPage:
     _small: bytes = b""
 
     async def small(self) -> bytes:
-        """Return the body as gzip, compressed once."""
         if not self._small:
             self._small = await offload(gzip.compress, self.body, _GZIP_LEVEL, mtime=0)
         return self._small
@@ -170,7 +167,6 @@ class CatalogCache:
     async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
-        """Return the page for a query of ``entries``; raise :class:`InvalidRequest`."""
         place = door, path, query
         if (kept := self._fresh(place)) is not None:
             return kept

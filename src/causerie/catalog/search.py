@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -24,7 +23,6 @@ Fields = Mapping[str, Sequence[str]]
 
 
 def fields(pairs: Iterable[tuple[str, str]]) -> Fields:
-    """Group values by their names, in their order."""
     found: dict[str, list[str]] = {}
     for name, value in pairs:
         found.setdefault(name, []).append(value.strip())
@@ -35,12 +33,10 @@ def first(given: Fields, name: str) -> str:
     return given[name][0] if name in given else ""
 
 
-ROWS = (25, 50, 100)
-"""Numbers of rows on a page; the first is the usual one."""
+ROWS = (25, 50, 100)  # numbers of rows on a page; the first is the usual one
 _FAR = float("inf")
 _LONGEST = 200
 _MOST = 10**10 - 1
-_TEXT = frozenset({"text"})
 
 
 class Searchable(Protocol):
@@ -70,31 +66,29 @@ class Searchable(Protocol):
 
 T = TypeVar("T", bound=Searchable)
 Key = Callable[[Searchable], tuple[Decimal | float | str, ...]]
-_SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
-    {
-        "newest": ("Newest", lambda one: (-one.created,)),
-        "name": ("Name", lambda one: ()),
-        "price": ("Price", lambda one: (one.price,)),
-        "throughput": ("Throughput", lambda one: (-(one.throughput or 0.0),)),
-        "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
-        "context": ("Context", lambda one: (-(one.context_length or 0),)),
-    }
-)
-SORTS = MappingProxyType({name: title for name, (title, _) in _SORTS.items()})
-COSTS = MappingProxyType({"": "Free and paid", "free": "Free", "paid": "Paid"})
-ENDINGS = MappingProxyType(
-    {"": "Include deprecated", "staying": "Exclude deprecated", "ending": "Only deprecated"}
-)
-CONTEXTS = MappingProxyType(
-    {
-        "": "Any context",
-        "8000": "8k or more",
-        "32000": "32k or more",
-        "128000": "128k or more",
-        "200000": "200k or more",
-        "1000000": "1M or more",
-    }
-)
+_SORTS: Mapping[str, tuple[str, Key]] = {
+    "newest": ("Newest", lambda one: (-one.created,)),
+    "name": ("Name", lambda one: ()),
+    "price": ("Price", lambda one: (one.price,)),
+    "throughput": ("Throughput", lambda one: (-(one.throughput or 0.0),)),
+    "latency": ("Latency", lambda one: (_FAR if one.latency is None else one.latency,)),
+    "context": ("Context", lambda one: (-(one.context_length or 0),)),
+}
+SORTS: Mapping[str, str] = {name: title for name, (title, _) in _SORTS.items()}
+COSTS: Mapping[str, str] = {"": "Free and paid", "free": "Free", "paid": "Paid"}
+ENDINGS: Mapping[str, str] = {
+    "": "Include deprecated",
+    "staying": "Exclude deprecated",
+    "ending": "Only deprecated",
+}
+CONTEXTS: Mapping[str, str] = {
+    "": "Any context",
+    "8000": "8k or more",
+    "32000": "32k or more",
+    "128000": "128k or more",
+    "200000": "200k or more",
+    "1000000": "1M or more",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +110,6 @@ class CatalogQuery:
 
     @staticmethod
     def parse(given: Iterable[tuple[str, str]]) -> CatalogQuery:
-        """Read the fields of an address; raise :class:`InvalidRequest`."""
         query = fields(given)
         return CatalogQuery(
             text=first(query, "q")[:_LONGEST],
@@ -195,8 +188,7 @@ def rows_of(text: str) -> int:
 
 
 def gives(one: Searchable) -> frozenset[str]:
-    """Return the output modalities."""
-    return frozenset(one.output_modalities) if isinstance(one, Listing) else _TEXT
+    return frozenset(one.output_modalities if isinstance(one, Listing) else ("text",))
 
 
 def _says(one: Searchable, words: Sequence[str]) -> bool:
@@ -235,18 +227,14 @@ def _money(query: Fields, name: str) -> Decimal | None:
 
 
 _MOST_TOKENS = 1_000_000_000
-USUAL: Mapping[str, int] = MappingProxyType(
-    {"in": 1000, "cached": 0, "out": 500, "thinking": 0, "requests": 10_000}
-)
-_TITLES = MappingProxyType(
-    {
-        "in": "input tokens",
-        "cached": "cached tokens",
-        "out": "output tokens",
-        "thinking": "thinking tokens",
-        "requests": "requests",
-    }
-)
+USUAL: Mapping[str, int] = {"in": 1000, "cached": 0, "out": 500, "thinking": 0, "requests": 10_000}
+_TITLES: Mapping[str, str] = {
+    "in": "input tokens",
+    "cached": "cached tokens",
+    "out": "output tokens",
+    "thinking": "thinking tokens",
+    "requests": "requests",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +249,6 @@ class CostAssumptions:
 
     @staticmethod
     def parse(given: Iterable[tuple[str, str]]) -> CostAssumptions:
-        """Read the fields of an address; raise :class:`InvalidRequest`."""
         query = fields(given)
         counts = {name: _whole_tokens(query, name) for name in USUAL}
         for part, whole in (("cached", "in"), ("thinking", "out")):
@@ -291,7 +278,6 @@ class CostEstimate:
 
 
 def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEstimate]:
-    """Return the costs at every endpoint of every variant, the cheapest first."""
     usage = load.usage
     found = [
         (one.id, each, amount_of(each.tariff.cost(usage)))

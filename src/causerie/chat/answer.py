@@ -33,8 +33,8 @@ from causerie.protocol.request import (
     JsonSchema,
     OutputFormat,
     Regex,
+    TextChoice,
     Tool,
-    ToolMode,
 )
 
 _MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
@@ -205,7 +205,7 @@ async def answer_plan(
                 Regex,
                 lambda: AnswerPlan(regex(pattern, param="structured_outputs.regex"), spell=True),
             )
-        case ToolMode(options):
+        case TextChoice(options):
             text = "\n".join(options)
 
             def chosen() -> AnswerPlan:

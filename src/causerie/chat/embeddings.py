@@ -20,7 +20,7 @@ from causerie.chat.chat import ChatReply
 from causerie.chat.generation import engine_failures
 from causerie.engines.base import EmbeddingEngine, ModelFacts, PromptTooLong
 from causerie.errors import InvalidRequest
-from causerie.protocol.events import Batch, Finished, Partial, Usage, Verbatim
+from causerie.protocol.events import Batch, Finished, Partial, Usage, PassedBytes
 from causerie.protocol.known_fields import refusal
 from causerie.protocol.operations import FIELDS
 from causerie.protocol.request import ChatRequest
@@ -67,7 +67,7 @@ class EmbeddingTarget:
                 _encode(self.model),
                 _encode(usage),
             )
-            yield [Verbatim(raw), Finished("stop"), used]
+            yield [PassedBytes(raw), Finished("stop"), used]
 
         with engine_failures(started=False):
             facts = await self.engine.facts()

@@ -22,7 +22,14 @@ from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_se
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
-from causerie.protocol.request import Grammar, JsonObject, JsonSchema, OutputFormat, Regex, ToolMode
+from causerie.protocol.request import (
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+    TextChoice,
+)
 
 MOST_STEPS = 60_000  # of one check
 AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms
@@ -98,7 +105,7 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
             return CheckedSchema(rules).fault_of_text(text, work)
         case JsonObject():
             return CheckedSchema({"type": "object"}).fault_of_text(text, work)
-        case ToolMode(options):
+        case TextChoice(options):
             return None if text in options else "The answer is none of the options."
         case Regex(pattern):
             grammar = HEADER + regex(pattern, param="structured_outputs.regex")

@@ -20,10 +20,10 @@ from causerie.distributed.connection import (
     KEPT_MILLISECONDS,
     SETTLE,
     Argument,
-    Command,
     ConnectionLost,
     Replica,
     Reply,
+    ScriptCall,
 )
 
 _UNKNOWN = -2
@@ -84,7 +84,7 @@ class DistributedBudgets:
         """Release holds without waiting for the server."""
         self._count(wants, -1)
         keys, arguments = self._settling(wants, [0] * len(wants), held=True)
-        self._replica.send(Command(SETTLE, keys, arguments))
+        self._replica.send(ScriptCall(SETTLE, keys, arguments))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool

@@ -76,7 +76,7 @@ class ConnectionOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ScriptCall:
     """A script with its keys and arguments, and the callbacks for its reply or failure.
 
     ``answered`` raises :class:`ConnectionLost` to begin anew on another connection.
@@ -126,7 +126,7 @@ class Replica:
         if url.startswith(("valkeys:", "rediss:")):
             tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.line.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
-        self._waiting: deque[Command] = deque()
+        self._waiting: deque[ScriptCall] = deque()
         self._work = asyncio.Event()
         self._random = random.Random()
         self._loss_logged = False
@@ -177,7 +177,7 @@ class Replica:
     def processes(self) -> str:
         return self.key("processes")
 
-    def send(self, command: Command) -> None:
+    def send(self, command: ScriptCall) -> None:
         """Send a command after all earlier ones; it fails at once without a connection.
 
         What is lost with a connection is part of what this process reports on the next one.
@@ -214,7 +214,7 @@ class Replica:
             if not outcome.done():
                 outcome.set_exception(ConnectionLost())
 
-        self.send(Command(script, keys, arguments, answered, failed))
+        self.send(ScriptCall(script, keys, arguments, answered, failed))
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -275,7 +275,7 @@ class Replica:
                         await self._work.wait()
             if loop.time() >= beat_at:
                 arguments: list[Argument] = [self.process, self._life]
-                self._waiting.append(Command(BEAT, [self.processes], arguments, self._beaten))
+                self._waiting.append(ScriptCall(BEAT, [self.processes], arguments, self._beaten))
                 beat_at = loop.time() + beat_seconds
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
             try:
@@ -285,7 +285,7 @@ class Replica:
                 for command in batch:  # those that have no answer; the others are gone from it
                     command.failed()
 
-    async def _exchange(self, connection: AbstractConnection, batch: list[Command]) -> None:
+    async def _exchange(self, connection: AbstractConnection, batch: list[ScriptCall]) -> None:
         packed = connection.pack_commands(
             ("EVALSHA", each.script.name, len(each.keys), *each.keys, *each.arguments)
             for each in batch
@@ -331,9 +331,9 @@ class Replica:
 
     def _report(
         self, former: str, held: Held, answered: Callable[[Reply], None] = _ignore
-    ) -> Command:
+    ) -> ScriptCall:
         arguments: list[Argument] = [former, self.process, self._life, KEPT_MILLISECONDS]
-        return Command(JOIN, [self.processes, *held], arguments + list(held.values()), answered)
+        return ScriptCall(JOIN, [self.processes, *held], arguments + list(held.values()), answered)
 
     @property
     def _life(self) -> int:

@@ -33,10 +33,10 @@ from causerie.distributed.connection import (
     RELEASE,
     TAKE,
     Argument,
-    Command,
     ConnectionLost,
     Replica,
     Reply,
+    ScriptCall,
 )
 
 TICK = 100_000  # microseconds
@@ -255,14 +255,14 @@ class DistributedCounters:
         for each, (input, output) in zip(found, changes, strict=True):
             keys += self.keys(each.scope)
             arguments += [each.tick, input, output]
-        self.replica.send(Command(RELEASE, keys, arguments))
+        self.replica.send(ScriptCall(RELEASE, keys, arguments))
 
     def left(self, scopes: Sequence[RateScope]) -> None:
         """Release a lease that was taken without the server, which may know of it by now."""
         self.count(scopes, -1)
         keys = [key for scope in scopes for key in self.keys(scope)]
         arguments: list[Argument] = [self.replica.process, self.moment(), 0]
-        self.replica.send(Command(RELEASE, keys, arguments + [0, 0, 0] * len(scopes)))
+        self.replica.send(ScriptCall(RELEASE, keys, arguments + [0, 0, 0] * len(scopes)))
 
     def moment(self) -> str:
         """Return the argument of the scripts for the present time; empty: the server's."""

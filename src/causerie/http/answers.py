@@ -96,7 +96,7 @@ class PlainAnswer:
             body = await offload(lambda: _encode_json(completion(context, events)))
         else:
             body = _encode_json(completion(context, events))
-        headers = self.parsed.renamed(self._headers)
+        headers = self.parsed.places.renamed(self._headers)
         if len(body) > _ONE_PACKET:
             await send_compressed(exchange, body, headers)
         else:
@@ -135,7 +135,7 @@ class StreamedAnswer(Struct, eq=False):
         """
         self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
-            self._start(self.parsed.renamed(headers))
+            self._start(self.parsed.places.renamed(headers))
         return self._send
 
     def leave(self) -> None:

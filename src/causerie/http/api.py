@@ -122,7 +122,7 @@ class CompletionHandlers:
             raise
         except Exception as failure:  # whatever it is, a stream that has started says so
             if answer is not None:
-                answer.parsed.rename(failure)
+                answer.parsed.places.rename(failure)
             if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
             answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
@@ -144,7 +144,7 @@ class CompletionHandlers:
             try:
                 tokens, exact = await self.pipeline.count_tokens(door, caller, parsed.request)
             except ServiceError as failure:
-                parsed.rename(failure)
+                parsed.places.rename(failure)
                 raise
         counted = {"x-token-count": "exact" if exact else "estimated"}
         exchange.json(shape.count_body(tokens), counted)

@@ -43,7 +43,7 @@ _MAX_UNREAD = 1024 * 1024
 _NEVER = float("inf")
 
 
-class ResponseBody:
+class IncomingBody:
     """The methods of a response's body, decoded or not, over its pieces."""
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class ResponseBody:
         return b"".join(pieces)
 
 
-class HttpResponse(ResponseBody, Struct, eq=False):
+class HttpResponse(IncomingBody, Struct, eq=False):
     """A response that arrives piece by piece."""
 
     _source: ClientConnection

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import brotli
 
-from causerie.http.client_connection import HttpResponse, ResponseBody, TransportFailed
+from causerie.http.client_connection import HttpResponse, IncomingBody, TransportFailed
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
@@ -170,7 +170,7 @@ def _codings(header: bytes, start: bytes) -> Sequence[str]:
     return [] if not start or start.startswith(TEXTS) else named
 
 
-class DecodedResponse(ResponseBody):
+class DecodedResponse(IncomingBody):
     """An :class:`HttpResponse` whose body is decoded as it arrives."""
 
     __slots__ = ("_begun", "_decoders", "_parts", "_read", "_response", "_written", "taker")

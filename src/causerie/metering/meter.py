@@ -17,10 +17,10 @@ from causerie.protocol.events import (
     Event,
     Finished,
     FinishReason,
+    PassedBytes,
     ReasoningDelta,
     TextDelta,
     Usage,
-    Verbatim,
 )
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
@@ -96,7 +96,7 @@ class Contents(Struct, eq=False):
         if isinstance(event, Usage):
             self._usage = event
             return False
-        if isinstance(event, Verbatim):  # other events say the same
+        if isinstance(event, PassedBytes):  # other events say the same
             return False
         if isinstance(event, Finished):
             self._open[event.choice] = False

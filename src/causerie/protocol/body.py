@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,23 +17,16 @@ from causerie.protocol import bounded_json
 from causerie.protocol.declaration import Parameter
 from causerie.protocol.parameters import PARAMETERS, ParsingRules
 
+_KINDS: Mapping[type, str] = {
+    type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string",
+    list: "an array",
+}  # fmt: skip
+
 
 def kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "a number"
-        case float():
-            return "a number" if value.is_integer() else "a number with a fraction"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
+    if isinstance(value, float) and not value.is_integer():
+        return "a number with a fraction"
+    return _KINDS.get(type(value), "an object")
 
 
 def shown(value: object) -> str:
@@ -90,9 +82,7 @@ class ObjectReader(Struct, frozen=True):
 
     def integer(self, name: str, least: int, most: int) -> int | None:
         value = self.values.get(name)
-        if value is None:
-            return None
-        return integer(value, self.param(name), least, most)
+        return None if value is None else integer(value, self.param(name), least, most)
 
     def number(self, name: str, least: float, most: float, *, above: bool = False) -> float | None:
         """Return the finite number in a field, from ``least`` (or ``above`` it) to ``most``."""
@@ -132,9 +122,7 @@ class ObjectReader(Struct, frozen=True):
 
     def child(self, name: str, expected: str = "an object") -> ObjectReader | None:
         value = self.values.get(name)
-        if value is None:
-            return None
-        return as_object(value, self.param(name), expected)
+        return None if value is None else as_object(value, self.param(name), expected)
 
     def required_object(self, name: str, expected: str = "an object") -> ObjectReader:
         value = self.child(name, expected)
@@ -155,7 +143,6 @@ class ObjectReader(Struct, frozen=True):
         return value
 
     def strings(self, name: str, *, most: int, longest: int | None = None) -> list[str]:
-        """Return the elements of an array of strings, which are not empty."""
         elements = enumerate(self.array(name, most=most) or ())
         return [text(each, f"{self.param(name)}[{index}]", longest) for index, each in elements]
 
@@ -244,9 +231,9 @@ def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
     return lambda body: body.string(name, most=most)
 
 
-_READERS: Mapping[str, Callable[[ObjectReader], Any]] = MappingProxyType(
-    {name: reader for name, each in PARAMETERS.items() if (reader := _reader(each)) is not None}
-)
+_READERS: Mapping[str, Callable[[ObjectReader], Any]] = {
+    name: reader for name, each in PARAMETERS.items() if (reader := _reader(each)) is not None
+}
 
 
 # Numbers that no double and no 64-bit integer holds, `NaN` and `Infinity` are refused: what cannot
@@ -273,46 +260,44 @@ _MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # characters that no tex
 
 
 def check_work(body: bytes, rules: ParsingRules) -> None:
-    """Raise :class:`InvalidRequest` for a body that would take too long to decode."""
     try:
         bounded_json.check(body, rules.work)
     except bounded_json.TooMuchWork as error:
         _check_plain(body)
         setting = BOUND_SETTINGS.get(error.bound)
         further = f", or have the operator raise `{setting}`" if setting else ""
-        raise _invalid(
+        raise invalid_json(
             f"The body takes too long to decode: {error}; send less of it{further}."
         ) from error
 
 
 def decode_object(body: bytes) -> dict[str, object]:
-    """Return the object that a checked body holds, or raise :class:`InvalidRequest`."""
     if not body.strip():
-        raise _invalid("The body is empty; send a JSON object with `model` and `messages`.")
+        raise invalid_json("The body is empty; send a JSON object with `model` and `messages`.")
     if body.startswith(b"\xef\xbb\xbf"):
-        raise _invalid("The body begins with a byte order mark; send UTF-8 without one.")
+        raise invalid_json("The body begins with a byte order mark; send UTF-8 without one.")
     _check_plain(body)
     try:
         document = msgspec.json.decode(body)
     except UnicodeDecodeError as error:
-        raise _invalid(
+        raise invalid_json(
             f"The body is not valid UTF-8 ({error.reason}); send JSON text encoded as UTF-8."
         ) from error
     except msgspec.MsgspecError as error:
         why = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
-        raise _invalid(
+        raise invalid_json(
             f"The body is not valid JSON ({why[:1].lower() + why[1:]}); send one JSON object, "
             "encoded as UTF-8, without NaN, Infinity or unpaired surrogates."
         ) from error
     if not isinstance(document, dict):
-        raise _invalid("The body must be a JSON object with `model` and `messages`.")
+        raise invalid_json("The body must be a JSON object with `model` and `messages`.")
     return document
 
 
 def _check_plain(body: bytes) -> None:
     for name, beginnings in _COMPRESSED.items():
         if body.startswith(beginnings):
-            raise _invalid(
+            raise invalid_json(
                 f"The body looks compressed ({name}), and there is no `Content-Encoding` header; "
                 "send JSON text that is not compressed."
             )
@@ -327,13 +312,6 @@ def decode_marked(body: bytes) -> tuple[dict[str, object], str]:
         if not mark:
             raise
         return decode_object(marked), mark
-
-
-def unpaired_surrogates() -> InvalidRequest:
-    return _invalid(
-        "The body is not valid JSON (an unpaired surrogate); send both halves of each surrogate "
-        "pair in what is new: the last message of the user, and the parameters."
-    )
 
 
 def mark_halves(body: bytes) -> tuple[bytes, str]:
@@ -352,5 +330,5 @@ def mark_halves(body: bytes) -> tuple[bytes, str]:
     return (body, "") if marked == body else (marked, mark)
 
 
-def _invalid(message: str) -> InvalidRequest:
+def invalid_json(message: str) -> InvalidRequest:
     return InvalidRequest(message, code="invalid_json")

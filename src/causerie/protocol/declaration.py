@@ -105,7 +105,6 @@ class Parameter:
 
 
 def declared(group: type[Struct]) -> Iterator[Parameter]:
-    """Yield the parameters that a struct declares, in its order."""
     hints = typing.get_type_hints(group, include_extras=True)
     for each in structs.fields(group):
         annotation = hints[each.name]

@@ -25,10 +25,7 @@ class TokenLogprob(Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
-    """A piece of reasoning; ``blocks`` have it in the form that its provider needs back.
-
-    The text is empty for blocks that cannot be read.
-    """
+    """A piece of reasoning; its provider needs ``blocks`` back, which may have no text."""
 
     text: str
     choice: int = 0
@@ -44,10 +41,7 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class ToolCallStarted(Struct, frozen=True, gc=False):
-    """The start of a call; ``index`` counts the calls of a choice from 0.
-
-    ``extra`` is its ``extra_content``, which the provider needs back.
-    """
+    """The start of a call, counted from 0; its provider needs ``extra`` back."""
 
     index: int
     id: str
@@ -76,10 +70,7 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Token counts of a request; ``completion`` includes ``reasoning``.
-
-    ``impossible``: the target reported wrong numbers, which were estimated instead.
-    """
+    """Tokens; ``impossible``: the target told wrong numbers, which were estimated instead."""
 
     prompt: int
     completion: int
@@ -95,7 +86,7 @@ class Usage(Struct, frozen=True, gc=False):
     """Tokens of the prompt that the target wrote into its cache at a price."""
 
 
-class Verbatim(Struct, frozen=True, gc=False):
+class PassedBytes(Struct, frozen=True, gc=False):
     """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
 
     They are an event of a stream, or a whole reply. Other events say the same, for those who count
@@ -108,7 +99,7 @@ class Verbatim(Struct, frozen=True, gc=False):
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
-Event = ContentEvent | Finished | Usage | Verbatim
+Event = ContentEvent | Finished | Usage | PassedBytes
 Batch = Sequence[Event]
 BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Takes batches; its result, if any, is awaited before the next batch."""
@@ -147,10 +138,7 @@ class Partial:
 
 
 class CacheMiss(Struct, frozen=True):
-    """Why less was reused than the ``reusable`` tokens that the last request had computed.
-
-    ``message`` is the index of the message that differed, if any.
-    """
+    """Why less was reused than was ``reusable``; ``message`` is the index of what differed."""
 
     reason: str
     reusable: int
@@ -181,8 +169,7 @@ CacheReporter = Callable[[str], CacheReport | None]
 """Reports on a request of the caller with this name, by that caller's conversations only."""
 
 
-PORTION = 64 * 1024
-"""Approximate size of a batch in characters."""
+PORTION = 64 * 1024  # approximate size of a batch in characters
 _MAX_EVENTS = 4096  # however short each is
 _MAX_TOKENS = 256  # with log-probabilities, of one piece
 _TOKEN_SIZE = 64  # characters that take as long to write as one log-probability
@@ -232,7 +219,6 @@ def _text_that_goes_on(event: Event) -> tuple[object, ...] | None:
 
 
 def is_large_batch(batch: Batch) -> bool:
-    """Return whether encoding the events takes too long for the event loop."""
     if len(batch) == 3 and batch[1].__class__ is Finished:  # most are a text, its end, its usage
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
@@ -251,7 +237,7 @@ def _size(event: Event) -> int:
             return len(event.arguments)
         case ToolCallStarted():
             return _CALL_SIZE + len(event.name)
-        case Verbatim():
+        case PassedBytes():
             return len(event.data)
     return 0
 

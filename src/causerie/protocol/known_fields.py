@@ -291,7 +291,6 @@ def _goes(name: str, value: Mapping[str, Any], known: Known) -> bool:
 
 
 def _is_bare(value: Mapping[str, Any], name: str) -> bool:
-    """Return true for a field that holds something else than objects, or arrays of them."""
     waiting = [value[name]] if name in value else []
     while waiting:
         each = waiting.pop()
@@ -336,10 +335,7 @@ def without_past(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def past_roles(values: Sequence[Any]) -> Mapping[int, Role]:
-    """Return the roles of past messages by index.
-
-    Past are all assistant and tool messages, and those before the last of a user or tool.
-    """
+    """Return roles by index: of assistants and tools, and before the last user or tool."""
     roles = {index: role for index, value in enumerate(values) if (role := role_of(value))}
     last = max((index for index, role in roles.items() if role in ("user", "tool")), default=0)
     return {

@@ -26,7 +26,6 @@ def exact(amount: Decimal) -> str:
 
 
 def rounded(amount: Decimal | float) -> str:
-    """Return the amount for a list: cents from 1 up, at least two significant digits below."""
     value = Decimal(amount)
     if not value:
         return "$0.00"

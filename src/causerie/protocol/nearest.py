@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
-AROUND = 8
-"""Names that are compared on each side in each of the two orders."""
+AROUND = 8  # names that are compared on each side in each of the two orders
 ALIKE = 0.65
 """The distance up to which a word is taken for one of a few known ones."""
 

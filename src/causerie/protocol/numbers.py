@@ -11,10 +11,7 @@ _MOST_DECIMALS = 30
 
 
 def money(given: str | int | float | Decimal, *, signed: bool = False) -> Decimal:
-    """Parse an amount of money of at most ``MOST_MONEY`` and 30 decimals, or raise ``ValueError``.
-
-    Other texts may be numbers that fill the memory (``1e-50000000``).
-    """
+    """Parse an amount of money of bounded size and decimals, or raise ``ValueError``."""
     try:
         amount = _decimal(given)
     except InvalidOperation:

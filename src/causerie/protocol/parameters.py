@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -25,25 +24,18 @@ from causerie.protocol.body_types import (
 )
 from causerie.protocol.declaration import Control, Facts, Parameter, declared
 
-EFFORT_SHARES: Mapping[str, float] = MappingProxyType(
-    {
-        **{"max": 0.95, "xhigh": 0.95, "high": 0.8, "medium": 0.5},
-        **{"low": 0.2, "minimal": 0.1, "none": 0.0},
-    }
-)
+EFFORT_SHARES: Mapping[str, float] = {
+    "max": 0.95, "xhigh": 0.95, "high": 0.8, "medium": 0.5, "low": 0.2, "minimal": 0.1, "none": 0.0,
+}  # fmt: skip
 """Efforts, and the share of the output limit that each stands for."""
 EFFORTS = tuple(EFFORT_SHARES)
-USUAL_EFFORT = "medium"
-"""The effort of ``reasoning: {"enabled": true}``."""
+USUAL_EFFORT = "medium"  # the effort of `reasoning: {"enabled": true}`
 ASSUMED_OUTPUT_LIMIT = 16_384
 """The limit in tokens that shares are of if none is known."""
 
 
 def effort_within(budget: int, limit: int | None) -> str:
-    """Return the greatest effort whose share of ``limit`` is at most ``budget`` tokens.
-
-    It is ``minimal`` at least: a small budget does not turn thinking off.
-    """
+    """Return the greatest effort whose share of ``limit`` fits ``budget``; ``minimal`` at least."""
     most = limit or ASSUMED_OUTPUT_LIMIT
     for effort in ("xhigh", "high", "medium", "low"):
         if EFFORT_SHARES[effort] * most <= budget:
@@ -416,18 +408,12 @@ GROUPS: tuple[tuple[str, type[Struct]], ...] = (
 """Groups of the parameters that are read and kept, the most telling first."""
 
 
-def _parameters(*groups: type[Struct]) -> Iterator[tuple[str, Parameter]]:
-    for group in groups:
-        for parameter in declared(group):
-            yield parameter.name, parameter
-
-
-PARAMETERS: Mapping[str, Parameter] = MappingProxyType(
-    dict(_parameters(*(group for _, group in GROUPS)))
-)
+PARAMETERS: Mapping[str, Parameter] = {
+    each.name: each for _, group in GROUPS for each in declared(group)
+}
 """Parameters that are read, checked and kept, by name."""
 
-HINTS: Mapping[str, Parameter] = MappingProxyType(dict(_parameters(HintParameters)))
+HINTS: Mapping[str, Parameter] = {each.name: each for each in declared(HintParameters)}
 """Parameters that are taken and dropped, by name."""
 
 SAMPLING: tuple[Parameter, ...] = tuple(declared(SamplingParams))
@@ -442,35 +428,33 @@ NEUTRAL_SAMPLING = SamplingDefaults(**{each.name: each.facts.neutral[0] for each
 USUAL_SAMPLING = SamplingDefaults(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
 """Defaults for a model without a recommendation: those of llama.cpp's server."""
 
-REFUSED: Mapping[str, str] = MappingProxyType(
-    {
-        "functions": "Define functions in `tools`.",
-        "function_call": "Use `tool_choice`.",
-        "audio": "Replies are text; leave it out.",
-        "web_search_options": "Searching is not offered; define a function in `tools`.",
-        "best_of": "Use `n`.",
-        "use_beam_search": "Tokens are drawn one by one; leave it out.",
-        "length_penalty": "It belongs to beam search, which is not offered.",
-        "echo": "The prompt is never part of the reply; leave it out.",
-        "prompt_logprobs": "Log-probabilities are given for the reply only, by `logprobs`.",
-        "bad_words": "Use `logit_bias` with the ids of their tokens.",
-        "allowed_token_ids": "Use `logit_bias`, or `structured_outputs`.",
-        "truncate_prompt_tokens": "Prompts are never cut; shorten the messages.",
-        "chat_template": "The model's own template is used; leave it out.",
-        "guided_json": "Use `structured_outputs.json`.",
-        "guided_regex": "Use `structured_outputs.regex`.",
-        "guided_choice": "Use `structured_outputs.choice`.",
-        "guided_grammar": "Use `structured_outputs.grammar`.",
-        "grammar": "Use `structured_outputs.grammar`.",
-        "system": "Send a message with role `system`.",
-        "instructions": "Send a message with role `system`.",
-        "stop_sequences": "Use `stop`.",
-        "json_schema": "Use `response_format` of type `json_schema`.",
-        "regex": "Use `structured_outputs.regex`.",
-        "ebnf": "Use `structured_outputs.grammar`.",
-        "format": "Use `response_format`.",
-    }
-)
+REFUSED: Mapping[str, str] = {
+    "functions": "Define functions in `tools`.",
+    "function_call": "Use `tool_choice`.",
+    "audio": "Replies are text; leave it out.",
+    "web_search_options": "Searching is not offered; define a function in `tools`.",
+    "best_of": "Use `n`.",
+    "use_beam_search": "Tokens are drawn one by one; leave it out.",
+    "length_penalty": "It belongs to beam search, which is not offered.",
+    "echo": "The prompt is never part of the reply; leave it out.",
+    "prompt_logprobs": "Log-probabilities are given for the reply only, by `logprobs`.",
+    "bad_words": "Use `logit_bias` with the ids of their tokens.",
+    "allowed_token_ids": "Use `logit_bias`, or `structured_outputs`.",
+    "truncate_prompt_tokens": "Prompts are never cut; shorten the messages.",
+    "chat_template": "The model's own template is used; leave it out.",
+    "guided_json": "Use `structured_outputs.json`.",
+    "guided_regex": "Use `structured_outputs.regex`.",
+    "guided_choice": "Use `structured_outputs.choice`.",
+    "guided_grammar": "Use `structured_outputs.grammar`.",
+    "grammar": "Use `structured_outputs.grammar`.",
+    "system": "Send a message with role `system`.",
+    "instructions": "Send a message with role `system`.",
+    "stop_sequences": "Use `stop`.",
+    "json_schema": "Use `response_format` of type `json_schema`.",
+    "regex": "Use `structured_outputs.regex`.",
+    "ebnf": "Use `structured_outputs.grammar`.",
+    "format": "Use `response_format`.",
+}
 """Parameters of other servers that change the answer and are not offered: what to use instead."""
 
 
@@ -514,5 +498,4 @@ class ParsingRules(Struct, frozen=True):
 HINT_NAMES = frozenset(HINTS)
 """Taken and dropped: nothing in the answer depends on them."""
 
-HONOURED = frozenset(PARAMETERS)
-"""Read, checked, and kept."""
+HONOURED = frozenset(PARAMETERS)  # read, checked, and kept

@@ -29,7 +29,6 @@ def block_of(text: str) -> dict[str, Any]:
 
 
 def blocks_of(value: object) -> tuple[Block, ...]:
-    """Return the reasoning blocks in a sent list; other elements are skipped."""
     return tuple(block for block in _objects(value) if isinstance(block.get("type"), str))
 
 
@@ -94,28 +93,20 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
 
 
 def joined(blocks: Iterable[Block]) -> list[Block]:
-    out: list[Block] = []
-    texts: list[str] = []  # of the last one, where there are several
-    field = ""
+    runs: list[list[Block]] = []
     for block in blocks:
-        readable = READABLE.get(block["type"])
-        if readable is not None and out and _continues(out[-1], block):
-            field, last = readable, out[-1]
-            texts = texts or [last.get(field) or ""]
-            texts.append(block.get(field) or "")
-            told = {name: value for name, value in block.items() if value is not None}
-            out[-1] = {**last, **told}
-            continue
-        _put_together(out, field, texts)
-        texts = []
-        out.append(block)
-    _put_together(out, field, texts)
-    return out
+        if runs and block["type"] in READABLE and _continues(runs[-1], block):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    return [run[0] if len(run) == 1 else _together(run) for run in runs]
 
 
-def _put_together(blocks: list[Block], field: str, texts: Sequence[str]) -> None:
-    if texts:
-        blocks[-1] = {**blocks[-1], field: "".join(texts)}
+def _together(run: Sequence[Block]) -> Block:
+    field, made = READABLE[run[0]["type"]], dict(run[0])
+    for block in run[1:]:
+        made |= {name: value for name, value in block.items() if value is not None}
+    return made | {field: "".join([block.get(field) or "" for block in run])}
 
 
 def _objects(value: object) -> Iterable[Block]:
@@ -131,10 +122,10 @@ def _is_plain(block: Block) -> bool:
     )
 
 
-def _continues(last: Block, block: Block) -> bool:
+def _continues(run: Sequence[Block], block: Block) -> bool:
     return (
-        last["type"] == block["type"]
-        and last.get("index") == block.get("index")
-        and block.get("id") in (None, last.get("id"))
-        and not last.get("signature")
+        run[-1]["type"] == block["type"]
+        and run[-1].get("index") == block.get("index")
+        and block.get("id") in (None, run[0].get("id"))
+        and not run[-1].get("signature")
     )

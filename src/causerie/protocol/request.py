@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -18,15 +18,12 @@ from causerie.protocol.targets import NO_PREFERENCES, UNBOUNDED_TOKENS, Preferen
 class Labels(Struct, frozen=True):
     """A client's labels; empty if it sent none."""
 
-    app: str = ""
-    """Name of the program."""
-    referer: str = ""
-    """Address of the program."""
+    app: str = ""  # name of the program
+    referer: str = ""  # address of the program
     traceparent: str = ""
     """The request's place in a trace of its own, as sent; so is ``tracestate``."""
     tracestate: str = ""
-    tag: str = ""
-    """What the request is for; usage is summed by it."""
+    tag: str = ""  # what the request is for; usage is summed by it
 
 
 UNLABELLED = Labels()
@@ -39,10 +36,8 @@ class PassedBody(Struct, frozen=True, gc=False):
     """Facts of the body of an operation that passes through."""
 
     operation: Operation
-    tokens: int
-    """Estimated tokens of its input."""
-    units: int = 0
-    """Estimated search units of a rerank."""
+    tokens: int  # estimated tokens of its input
+    units: int = 0  # estimated search units of a rerank
 
 
 # Objects made for every request are in no reference cycle, so the garbage collector skips them.
@@ -104,8 +99,7 @@ class Tool(Struct, frozen=True):
     parameters: Mapping[str, object]
     description: str | None = None
     strict: bool | None = None
-    grammar: str | None = None
-    """Lark grammar of its only argument, a text."""
+    grammar: str | None = None  # Lark grammar of its only argument, a text
 
 
 class ToolChoice(Struct, frozen=True):
@@ -132,7 +126,7 @@ class Regex(Struct, frozen=True):
     pattern: str
 
 
-class ToolMode(Struct, frozen=True):
+class TextChoice(Struct, frozen=True):
     options: tuple[str, ...]
 
 
@@ -142,7 +136,7 @@ class Grammar(Struct, frozen=True):
     text: str
 
 
-OutputFormat = JsonObject | JsonSchema | Regex | ToolMode | Grammar
+OutputFormat = JsonObject | JsonSchema | Regex | TextChoice | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
@@ -171,16 +165,12 @@ class Unread(Struct, frozen=True, gc=False):
 class Unlisted(Struct, frozen=True, gc=False):
     """Fields of a body that are not known to any reader, at any depth."""
 
-    body: Mapping[str, object]
-    """All of the body as sent, with these fields."""
-    names: tuple[str, ...] = ()
-    """Names of the first ones that are not ``null``."""
-    more: int = 0
-    """Number of the others."""
+    body: Mapping[str, object]  # all of the body as sent, with these fields
+    names: tuple[str, ...] = ()  # names of the first ones that are not `null`
+    more: int = 0  # number of the others
 
     @property
     def changes(self) -> Sequence[str]:
-        """Return their report for a header, of bounded length."""
         told = [f"{quote(name[:64], safe='[]$@:')} dropped" for name in self.names]
         return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
 
@@ -188,15 +178,12 @@ class Unlisted(Struct, frozen=True, gc=False):
 class NativeRequest(Struct, frozen=True, gc=False):
     """A request as it was sent, for a provider that speaks the same API as the client."""
 
-    shape: str
-    """Name of the API."""
+    shape: str  # name of the API
     body: Mapping[str, object]
-    headers: Mapping[str, str] = {}
-    """Headers that belong to the API."""
+    headers: Mapping[str, str] = {}  # headers that belong to the API
     unsealed: Mapping[str, object] | None = None
     """The body for servers that cannot read what was sealed here; ``None``: all of it."""
-    left_out: Sequence[str] = ()
-    """The report of what it lacks."""
+    left_out: Sequence[str] = ()  # the report of what it lacks
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
@@ -258,7 +245,6 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
     @property
     def whole(self) -> Mapping[str, object]:
-        """All that was sent, of unknown fields too."""
         return self.document if self.unlisted is None else self.unlisted.body
 
     def without_optional_images(self) -> tuple[ChatRequest, Sequence[str]]:
@@ -266,14 +252,9 @@ class ChatRequest(Struct, frozen=True, gc=False):
         places = [place for place, image in images(self.messages) if image.optional]
         if not places:
             return self, ()
-        messages = tuple(
-            structs.replace(message, content=tuple(map(_in_words, message.content)))
-            if isinstance(message.content, tuple)
-            else message
-            for message in self.messages
-        )
-        changes = [f"{place} dropped" for place in places]
-        return structs.replace(self, messages=messages), changes
+        words = TextPart("(an image that cannot be shown)")
+        messages = with_images(self.messages, lambda one: words if one.optional else one)
+        return structs.replace(self, messages=messages), [f"{place} dropped" for place in places]
 
     def without_hints(self, supported: frozenset[str]) -> ChatRequest:
         lacking = (self.hints & self.params) - supported
@@ -337,16 +318,7 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
     top_p: TopP | None = None
 
 
-def _in_words(part: Part) -> Part:
-    return (
-        TextPart("(an image that cannot be shown)")
-        if isinstance(part, ImagePart) and part.optional
-        else part
-    )
-
-
 def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
-    """Each with the place of its part, as errors name it."""
     for index, message in enumerate(messages):
         if isinstance(message.content, tuple):
             for at, part in enumerate(message.content):
@@ -354,33 +326,19 @@ def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
                     yield f"messages[{index}].content[{at}]", part
 
 
-def with_optional_images(
-    messages: tuple[Message, ...], urls: Collection[str]
+def with_images(
+    messages: Iterable[Message], changed: Callable[[ImagePart], Part]
 ) -> tuple[Message, ...]:
-    """Return the messages; their images at these addresses can be left out."""
     return tuple(
         structs.replace(
             message,
             content=tuple(
-                structs.replace(part, optional=True)
-                if isinstance(part, ImagePart) and part.url in urls
-                else part
-                for part in message.content
+                changed(part) if isinstance(part, ImagePart) else part for part in message.content
             ),
         )
         if isinstance(message.content, tuple)
         else message
         for message in messages
-    )
-
-
-def image_inside_network(param: str, why: str) -> InvalidRequest:
-    """The refusal of an address whose host is not public; ``why`` continues the sentence."""
-    return InvalidRequest(
-        f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as a "
-        "`data:` address.",
-        code="unsupported_parameter",
-        param=f"{param}.image_url.url",
     )
 
 
@@ -478,7 +436,6 @@ def _json_tokens(value: object) -> int:
 
 
 def text_tokens(text: str | None) -> int:
-    """Return about how many tokens a text has."""
     if not text:
         return 0
     if text.isascii():

@@ -29,15 +29,11 @@ class ResponseContext(Struct, frozen=True):
     fingerprint: str
     reasoning_visible: bool = True
     router_names: bool = False
-    """Report reasoning under the names of routers too (``reasoning``, ``reasoning_details``), with
-    the data that a provider needs back.
-    """
+    """Report reasoning under the names of routers too, with what a provider needs back."""
     cost: Callable[[Usage], float] | None = None
     """Price of the reply, if the catalog has a price for it."""
-    provider: str | UnsetType = UNSET
-    """Name of the provider that serves it."""
-    used: Callable[[], Usage] | None = None
-    """Tokens so far."""
+    provider: str | UnsetType = UNSET  # name of the provider that serves it
+    used: Callable[[], Usage] | None = None  # tokens so far
     function_names: Mapping[str, str] = {}
     """The caller's names of functions, where ours differ."""
 

@@ -94,7 +94,6 @@ class EventDecoder(Struct, eq=False):
 
     @property
     def held(self) -> int:
-        """Approximate number of bytes held of an unfinished event."""
         return self._size + self._held
 
     def feed(self, piece: bytes) -> list[bytes]:
@@ -109,7 +108,10 @@ class EventDecoder(Struct, eq=False):
                 self._started = True
                 return events
         if piece and (self._behind_cr or piece.find(b"\r") >= 0):
-            piece = self._with_line_feeds(piece)
+            if self._behind_cr:
+                piece = piece.removeprefix(b"\n")
+            self._behind_cr = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = self._lines(piece)
         self._between = not self._rest and not self._data and not self._name
         return events
@@ -150,12 +152,6 @@ class EventDecoder(Struct, eq=False):
         if self._brackets is not None:
             events.append(self._event())
         return [event for event in events if event is not None]
-
-    def _with_line_feeds(self, piece: bytes) -> bytes:
-        if self._behind_cr:
-            piece = piece.removeprefix(b"\n")
-        self._behind_cr = piece.endswith(b"\r")
-        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _taken(self) -> bytes:
         rest = b"".join(self._rest)

@@ -45,23 +45,18 @@ class Preferences(Struct, frozen=True):
     """``provider`` of a request: providers by their names, first to last."""
 
     order: tuple[str, ...] = ()
-    only: frozenset[str] | None = None
-    """``None`` is no bound."""
+    only: frozenset[str] | None = None  # `None` is no bound
     ignore: frozenset[str] = frozenset()
-    quantizations: frozenset[str] | None = None
-    """``None`` is no bound."""
-    allow_fallbacks: bool = True
-    """If False, only the first choice is asked."""
+    quantizations: frozenset[str] | None = None  # `None` is no bound
+    allow_fallbacks: bool = True  # if False, only the first choice is asked
     require_parameters: bool = False
     """Exclude providers whose supported parameters are unknown."""
-    private: bool = False
-    """Exclude providers that store prompts, or may."""
+    private: bool = False  # exclude providers that store prompts, or may
     sort: SortBy | None = None
     max_price: MostPrice = ANY_PRICE
 
 
-NO_PREFERENCES = Preferences()
-"""Of requests that say nothing."""
+NO_PREFERENCES = Preferences()  # of requests that say nothing
 
 
 CallClass = Literal["fine", "invalid_json", "unknown_name", "schema_mismatch", "unchecked"]
@@ -90,14 +85,10 @@ class Percentiles(Struct, frozen=True):
 class TargetStats(Struct, frozen=True):
     """Measurements of a target in the last five minutes unless named otherwise; ``None``: none."""
 
-    up: bool = True
-    """Requests are sent to it."""
-    idle: bool = True
-    """Nothing is running there."""
-    first_token: Percentiles | None = None
-    """In seconds."""
-    speed: Percentiles | None = None
-    """In output tokens per second."""
+    up: bool = True  # requests are sent to it
+    idle: bool = True  # nothing is running there
+    first_token: Percentiles | None = None  # in seconds
+    speed: Percentiles | None = None  # in output tokens per second
     first_token_half_hour: Percentiles | None = None
     speed_half_hour: Percentiles | None = None
     uptime: float | None = None  # of five minutes
@@ -106,8 +97,7 @@ class TargetStats(Struct, frozen=True):
     """Median of ``first_token``, or more if the newest requests indicate it."""
     uptime_half_hour: float | None = None
     uptime_day: float | None = None
-    calls_day: CallCounts | None = None
-    """Checked calls that it delivered."""
+    calls_day: CallCounts | None = None  # checked calls that it delivered
 
 
 QUARTER_SECONDS = 900
@@ -116,14 +106,11 @@ QUARTER_SECONDS = 900
 class TimeBucket(Struct, frozen=True):
     """Observations of a target in a quarter of an hour."""
 
-    start: int
-    """Unix seconds."""
+    start: int  # Unix seconds
     answered: int
     failed: int
-    first_token: float | None
-    """Median, in seconds."""
-    speed: float | None
-    """Median of output tokens per second."""
+    first_token: float | None  # median, in seconds
+    speed: float | None  # median of output tokens per second
 
 
 UNKNOWN_STATS = TargetStats()

@@ -48,16 +48,11 @@ class Separators(Protocol):
         """Return a new separator for a choice."""
 
 
-class Echo:
-    """Compares new pieces with an earlier text; white space does not count.
-
-    ``over``: the comparison has ended. ``repeated``: its result.
-    """
-
-    __slots__ = ("_at", "_expected", "_held", "over", "repeated")
+class Repetition:
+    """Compares new pieces with an earlier text but for white space, until it is ``over``."""
 
     def __init__(self, text: str) -> None:
-        self._expected = _squeezed(text)
+        self._expected = "".join(text.split())
         self._at = 0
         self._held: list[str] = []
         self.over = not self._expected
@@ -67,7 +62,7 @@ class Echo:
         """Return the new text: none while undecided, then all that does not repeat the other."""
         if self.over:
             return text
-        squeezed, left = _squeezed(text), len(self._expected) - self._at
+        squeezed, left = "".join(text.split()), len(self._expected) - self._at
         if not self._expected.startswith(squeezed[:left], self._at):
             return self.end() + text
         self._held.append(text)
@@ -79,15 +74,10 @@ class Echo:
         return _after_characters(text, left).lstrip()
 
     def end(self) -> str:
-        """End the comparison; return the text that was held back."""
         self.over = True
         held = "".join(self._held)
         self._held.clear()
         return held
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
 
 
 def _after_characters(text: str, count: int) -> str:
@@ -107,15 +97,12 @@ class AnswerState(Struct, eq=False):
     """State of one choice of a reply."""
 
     index: int
-    ids: ConversationCallIds
-    """Ids of the calls of all choices."""
+    ids: ConversationCallIds  # ids of the calls of all choices
     separators: Separators | None = None
-    top_logprobs: int | None = None
-    """As in the request."""
+    top_logprobs: int | None = None  # as in the request
     in_text: bool = False
     """The answer's text had started before, so the rest is not reasoning."""
-    ahead: str = ""
-    """Text that the server may repeat before it continues."""
+    ahead: str = ""  # text that the server may repeat before it continues
     functions: Collection[str] = ()
     """Names of the functions that may be called."""
     finish: str | None = None
@@ -134,8 +121,8 @@ class AnswerState(Struct, eq=False):
     _signed: bool = False  # whether blocks of reasoning came that are more than their text
     _said: StringIO = field(default_factory=StringIO)
     _thoughts: StringIO = field(default_factory=StringIO)
-    _echo: Echo | None = None  # of the reasoning, where the text begins
-    _late_echo: Echo | None = None  # of the reasoning, behind text
+    _echo: Repetition | None = None  # of the reasoning, where the text begins
+    _late_echo: Repetition | None = None  # of the reasoning, behind text
     _compared: int = 0  # characters of reasoning with which later text was compared
     _message: str | None = None  # the text so far, when the last whole message came
     _only_messages: bool = False  # whether the first piece was a whole message
@@ -153,7 +140,6 @@ class AnswerState(Struct, eq=False):
         return self.reasoned > 0 or self._signed
 
     def bytes(self) -> int:
-        """Return the bytes of everything as UTF-8."""
         arguments = "" if self._calls is None else self._calls.arguments()
         texts = (self._said.getvalue(), self._thoughts.getvalue(), arguments)
         return sum(len(text.encode("utf-8", "replace")) for text in texts)
@@ -238,7 +224,7 @@ class AnswerState(Struct, eq=False):
         if message.content:
             text = _text_of(message.content)
             if text.lstrip().startswith("<") and self._may_compare():
-                text = Echo(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
+                text = Repetition(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
         before = self._said.getvalue() if self._message is None else self._message
         more, self._message = "", before
         if text.startswith(before):
@@ -290,7 +276,11 @@ class AnswerState(Struct, eq=False):
         if self._echo is not None:
             self._add_text(self._echo.end(), events)
         if self._halves:
-            self._replace_lone_halves(events)
+            halves, self._halves = self._halves, {}
+            if "content" in halves or "refusal" in halves:
+                self._add_answer_text("\ufffd", events)
+            elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
+                self._add_reasoning("\ufffd", events)
         if self._separator is not None:
             self._end_separation(events)
         if self._logprobs:
@@ -322,7 +312,7 @@ class AnswerState(Struct, eq=False):
         if self._late_echo is None or self._late_echo.repeated:
             if not self._may_compare():
                 return text
-            self._late_echo = Echo(self._thoughts.getvalue())
+            self._late_echo = Repetition(self._thoughts.getvalue())
             self._plain = False
             if last and self._thoughts.getvalue().endswith(text):
                 return ""
@@ -399,7 +389,7 @@ class AnswerState(Struct, eq=False):
             tagged = text.isspace() or text.lstrip().startswith("<")
             if not tagged or not self._may_compare():
                 return text
-            self._echo = Echo(_TAGGED.format(self._thoughts.getvalue()))
+            self._echo = Repetition(_TAGGED.format(self._thoughts.getvalue()))
         new = self._echo.feed(text)
         return new.lstrip() if self._echo.repeated else new
 
@@ -427,13 +417,6 @@ class AnswerState(Struct, eq=False):
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[name], text = text[-1], text[:-1]
         return whole_characters(text)
-
-    def _replace_lone_halves(self, events: list[Event]) -> None:
-        halves, self._halves = self._halves, {}
-        if "content" in halves or "refusal" in halves:
-            self._add_answer_text("\ufffd", events)
-        elif halves.keys() & {"reasoning_content", "reasoning"} and not self.texts:
-            self._add_reasoning("\ufffd", events)
 
     def _emit_separated(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
         for event in found:
@@ -463,13 +446,10 @@ class AnswerState(Struct, eq=False):
 
 def _token_logprob(token: ProviderAlternative, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
     logprob = _LEAST if token.logprob is None else token.logprob
-    return TokenLogprob(token.token, logprob, _token_bytes(token), top)
-
-
-def _token_bytes(token: ProviderAlternative) -> bytes:
-    if token.bytes is not None and all(0 <= byte < 256 for byte in token.bytes):
-        return bytes(token.bytes)
-    return token.token.encode("utf-8", "surrogatepass")
+    raw = token.bytes
+    if raw is None or not all(0 <= byte < 256 for byte in raw):
+        return TokenLogprob(token.token, logprob, token.token.encode("utf-8", "surrogatepass"), top)
+    return TokenLogprob(token.token, logprob, bytes(raw), top)
 
 
 def _is_empty(delta: ProviderDelta) -> bool:

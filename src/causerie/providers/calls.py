@@ -65,21 +65,17 @@ class ConversationCallIds(Struct, eq=False):
 class _PendingCall:
     # `index` is ours, once the call has started for the client.
     given: str | None = None
-    place: int | None = None
-    """The server's index."""
+    place: int | None = None  # the server's index
     name: str = ""
     index: int | None = None
     extra: dict[str, Any] | None = None
     repeats: _PendingCall | None = None
     """A call whose repetition this one may be: nothing of it goes out until that is known."""
     text: list[str] = field(default_factory=list)
-    sent: int = 0
-    """Pieces of ``text`` that have gone out."""
-    opened: bool = False
-    """The arguments begin as an object does."""
+    sent: int = 0  # pieces of `text` that have gone out
+    opened: bool = False  # the arguments begin as an object does
     whole: bool = False
-    meaning: bytes = b""
-    """Of the whole arguments, once it was asked for."""
+    meaning: bytes = b""  # of the whole arguments, once it was asked for
     brackets: Brackets = field(default_factory=Brackets)
 
     @property
@@ -122,8 +118,7 @@ class ChoiceCalls(Struct, eq=False):
     _by_id: dict[str, _PendingCall] = {}
     _by_place: dict[int, _PendingCall] = {}
     started: int = 0
-    size: int = 0
-    """Characters of names and arguments that have gone out."""
+    size: int = 0  # characters of names and arguments that have gone out
 
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
@@ -145,7 +140,6 @@ class ChoiceCalls(Struct, eq=False):
                 self._advance(self._open_call(call), call, events)
 
     def arguments(self) -> str:
-        """Return the arguments of all calls, one behind the other."""
         return "".join("".join(each.text) for each in self._open)
 
     def finish(self, events: list[Event], *, cut: bool) -> None:

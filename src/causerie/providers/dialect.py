@@ -54,8 +54,7 @@ class Api:
     """Chat completions, or Anthropic's Messages API."""
     path: str = CHAT_PATH
     """Path of requests, below the base URL; ``{model}`` stands for the model."""
-    models: str = "/models"
-    """Path of the list of models, below the base URL."""
+    models: str = "/models"  # path of the list of models, below the base URL
     key: str = "authorization"
     """Header of the API key; in ``authorization`` it is a bearer token."""
     headers: tuple[tuple[str, str], ...] = ()
@@ -76,7 +75,6 @@ class Api:
         return "" if self.bodies != "chat" or base == self.path else f"{base}/{operation}"
 
     def credential(self, key: str | None) -> list[tuple[str, str]]:
-        """Return the header that carries the key; none without a key."""
         if not key:
             return []
         return [(self.key, f"Bearer {key}" if self.key == "authorization" else key)]
@@ -102,16 +100,14 @@ class ThinkingControl:
     """Maps our words to those that the server knows."""
     effort_in_template: bool = False
     """The word is one of the template's arguments."""
-    budget: str | None = None
-    """The field that takes a number of tokens."""
+    budget: str | None = None  # the field that takes a number of tokens
 
 
 @dataclass(frozen=True, slots=True)
 class CallIds:
     """Ids of calls that a server takes; others are replaced, always by the same one."""
 
-    pattern: str
-    """A regular expression of the ids that are sent unchanged."""
+    pattern: str  # a regular expression of the ids that are sent unchanged
     prefix: str = "call_"
     digits: int = 24
 
@@ -133,25 +129,19 @@ class HistoryStyle:
 
     reasoning: tuple[str, ...] = ("reasoning_content",)
     """Fields of earlier reasoning (none: it is left out)."""
-    parts: bool = False
-    """Write reasoning as parts of the content instead."""
+    parts: bool = False  # write reasoning as parts of the content instead
     details: bool = False
     """Send blocks of reasoning that the server made back to it unchanged."""
     extras: bool = False
     """Send the ``extra_content`` alongside a call back unchanged."""
     placeholder: str = ""
-    """Stands in for reasoning that a message with calls lacks, if the server refuses such a message
-    while thinking.
-    """
+    """Stands for reasoning that a message with calls lacks, where a server refuses that."""
     call_ids: CallIds | None = None
     """Ids of calls that the server takes; ``None``: all."""
     lenient: bool = True
-    """It takes empty answers, a user's message behind a result, and an answer as the last message.
-    """
-    developer: bool = False
-    """The role is known."""
-    names: bool = True
-    """The field ``name`` is known."""
+    """It takes empty answers, a user's message behind a result, and an answer at the end."""
+    developer: bool = False  # the role is known
+    names: bool = True  # the field `name` is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +152,8 @@ class Continuing:
     """``flag`` (``continue_final_message``), ``prefix`` (``prefix: true`` on the last message),
     ``as_sent`` (the flag, if the client sends it; its effect is unknown), or ``none``.
     """
-    after_reasoning: bool = False
-    """Also if reasoning came before the text."""
-    in_reasoning: bool = False
-    """Also if there is only reasoning."""
+    after_reasoning: bool = False  # also if reasoning came before the text
+    in_reasoning: bool = False  # also if there is only reasoning
     repeats: bool = False
     """The reply may begin with the text that it was given."""
 
@@ -181,12 +169,10 @@ class Dialect:
     name: str
     server: str
     thinking: ThinkingControl
-    accepts: frozenset[str]
-    """Parameters that are sent unchanged."""
+    accepts: frozenset[str]  # parameters that are sent unchanged
     api: Api = CHAT
     knows: frozenset[str] = frozenset()
-    """Paths of fields beyond the interface that are sent unchanged, without their privileged parts.
-    """
+    """Paths of fields beyond the interface that are sent unchanged but for privileged parts."""
     privileged: frozenset[str] = frozenset()
     """Paths that the operator has allowed with everything in them."""
     history: HistoryStyle = HistoryStyle()
@@ -200,21 +186,14 @@ class Dialect:
     shapes: Mapping[Shape, Shaping] = field(default_factory=dict)
     """Request fields for each shape of structured output."""
     streams: bool = False
-    """Always stream replies from it, because work on one that is not streamed goes on when its
-    client has left; settings may override it.
-    """
-    tells_usage: bool = True
-    """Ask streams for their usage."""
-    tags: bool = False
-    """Reasoning may be left inside the content."""
-    tag: str = ""
-    """Name of a tag for it that only this server writes."""
+    """Always stream from it: other work goes on when its client has left. Settings override it."""
+    tells_usage: bool = True  # ask streams for their usage
+    tags: bool = False  # reasoning may be left inside the content
+    tag: str = ""  # name of a tag for it that only this server writes
     parallel_by_default: bool = True
     """False if calls come one at a time unless more are requested."""
-    least_top_logprobs: int = 0
-    """With fewer, none come at all."""
-    strict_schemas: bool = False
-    """Only a schema marked as strict is enforced."""
+    least_top_logprobs: int = 0  # with fewer, none come at all
+    strict_schemas: bool = False  # only a schema marked as strict is enforced
     unheeded: frozenset[str] = frozenset()
     """Parameters without effect while the model thinks."""
     demands: bool = False
@@ -230,13 +209,9 @@ class Dialect:
     native: Mapping[str, str] = field(default_factory=dict)
     """APIs that clients may speak with it directly, and their paths below the base URL."""
     extends: bool = False
-    """It is a service like this one: it takes its parameters in all APIs, and reads what others
-    have sealed.
-    """
+    """A service like this one: it takes its parameters in all APIs, and reads what is sealed."""
     coarse_cache: bool = False
-    """Prompts are reused in steps of many tokens, and from a length on: what it reports of its
-    cache tells nobody the prompt of somebody else.
-    """
+    """Prompts are reused in steps so long that its report tells nobody another one's prompt."""
 
     def reported(self, usage: Usage, scope: str) -> Usage:
         """Return the usage that a request of this cache scope is told.
@@ -249,10 +224,7 @@ class Dialect:
         return structs.replace(usage, cached=0)
 
     def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
-        """Return the dialect of a provider that gets more fields.
-
-        Privileged ones are those of ``privileged`` alone.
-        """
+        """Return the dialect of a provider that gets more fields, ``privileged`` ones too."""
         harmless = {path for path in passes if privilege_in(path) is None}
         ours = (harmless | set(privileged)) & (HONOURED | HINT_NAMES)
         return replace(

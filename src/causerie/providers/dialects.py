@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from causerie.protocol.parameters import EXTENDED_SAMPLING, HINT_NAMES, of_origin
 from causerie.providers.dialect import (
@@ -31,19 +30,16 @@ _THREE = {
     "none": "none", "minimal": "low", "low": "low", "medium": "medium", "high": "high",
     "xhigh": "high", "max": "high",
 }  # fmt: skip
-_PROVIDERS_HINTS = HINT_NAMES - {
-    "service_tier"
-}  # which is a class of price, and the operator's choice
+# A class of price is the operator's choice.
+_PROVIDERS_HINTS = HINT_NAMES - {"service_tier"}
 _CACHED = frozenset({"messages.content.cache_control", "tools.cache_control"})
 _RESULTS = _CACHED | {"cache_control", "messages.cache_control", "messages.is_error"}
-_SAMPLERS = frozenset(
-    {
-        "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n",
-        "dynatemp_exponent", "dynatemp_range", "mirostat", "mirostat_eta", "mirostat_tau",
-        "repeat_last_n", "repeat_penalty", "top_n_sigma", "typical_p", "xtc_probability",
-        "xtc_threshold",
-    }
-)  # fmt: skip
+_SAMPLERS = frozenset({
+    "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n",
+    "dynatemp_exponent", "dynatemp_range", "mirostat", "mirostat_eta", "mirostat_tau",
+    "repeat_last_n", "repeat_penalty", "top_n_sigma", "typical_p", "xtc_probability",
+    "xtc_threshold",
+})  # fmt: skip
 _BY_FORMAT: dict[Shape, Shaping] = {
     "json_object": "response_format",
     "json_schema": "response_format",
@@ -282,7 +278,7 @@ _EVERY = (
     GENERIC, CAUSERIE, OPENAI, VLLM, SGLANG, LLAMA_SERVER, OLLAMA, LM_STUDIO, OPENROUTER,
     DEEPSEEK, MISTRAL, ANTHROPIC, AZURE, AZURE_DEPLOYMENTS, BEDROCK,
 )  # fmt: skip
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({each.name: each for each in _EVERY})
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in _EVERY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,16 +286,12 @@ class KnownProvider:
     """Values that the setting ``known`` fills in."""
 
     name: str
-    title: str
-    """Its name for people."""
+    title: str  # its name for people
     base_url: str
-    docs: str
-    """Address of its documentation."""
+    docs: str  # address of its documentation
     dialect: str = "generic"
-    key: str = ""
-    """Beginning of its API keys; empty: they have no common one."""
-    local: bool = False
-    """It runs on one's own machine, and needs no key."""
+    key: str = ""  # beginning of its API keys; empty: they have no common one
+    local: bool = False  # it runs on one's own machine, and needs no key
     own: str = ""
     """Word of the base URL in place of which everybody has one of his own."""
 
@@ -373,4 +365,4 @@ _ALL = (
         local=True),
 )  # fmt: skip
 
-KNOWN_PROVIDERS: Mapping[str, KnownProvider] = MappingProxyType({one.name: one for one in _ALL})
+KNOWN_PROVIDERS: Mapping[str, KnownProvider] = {one.name: one for one in _ALL}

@@ -1,7 +1,6 @@
 """Reasons for the end of a reply, in the words of providers.
 
-A word that is not listed is a good end where something was said, and a failure where nothing
-was.
+A word that is not listed is a good end where something was said, else a failure.
 """
 
 from __future__ import annotations
@@ -64,19 +63,11 @@ _MEANINGS: Final = {word: meaning for meaning, words in WORDS.items() for word i
 _FIRST_STANDS = frozenset({"length", "content_filter"})
 
 
-def word_of(reason: str) -> str:
-    """Return a provider's word in the form of the table."""
-    return reason.strip().lower().replace("-", "_").replace(" ", "_")
-
-
 def later(before: str | None, reason: str) -> str:
-    """Return the word that counts where a choice is given several reasons.
-
-    Raises :class:`UpstreamFailed` for one that means a failure.
-    """
+    """Return the word that counts where there are several; raise for one that means a failure."""
     if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
         return before
-    word = word_of(reason)
+    word = reason.strip().lower().replace("-", "_").replace(" ", "_")
     meaning = _MEANINGS.get(word)
     if meaning == "failed":
         raise UpstreamFailed("The provider broke its reply off.")
@@ -91,10 +82,7 @@ def is_cut(word: str | None) -> bool:
 
 
 def finish_reason(word: str | None, *, calls: bool, said: bool) -> FinishReason:
-    """Return our reason for the end of a choice with or without calls, text or reasoning.
-
-    Raises :class:`UpstreamFailed` where nothing was said and the word means no good end.
-    """
+    """Return our reason; raise where nothing was said and the word means no good end."""
     meaning = _MEANINGS.get(word or "")
     if meaning == "length" or meaning == "content_filter":
         return meaning

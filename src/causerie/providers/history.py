@@ -1,7 +1,4 @@
-"""The conversation as a server reads it: roles, earlier reasoning, ids and arguments of calls.
-
-Messages that need no change are passed on as they came, without a copy.
-"""
+"""The conversation as a server reads it; messages that need no change are passed on uncopied."""
 
 from __future__ import annotations
 
@@ -9,13 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from causerie.protocol.events import Partial
-from causerie.protocol.reasoning import (
-    are_plain,
-    blocks_of,
-    text_of,
-    unsealed,
-    with_foreign,
-)
+from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed, with_foreign
 from causerie.protocol.request import Message
 from causerie.providers.request_body import RequestDraft, check_images
 
@@ -64,7 +55,10 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     if role == "assistant":
         message = _adapted_assistant(draft, index, message)
     elif not _ASSISTANTS.isdisjoint(message):
-        message = _without_assistant_fields(draft, message)
+        for name in sorted(_ASSISTANTS & message.keys()):
+            if message[name]:
+                draft.dropped(f"messages.{name}")
+        message = _without(message, _ASSISTANTS)
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
@@ -74,13 +68,6 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
         message = _without(message, {"name"})
         draft.dropped("messages.name")
     return message
-
-
-def _without_assistant_fields(draft: RequestDraft, message: Entry) -> Entry:
-    for name in sorted(_ASSISTANTS & message.keys()):
-        if message[name]:
-            draft.dropped(f"messages.{name}")
-    return _without(message, _ASSISTANTS)
 
 
 def _without(entry: Entry, names: Collection[str]) -> Entry:

@@ -16,7 +16,7 @@ from causerie.providers.answer import AnswerState, Separators
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.dialect import Dialect
 from causerie.providers.finish import is_cut
-from causerie.providers.other_replies import MessagesReader, ReplyReader
+from causerie.providers.other_replies import MessagesReader, ResponsesReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.wire import (
     NoJson,
@@ -24,24 +24,20 @@ from causerie.providers.wire import (
     ProviderChunk,
     ProviderDelta,
     ProviderUsage,
+    mended,
     merged,
     read_chunk,
     read_mended,
-    sound_json,
 )
 
 # Tokens of a reply: as the server tells them, and the best guess where it does not.
 #
-# Servers differ in what they leave out, or tell as zero, and one whose client leaves tells nothing.
 # A missing prompt is the estimate of the request. A missing total is counted by what has arrived (a
 # piece of a stream is about a token, one of many characters a token for each four), and so is what
-# arrived after the server last told it; a missing share of reasoning is the reasoning's share of
-# the characters, which is the same for a stream and a plain reply. If the total is that of prompt,
-# completion and reasoning, the completion was reported without the reasoning. If more of the prompt
-# was cached than it has tokens, it was reported without these.
-#
-# A number that is impossible, by the bytes that came or by the limits of request and model, counts
-# as not reported.
+# arrived after it was last told; a missing share of reasoning is that of the characters. If the
+# total is that of prompt, completion and reasoning, the completion was told without the reasoning;
+# if more was cached than the prompt has, the prompt was told without that. A number that is
+# impossible, by the bytes that came or the limits of request and model, counts as not told.
 
 _CHARACTERS = 4  # a token, about
 _OF_ONE = 8  # characters a piece: more are more than one token
@@ -60,9 +56,6 @@ class ReportedUsage(Struct, frozen=True, gc=False):
     usage: ProviderUsage
     pieces: int
     size: int
-
-
-NO_REPORT = ReportedUsage(ProviderUsage(), 0, 0)
 
 
 def counted(
@@ -223,10 +216,12 @@ class Incoming(Struct, eq=False):
     _answers: dict[int, AnswerState] = {}
     _ids: ConversationCallIds | None = None
     _pieces: int = 0  # that brought content
-    _told: ReportedUsage = NO_REPORT
+    _told: ReportedUsage = ReportedUsage(ProviderUsage(), 0, 0)
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
-    _other_api: ReplyReader | None = None  # where the server speaks another API
+    _other_api: MessagesReader | ResponsesReader | None = (
+        None  # where the server speaks another API
+    )
 
     def __post_init__(self) -> None:
         if self.dialect.api.bodies == "messages":
@@ -234,7 +229,6 @@ class Incoming(Struct, eq=False):
 
     @property
     def complete(self) -> bool:
-        """Return true if every choice that was asked for has ended."""
         for answer in self._answers.values():
             if not answer.finish:
                 return False
@@ -242,7 +236,6 @@ class Incoming(Struct, eq=False):
 
     @property
     def usage(self) -> Usage:
-        """Return the tokens so far: as reported, else counted by what has arrived."""
         found = counted(self._told, self._pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 
@@ -304,7 +297,7 @@ class Incoming(Struct, eq=False):
             try:
                 if other is None:
                     return read_mended(data), True
-                return other.read(sound_json(data)), False
+                return other.read(msgspec.json.encode(mended(data))), False
             except (ValueError, RecursionError):
                 raise self._unreadable(str(error)) from error
 
@@ -329,10 +322,7 @@ class Incoming(Struct, eq=False):
             self._pieces += 1
 
     def goes_on(self, data: bytes) -> ContentEvent | None:
-        """Return the event of a chunk that only continues the text, as most do.
-
-        ``None`` for any other chunk: nothing of it was read, :meth:`feed` is to do that.
-        """
+        """Return the event of a chunk that only goes on with a text; other ones are not read."""
         event = self._of_same_form(data)
         if event is not None or self._other_api is not None:
             return event
@@ -382,10 +372,7 @@ class Incoming(Struct, eq=False):
         return events
 
     def finish(self, events: list[Event]) -> None:
-        """Add the end of the stream, where the server did not declare it.
-
-        Raises :class:`UpstreamFailed` where a choice has no end: the reply was cut off.
-        """
+        """Add the end of a stream whose server did not declare it; raise if it was cut off."""
         if self.ended:
             return
         answers = self._answers.values()

@@ -17,12 +17,10 @@ from causerie.providers.request_body import RequestDraft
 # blocks.
 
 _FORMATS = (MESSAGES_FORMAT, "unknown", None)
-_OF_A_PART = frozenset({"type", "text", "image_url", "refusal"})
 _OF_A_MESSAGE = frozenset(
     {"role", "content", "name", "refusal", "reasoning_details", "tool_calls", "tool_call_id"}
 )
 _OF_A_RESULT = frozenset({"is_error", "cache_control"})
-_SILENCE = "…"
 _MEDIA = {"image/jpg": "image/jpeg"}
 
 Entry = Mapping[str, Any]
@@ -30,7 +28,6 @@ Block = dict[str, Any]
 
 
 def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
-    """Return the blocks of the system prompt, and the turns."""
     system: list[Block] = []
     made: list[Block] = []
     messages: Any = draft.fields["messages"]
@@ -61,7 +58,7 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
 def _placeholder_text(draft: RequestDraft) -> Block:
     # The API rejects an empty user message.
     draft.changes.append("messages.content added")
-    return {"type": "text", "text": _SILENCE}
+    return {"type": "text", "text": "…"}
 
 
 def _turn(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
@@ -140,7 +137,7 @@ def _content_blocks(content: object) -> Iterator[Block]:
         block = _content_block(part)
         if block["type"] == "text" and not block["text"].strip():
             continue
-        more = part.keys() - _OF_A_PART
+        more = part.keys() - {"type", "text", "image_url", "refusal"}
         yield block | {name: part[name] for name in more if part[name] is not None}
 
 
@@ -173,12 +170,10 @@ def _strip_trailing_space(draft: RequestDraft, made: list[Block]) -> None:
 _LIMIT = 32_000  # tokens; every model since Claude 4 may write so many
 _LEAST_BUDGET = 1024
 # Fields that take another form; what else there is goes as it is.
-_OTHERS = frozenset(
-    {
-        "messages", "max_tokens", "stop", "user", "tools", "tool_choice", "parallel_tool_calls",
-        "response_format", "output_config", "continue_final_message", "add_generation_prompt",
-    }
-)  # fmt: skip
+_OTHERS = frozenset({
+    "messages", "max_tokens", "stop", "user", "tools", "tool_choice", "parallel_tool_calls",
+    "response_format", "output_config", "continue_final_message", "add_generation_prompt",
+})  # fmt: skip
 _OF_A_TOOL = frozenset({"type", "function", "name", "parameters"})
 _CHOICES = {"none": "none", "auto": "auto", "required": "any"}
 
@@ -186,13 +181,22 @@ Fields = dict[str, Any]
 
 
 def messages_fields(draft: RequestDraft) -> Fields:
-    """Return the fields of the body; adds to the draft's changes."""
     given: Mapping[str, Any] = draft.fields
     fields: Fields = {name: value for name, value in given.items() if name not in _OTHERS}
     system, fields["messages"] = turns(draft)
     if system:
         fields["system"] = system
-    _write_limit(draft, fields)
+    # The API demands a limit, above any budget of thinking.
+    thinking = fields.get("thinking") or {}
+    budget = thinking.get("budget_tokens", 0)
+    limit: Any = draft.fields.get("max_tokens")
+    if limit is None:
+        limit = _LIMIT + budget
+        draft.changes.append(f"max_tokens {limit} added")
+    elif _LEAST_BUDGET < limit <= budget:
+        fields["thinking"] = {**thinking, "budget_tokens": limit - 1}
+        draft.changes.append(f"thinking.budget_tokens {budget}->{limit - 1}")
+    fields["max_tokens"] = limit
     stop = given.get("stop")
     if stop:
         fields["stop_sequences"] = [stop] if isinstance(stop, str) else stop
@@ -205,22 +209,13 @@ def messages_fields(draft: RequestDraft) -> Fields:
         fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         fields["tool_choice"] = {"type": "none"}
         draft.changes.append("tools added, which earlier messages call")
-    _write_output_config(given, fields)
+    output: Fields = dict(given.get("output_config") or {})
+    asked = given.get("response_format") or {}
+    if asked.get("type") == "json_schema":
+        output["format"] = {"type": "json_schema", "schema": asked["json_schema"]["schema"]}
+    if output:
+        fields["output_config"] = output
     return fields
-
-
-def _write_limit(draft: RequestDraft, fields: Fields) -> None:
-    # The API demands a limit, above any budget of thinking.
-    thinking = fields.get("thinking") or {}
-    budget = thinking.get("budget_tokens", 0)
-    limit: Any = draft.fields.get("max_tokens")
-    if limit is None:
-        limit = _LIMIT + budget
-        draft.changes.append(f"max_tokens {limit} added")
-    elif _LEAST_BUDGET < limit <= budget:
-        fields["thinking"] = {**thinking, "budget_tokens": limit - 1}
-        draft.changes.append(f"thinking.budget_tokens {budget}->{limit - 1}")
-    fields["max_tokens"] = limit
 
 
 def _tool_definition(tool: Mapping[str, Any]) -> Fields:
@@ -248,12 +243,3 @@ def _write_tool_choice(given: Mapping[str, Any], fields: Fields) -> None:
     elif sent is None:
         return
     fields["tool_choice"] = choice
-
-
-def _write_output_config(given: Mapping[str, Any], fields: Fields) -> None:
-    output: Fields = dict(given.get("output_config") or {})
-    asked = given.get("response_format") or {}
-    if asked.get("type") == "json_schema":
-        output["format"] = {"type": "json_schema", "schema": asked["json_schema"]["schema"]}
-    if output:
-        fields["output_config"] = output

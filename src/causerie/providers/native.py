@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from causerie.protocol import sse
-from causerie.protocol.events import Event, Usage, Verbatim
+from causerie.protocol.events import Event, PassedBytes, Usage
 from causerie.protocol.parameters import HINTS, PARAMETERS
 from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
@@ -27,21 +27,17 @@ from causerie.providers.request_body import check_images
 from causerie.providers.wire import ProviderChoice
 
 _FIELDS = {
-    "messages": frozenset(
-        {
-            "cache_control", "context_management", "max_tokens", "messages", "metadata",
-            "output_config", "output_format", "stop_sequences", "stream", "system", "temperature",
-            "thinking", "tool_choice", "tools", "top_k", "top_p",
-        }
-    ),
-    "responses": frozenset(
-        {
-            "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-            "parallel_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "stream",
-            "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
-            "top_p", "truncation", "user",
-        }
-    ),
+    "messages": frozenset({
+        "cache_control", "context_management", "max_tokens", "messages", "metadata",
+        "output_config", "output_format", "stop_sequences", "stream", "system", "temperature",
+        "thinking", "tool_choice", "tools", "top_k", "top_p",
+    }),
+    "responses": frozenset({
+        "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+        "parallel_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "stream",
+        "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
+        "top_p", "truncation", "user",
+    }),
 }  # fmt: skip
 _NOT_EXTENDED = frozenset({"service_tier", "chat_template_kwargs"})  # these are the operator's
 _EXTENDED = [each for each in {**PARAMETERS, **HINTS}.values() if each.name not in _NOT_EXTENDED]
@@ -53,27 +49,22 @@ _OF_A_PEER = {
 COUNTED = {
     "messages": (
         "/messages/count_tokens",
-        frozenset(
-            {
-                "cache_control", "context_management", "messages", "model", "output_config",
-                "system", "thinking", "tool_choice", "tools",
-            }
-        ),
+        frozenset({
+            "cache_control", "context_management", "messages", "model", "output_config",
+            "system", "thinking", "tool_choice", "tools",
+        }),
     ),
     "responses": (
         "/responses/input_tokens",
-        frozenset(
-            {
-                "input", "instructions", "model", "parallel_tool_calls", "reasoning", "text",
-                "tool_choice", "tools", "truncation",
-            }
-        ),
+        frozenset({
+            "input", "instructions", "model", "parallel_tool_calls", "reasoning", "text",
+            "tool_choice", "tools", "truncation",
+        }),
     ),
 }  # fmt: skip
 """Paths that count the tokens of a prompt, and the fields that they take."""
 _OWN = frozenset({"model", "store"})  # written here
 _LIMITS = {"messages": "max_tokens", "responses": "max_output_tokens"}
-_WITH_ADDRESS = frozenset({"mcp"})  # tools that name a host and credentials
 
 
 def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
@@ -85,10 +76,7 @@ def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
 def native_body(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
 ) -> tuple[bytes, list[str]]:
-    """Return the body for a provider, and the report of what was left out.
-
-    Raises :class:`InvalidRequest` for an image at an address that may not be fetched.
-    """
+    """Return the body for a provider, and the report of what was left out."""
     check_images(request, dialect)
     listed = _FIELDS[native.shape] | dialect.knows | dialect.privileged
     if dialect.extends:
@@ -106,8 +94,10 @@ def native_body(
             changes.append(f"{name[:64]} dropped")
     tools = body.get("tools")
     if isinstance(tools, list):
-        body["tools"] = [tool for tool in tools if not _names_address(tool)]
-        changes += [f"tools[{at}] dropped" for at, tool in enumerate(tools) if _names_address(tool)]
+        # These name a host and credentials.
+        foreign = [isinstance(tool, dict) and tool.get("type") == "mcp" for tool in tools]
+        body["tools"] = [tool for at, tool in enumerate(tools) if not foreign[at]]
+        changes += [f"tools[{at}] dropped" for at, drops in enumerate(foreign) if drops]
     limit = _LIMITS[native.shape]
     if limit in body and request.max_tokens is not None:
         body[limit] = request.max_tokens  # lowered where the model writes less
@@ -117,13 +107,8 @@ def native_body(
 
 
 def only(body: bytes, fields: Collection[str]) -> bytes:
-    """Return a body with these fields alone."""
     document: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return msgspec.json.encode({name: document[name] for name in document if name in fields})
-
-
-def _names_address(tool: object) -> bool:
-    return isinstance(tool, dict) and tool.get("type") in _WITH_ADDRESS
 
 
 # Replies, passed on as they come.
@@ -165,7 +150,7 @@ class NativeIncoming(Incoming, eq=False):
                 return
             before = len(events)
             super().feed((data,), events)
-            if any(isinstance(event, Verbatim) for event in events[before:]):
+            if any(isinstance(event, PassedBytes) for event in events[before:]):
                 continue  # it was several, which were read one by one
             verbatim = self._passed(data)
             ended = len(events) > before and isinstance(events[-1], Usage)
@@ -175,13 +160,12 @@ class NativeIncoming(Incoming, eq=False):
         """Return ``None``: each event is passed on whole."""
 
     def whole(self, body: bytes) -> list[Event]:
-        """Return the events of a reply that is no stream; raises :class:`ServiceError`."""
         events: list[Event] = []
         super().feed((body,), events)
         if not self._answers:
             raise self._unreadable("no reply of this API")
         self.finish(events)
-        events.insert(len(events) - 1, Verbatim(_with_model(body, "", self.request.model)))
+        events.insert(len(events) - 1, PassedBytes(_with_model(body, "", self.request.model)))
         return events
 
     def _read(
@@ -200,14 +184,14 @@ class NativeIncoming(Incoming, eq=False):
         answer.functions = self._called
         return answer
 
-    def _passed(self, data: bytes) -> Verbatim:
+    def _passed(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
         event = sse.encode(data.replace(b"\n", b"\ndata: "))
         if kind and kind.isprintable():
             event = b"event: %b\n%b" % (kind.encode("latin-1", "replace"), event)
-        return Verbatim(event, last=kind in _ENDS)
+        return PassedBytes(event, last=kind in _ENDS)
 
 
 def _type_of(data: bytes) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from causerie.protocol.reasoning import MESSAGES_FORMAT
 from causerie.providers.wire import (
@@ -23,33 +23,28 @@ from causerie.providers.wire import (
     is_nothing,
 )
 
+T = TypeVar("T")
+
 _MOST_ITEMS = 4096  # of a reply, or of the content of one
 
 
-class ReplyReader(ABC):
+class ReplyReader(Struct, eq=False):
     """Reads one reply. ``ended`` is set at the end that the server declares."""
 
-    api: ClassVar[str]
-    decoder: ClassVar[msgspec.json.Decoder[Any]]
-
-    def __init__(self) -> None:
-        self.ended = False
-        self._calls: dict[int, int] = {}  # our index of a call by that of its block or item
-
-    def read(self, data: bytes) -> ProviderChunk:
-        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-        try:
-            event = decode_bounded(data, self.decoder.decode)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"no event of the {self.api} API") from error
-        return self._chunk(event, data)
-
-    @abstractmethod
-    def _chunk(self, event: Any, data: bytes) -> ProviderChunk: ...
+    ended: bool = False
+    _calls: dict[int, int] = {}  # our index of a call by that of its block or item
+    _usage: ProviderUsage = field(default_factory=ProviderUsage)
 
     def _call(self, index: int, function: ProviderFunction, id: str | None = None) -> ProviderDelta:
         place = self._calls.setdefault(index, len(self._calls))
         return ProviderDelta(tool_calls=[ProviderCall(index=place, id=id, function=function)])
+
+
+def _event(data: bytes, decode: Callable[[bytes], T], api: str) -> T:
+    try:
+        return decode_bounded(data, decode)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"no event of the {api} API") from error
 
 
 def _said(delta: ProviderDelta) -> ProviderChunk:
@@ -72,6 +67,8 @@ class MessagesUsage(Struct, gc=False):
 
 
 class ContentBlock(Struct, gc=False):
+    """A block, a piece of one, or the end of a message."""
+
     type: str = ""
     text: str = ""
     thinking: str = ""
@@ -80,13 +77,6 @@ class ContentBlock(Struct, gc=False):
     id: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class EventDelta(Struct, gc=False):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
     stop_sequence: str | None = None
@@ -106,21 +96,19 @@ class MessagesEvent(ReplyMessage, gc=False):
     index: int = 0
     message: ReplyMessage | None = None
     content_block: ContentBlock | None = None
-    delta: EventDelta | None = None
+    delta: ContentBlock | None = None
     error: Any = None
 
 
-class MessagesReader(ReplyReader):
+_decode_messages = msgspec.json.Decoder(MessagesEvent).decode
+
+
+class MessagesReader(ReplyReader, eq=False):
     """Reads one reply of the Messages API."""
 
-    api = "Messages"
-    decoder = msgspec.json.Decoder(MessagesEvent)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._usage = ProviderUsage()
-
-    def _chunk(self, event: MessagesEvent, data: bytes) -> ProviderChunk:
+    def read(self, data: bytes) -> ProviderChunk:
+        """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
+        event = _event(data, _decode_messages, "Messages")
         match event.type:
             case "message":
                 return self._whole_reply(event)
@@ -158,9 +146,7 @@ class MessagesReader(ReplyReader):
         chunk = self._usage_chunk(message.usage)
         chunk.choices = [
             ProviderChoice(
-                message=delta,
-                finish_reason=message.stop_reason,
-                stop_reason=message.stop_sequence,
+                message=delta, finish_reason=message.stop_reason, stop_reason=message.stop_sequence
             )
         ]
         return chunk
@@ -181,7 +167,7 @@ class MessagesReader(ReplyReader):
                 return self._call(index, ProviderFunction(block.name, arguments), block.id)
         return ProviderDelta()
 
-    def _delta_of_event(self, index: int, delta: EventDelta) -> ProviderDelta:
+    def _delta_of_event(self, index: int, delta: ContentBlock) -> ProviderDelta:
         match delta.type:
             case "text_delta":
                 return ProviderDelta(content=delta.text)
@@ -252,7 +238,7 @@ class OutputItem(Struct, gc=False):
     arguments: str = ""
 
 
-class IncompleteDetails(Struct, gc=False):
+class IncompleteReason(Struct, gc=False):
     reason: str | None = None
 
 
@@ -261,7 +247,7 @@ class ResponseObject(Struct, gc=False):
     output: Annotated[list[OutputItem], Meta(max_length=_MOST_ITEMS)] | None = None
     usage: ResponsesUsage | None = None
     error: Any = None
-    incomplete_details: IncompleteDetails | None = None
+    incomplete_details: IncompleteReason | None = None
 
 
 class ResponsesEvent(ResponseObject, gc=False):
@@ -275,13 +261,14 @@ class ResponsesEvent(ResponseObject, gc=False):
     response: ResponseObject | None = None
 
 
-class ResponsesReader(ReplyReader):
+_decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
+
+
+class ResponsesReader(ReplyReader, eq=False):
     """Reads one reply of the Responses API."""
 
-    api = "Responses"
-    decoder = msgspec.json.Decoder(ResponsesEvent)
-
-    def _chunk(self, event: ResponsesEvent, data: bytes) -> ProviderChunk:
+    def read(self, data: bytes) -> ProviderChunk:
+        event = _event(data, _decode_responses, "Responses")
         kind = event.type
         if event.object == "response":
             return self._whole(event)

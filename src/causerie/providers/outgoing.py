@@ -55,7 +55,6 @@ _DEMANDING = frozenset(
 _UNTOLD = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
-_WITH_SCHEMAS = frozenset({"tools", "response_format", "structured_outputs"})
 _USAGE = FastStreamOptions(include_usage=True)
 _NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
 _encode = msgspec.json.Encoder().encode
@@ -72,11 +71,9 @@ class Outgoing(Struct, frozen=True, gc=False):
 def outgoing(
     request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
 ) -> Outgoing:
-    """Return the body for a provider that calls the model ``model``.
+    """Return the body of a request for ``model``, whose reply goes on after ``partial``.
 
-    With ``partial`` the reply is to go on after it. Raises
-    :class:`InvalidRequest` (``unsupported_parameter``) for parameters that the
-    provider does not support.
+    Raises :class:`InvalidRequest` for parameters that the provider does not support.
     """
     if request.passed is not None:
         return _passed_through(request, dialect, model)
@@ -98,7 +95,7 @@ def outgoing(
     draft = drafted(request, dialect, model, partial, streamed=streamed)
     fields = draft.fields if dialect.api.bodies == "chat" else messages_fields(draft)
     body = _with_cache_salt(_encode(fields), request, dialect)
-    if _WITH_SCHEMAS & request.params:
+    if request.params & {"tools", "response_format", "structured_outputs"}:
         check_references(draft.fields)
     return Outgoing(body, tuple(draft.changes), streamed)
 
@@ -193,7 +190,16 @@ def _write_plain(draft: RequestDraft) -> None:
         if name in accepts and _has_usual_type(name, value):
             fields[name] = value
         elif name in HINT_NAMES or name in HONOURED:
-            _write_unknown(draft, name, value)
+            other = draft.dialect.renames.get(name)
+            if other is not None:
+                draft.fields[other] = value
+                draft.moved(name, other)
+            elif name == "session_id":
+                pass  # routing keeps a session together
+            elif name in HINT_NAMES or parameters.asks_for_nothing(name, value):
+                draft.dropped(name)
+            else:
+                raise draft.unsupported(name)
         else:
             fields[name] = value
     least, asked = draft.dialect.least_top_logprobs, draft.request.top_logprobs
@@ -209,19 +215,6 @@ def _has_usual_type(name: str, value: object) -> bool:
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _write_unknown(draft: RequestDraft, name: str, value: object) -> None:
-    other = draft.dialect.renames.get(name)
-    if other is not None:
-        draft.fields[other] = value
-        draft.moved(name, other)
-    elif name == "session_id":
-        pass  # routing keeps a session together
-    elif name in HINT_NAMES or parameters.asks_for_nothing(name, value):
-        draft.dropped(name)
-    else:
-        raise draft.unsupported(name)
 
 
 def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:

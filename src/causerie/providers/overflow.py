@@ -94,15 +94,13 @@ WORDINGS: tuple[tuple[str, str], ...] = (
     ("others", "maximum context length of {context} tokens"),
 )  # fmt: skip
 
-_CODES = frozenset(
-    {
-        "context_length_exceeded", "context_window_exceeded", "exceed_context_size_error",
-        "max_prompt_tokens_exceeded", "model_context_window_exceeded",
-        "model_max_prompt_tokens_exceeded", "prompt_too_long", "request_too_large",
-        "1261",  # Z.ai
-        "3051",  # Mistral
-    }
-)  # fmt: skip
+_CODES = frozenset({
+    "context_length_exceeded", "context_window_exceeded", "exceed_context_size_error",
+    "max_prompt_tokens_exceeded", "model_context_window_exceeded",
+    "model_max_prompt_tokens_exceeded", "prompt_too_long", "request_too_large",
+    "1261",  # Z.ai
+    "3051",  # Mistral
+})  # fmt: skip
 _PROMPT = r"(?:prompt|inputs?|messages|conversation|request)"
 _EXCEEDS = r"exceed(?:s|ed|ing)?|(?:longer|larger|greater|more) than|too (?:long|large)|overflow"
 _OVERFLOW_WORDS = re.compile(

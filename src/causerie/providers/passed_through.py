@@ -1,7 +1,4 @@
-"""A reader of replies that pass through, which knows of them only what is counted.
-
-That is their usage, and the texts and ends of completions.
-"""
+"""A reader of replies that pass through: of usage, and of texts and ends of completions."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from causerie.errors import ServiceError, UpstreamFailed
-from causerie.protocol.events import Event, Finished, TextDelta, Usage, Verbatim
+from causerie.protocol.events import Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.request import ChatRequest
 from causerie.providers.finish import finish_reason, later
@@ -20,7 +17,6 @@ from causerie.providers.incoming import estimated_tokens, most_of_prompt
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.wire import ProviderUsage, is_nothing, merged
 
-_DONE = b"[DONE]"
 _CONTENT: Mapping[str, tuple[str, ...]] = {
     "embeddings": ("data", "embeddings"),
     "rerank": ("results", "data"),
@@ -66,12 +62,10 @@ class PassedReader(Struct, eq=False):
 
     @property
     def complete(self) -> bool:
-        """Return true if every choice that was asked for has ended."""
         return len(self._ends) >= self.request.n and None not in self._ends.values()
 
     @property
     def usage(self) -> Usage:
-        """Return the tokens and units so far: as reported, else estimated."""
         request, told = self.request, self._told or ProviderUsage()
         completion = told.completion_tokens or told.output_tokens or 0
         prompt = told.prompt_tokens or told.input_tokens
@@ -93,24 +87,21 @@ class PassedReader(Struct, eq=False):
         )
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
-        """Add the events of what came together of a stream; raise :class:`ServiceError`."""
         for data in stream:
             if self.ended:
                 return
-            if data.strip() == _DONE:
+            if data.strip() == b"[DONE]":
                 self._end(events)
                 return
             events += self._read(data)
 
     def goes_on(self, data: bytes) -> None:
         """Return ``None``: every chunk is read by :meth:`feed`."""
-        del data
 
     def whole(self, body: bytes) -> list[Event]:
-        """Return the events of a reply that is no stream; raises :class:`ServiceError`."""
         operation = self.request.operation
         if body.lstrip()[:1] == b"[" and operation != "completions":
-            events: list[Event] = [Verbatim(body)]  # which reports nothing
+            events: list[Event] = [PassedBytes(body)]  # which reports nothing
         else:
             fields = self._members(body)
             if not any(name in fields for name in _CONTENT[operation]):
@@ -125,7 +116,6 @@ class PassedReader(Struct, eq=False):
         return events
 
     def finish(self, events: list[Event]) -> None:
-        """Add the end of a stream whose server did not declare it; raise if it was cut off."""
         if self.ended:
             return
         if not self.complete:
@@ -192,7 +182,7 @@ class PassedReader(Struct, eq=False):
 
 
 def _passed(text: str, data: bytes) -> list[Event]:
-    return [TextDelta(text), Verbatim(data)] if text else [Verbatim(data)]
+    return [TextDelta(text), PassedBytes(data)] if text else [PassedBytes(data)]
 
 
 def _converted(found: Raw | None, kind: Any) -> Any:

@@ -21,13 +21,11 @@ from causerie.providers.dialect import Dialect
 from causerie.providers.refusal import refusal, said, without
 
 
-class RequestSlots:
+class RequestSlots(msgspec.Struct, eq=False):
     """The slots of one provider, counted in this process; ``most`` of ``None`` bounds nothing."""
 
-    def __init__(self, most: int | None) -> None:
-        self.most = most
-        self.taken = 0
-        """Requests under way."""
+    most: int | None
+    taken: int = 0  # requests under way
 
     @property
     def spares(self) -> bool:
@@ -36,7 +34,6 @@ class RequestSlots:
         return most is None or (self.taken < most and (most - self.taken) * 4 >= most)
 
     def take(self) -> bool:
-        """Acquire a slot; return false where none is free."""
         if self.most is not None and self.taken >= self.most:
             return False
         self.taken += 1
@@ -84,8 +81,7 @@ class Deadlines:
     """From a request to be streamed until the first content."""
     between_chunks: float = 60.0
     """From one piece of content to the next, if the provider streams its reply."""
-    total: float = 1800.0
-    """Until the end."""
+    total: float = 1800.0  # until the end
 
 
 def failed(failure: TransportFailed) -> UpstreamFailed:
@@ -102,7 +98,6 @@ def failed(failure: TransportFailed) -> UpstreamFailed:
 
 
 def too_late() -> UpstreamFailed:
-    """Return our error for a deadline that passed."""
     return UpstreamFailed(
         "The provider took too long.", code="upstream_timeout", status=504
     ).caused_by(ErrorClass.TIMEOUT)
@@ -120,17 +115,13 @@ class KeyRenewal(Protocol):
 
 
 class Provider:
-    """Client of one upstream provider: sends requests in its dialect, within its slots.
+    """Client of one upstream provider: sends requests in its dialect, within its ``slots``.
 
-    ``credential`` is sent in the header of the dialect; it shows in no text.
-    As many requests are under way as there are ``slots``; one more is refused, so
-    that another provider gets it. ``candid`` shows the server's words whatever
-    it refuses, for somebody who speaks to it for himself. ``fingerprint`` is for replies
-    that have none.
+    ``candid`` shows the server's words whatever it refuses, for somebody who speaks to it for
+    himself. ``fingerprint`` is for replies that have none.
     """
 
-    key_renewal: KeyRenewal | None = None
-    """Of a key that changes."""
+    key_renewal: KeyRenewal | None = None  # of a key that changes
 
     def __init__(
         self,
@@ -142,18 +133,15 @@ class Provider:
         deadlines: Deadlines = Deadlines(),
         slots: RequestSlots | None = None,
     ) -> None:
-        self.max_reply_bytes = MAX_REPLY_BYTES
-        """Most bytes of one streamed reply, decoded."""
-        self.retries = 0
-        """How often a request that failed may be sent again."""
+        self.max_reply_bytes = MAX_REPLY_BYTES  # of a stream, decoded
+        self.retries = 0  # of a request that failed
         self.candid = False
         self.name = name
         self.dialect = dialect
         self.fingerprint = f"fp_{dialect.name}"
         self.deadlines = deadlines
         self.slots = slots or RequestSlots(None)
-        self.listed: Sequence[str] = ()
-        """Ids of its models, as a check has read them last."""
+        self.listed: Sequence[str] = ()  # ids of its models, as a check has read them last
         self._client = client
         self._aside: Callable[[], Mapping[str, str]] | None = None
         self._keys: tuple[str | None, ...] = (None,)  # the present one, and the one before
@@ -161,7 +149,6 @@ class Provider:
 
     @property
     def credential(self) -> str | None:
-        """The key that is sent from now on."""
         return self._keys[0]
 
     def use(self, credential: str | None) -> None:
@@ -179,7 +166,6 @@ class Provider:
         self._head = None if by_model else self._head_for("")  # one for all models
 
     async def renews(self, rejected: str | None) -> bool:
-        """Return whether a request whose key was rejected can be sent with another one."""
         return self.key_renewal is not None and await self.key_renewal.renewed(rejected)
 
     def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
@@ -224,7 +210,6 @@ class Provider:
         return self._client.head("POST", api.at(api.path_of(operation), model), self._sending)
 
     async def refused(self, response: HttpResponse) -> ServiceError:
-        """Return the error for a response with an error status."""
         try:
             body = await (await decoded(response)).read(MAX_ERROR_BYTES)
         except TransportFailed:
@@ -243,7 +228,6 @@ class Provider:
         return failure
 
     async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
-        """Return the entries of its models, in its order; raises :class:`ServiceError`."""
         async with self._send("GET", self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
@@ -252,11 +236,9 @@ class Provider:
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
     ) -> None:
-        """Check that the provider answers; raise :class:`ServiceError` if it does not, or not to
-        us.
+        """Raise :class:`ServiceError` if the provider does not answer, or not to us.
 
-        The content of the answer does not matter: not every server has that path. With
-        ``listing`` a list of models in it is kept in ``listed``.
+        Not every server has that path. With ``listing`` the models in it are kept in ``listed``.
         """
         key = self.credential
         async with self._send("GET", path, seconds) as response:
@@ -276,7 +258,6 @@ class Provider:
     async def count(
         self, path: str, body: bytes, headers: Mapping[str, str], seconds: float = 10.0
     ) -> int:
-        """Return the tokens of a prompt as the provider counts them; raises ``ServiceError``."""
         async with self._send("POST", path, seconds, headers, body) as response:
             if response.status != 200:
                 raise await self.refused(response)

@@ -41,10 +41,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def check_references(fields: Mapping[str, Any]) -> None:
-    """Raise :class:`InvalidRequest` where a schema of ``fields`` leads out of itself.
-
-    A schema whose references are all local, as nearly every one is, is not walked.
-    """
+    """Raise :class:`InvalidRequest` where a schema leads out of itself; most are not walked."""
     walk = _SchemaWalk()
     for param, schema in _schemas(fields):
         if isinstance(schema, dict) and _may_lead_out(_encode(schema)):

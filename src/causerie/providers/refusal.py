@@ -85,10 +85,7 @@ def phrase(words: object) -> str:
 
 
 def without(text: str, credential: str | None) -> str:
-    """Return ``text`` without the credential, also where it is encoded or cut.
-
-    Of a long credential every part of eight characters is recognized, of a short one the whole.
-    """
+    """Return ``text`` without any part of eight characters of the credential, also encoded."""
     if not credential or len(credential) < 4:
         return text
     if len(credential) < _LEAST_SECRET:
@@ -158,7 +155,6 @@ def _is_random(part: str) -> bool:
 _PARAM = re.compile(r"[A-Za-z_][\w.\[\]]{0,63}", re.ASCII)
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{0,47}", re.ASCII)
 _STATUS = re.compile(r"[45]\d\d", re.ASCII)
-_ABOUT_REQUEST = frozenset({400, 413, 415, 422})
 _FULL = frozenset({429, 529})
 _LOADING = frozenset({"unavailable_error", "engine_loading", "model_loading"})
 _RATE_LIMITED = frozenset({"rate_limit_error", "rate_limit_exceeded"})
@@ -182,16 +178,13 @@ _MEANT: Mapping[str, int] = {
     "insufficient_quota": 429,
     "overloaded_error": 529,
 }
-_TIMED_OUT = frozenset({408, 504, 522, 524})
 _OUR_KEY_CODES = frozenset({"invalid_api_key", "API_KEY_INVALID"})
 _ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
-_OUR_BILL_CODES = frozenset(
-    {
-        "insufficient_quota", "billing_hard_limit_reached", "billing_not_active",
-        "exceeded_current_quota_error", "insufficient_balance", "insufficient_user_quota",
-        "Arrearage", "1113",
-    }
-)  # fmt: skip
+_OUR_BILL_CODES = frozenset({
+    "insufficient_quota", "billing_hard_limit_reached", "billing_not_active",
+    "exceeded_current_quota_error", "insufficient_balance", "insufficient_user_quota",
+    "Arrearage", "1113",
+})  # fmt: skip
 _ABOUT_OUR_BILL = re.compile(
     r"credit balance is too low|insufficient (?:account )?balance|insufficient (?:credits|funds)"
     r"|exceeded your current quota|account is in good standing|欠费|余额不足",
@@ -207,11 +200,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Diale
 
 
 def failure_in_reply(error: object, *, started: bool) -> ServiceError:
-    """Return our error for one that came in a reply with status 200.
-
-    Before anything else came it is as if its status had come; ``started`` it is a reply that
-    broke off.
-    """
+    """Return our error for one in a reply with status 200, or in one that had ``started``."""
     fields = _normalised_error(error)
     status = _status(fields)
     if not started and (status != 500 or overflow(fields) is not None):
@@ -248,9 +237,16 @@ def _service_error(
             retry_after=delay or _WAIT,
             metadata=metadata,
         ).caused_by(ErrorClass.RATE_LIMITED if limited else ErrorClass.OVERLOADED)
-    if status in _ABOUT_REQUEST:
-        return _request_error(status, error, metadata, dialect)
-    if status in _TIMED_OUT:
+    if status in {400, 413, 415, 422}:
+        words = phrase(error.get("message"))
+        end = f": {words}" if words else "."
+        return InvalidRequest(
+            f"The provider refused the request{end}",
+            param=_client_param(error.get("param"), dialect),
+            status=status if status in (413, 415) else None,
+            metadata=metadata,
+        )
+    if status in {408, 504, 522, 524}:
         return UpstreamFailed(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
         ).caused_by(ErrorClass.TIMEOUT)
@@ -290,11 +286,8 @@ def _error(body: bytes) -> dict[str, Any]:
         found = found[0]
     if not isinstance(found, dict):
         return {}
-    return {**_delay_fields(found), **_normalised_error(found.get("error") or found)}
-
-
-def _delay_fields(answer: Mapping[str, object]) -> Mapping[str, object]:
-    return {name: answer[name] for name in DELAY_NAMES if name in answer}
+    delays = {name: found[name] for name in DELAY_NAMES if name in found}
+    return {**delays, **_normalised_error(found.get("error") or found)}
 
 
 def _normalised_error(error: object) -> dict[str, Any]:
@@ -372,19 +365,6 @@ def _context_error(found: Overflow, metadata: dict[str, object]) -> ServiceError
             "context_length": found.context,
         },
     ).caused_by(ErrorClass.CONTEXT_LENGTH)
-
-
-def _request_error(
-    status: int, error: Mapping[str, object], metadata: dict[str, object], dialect: Dialect | None
-) -> InvalidRequest:
-    words = phrase(error.get("message"))
-    end = f": {words}" if words else "."
-    return InvalidRequest(
-        f"The provider refused the request{end}",
-        param=_client_param(error.get("param"), dialect),
-        status=status if status in (413, 415) else None,
-        metadata=metadata,
-    )
 
 
 def _client_param(value: object, dialect: Dialect | None) -> str | None:

@@ -18,8 +18,7 @@ from causerie.protocol.request import (
     JsonObject,
     JsonSchema,
     Regex,
-    ToolMode,
-    image_inside_network,
+    TextChoice,
     image_not_fetched,
     images,
 )
@@ -27,10 +26,7 @@ from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
 class RequestDraft(Struct, eq=False):
-    """``fields`` become the body; ``changes`` say what differs from what the client sent.
-
-    ``document`` is what was sent of fields that may go out.
-    """
+    """``fields`` become the body; ``document`` is what the client sent of those that may go out."""
 
     request: ChatRequest
     dialect: Dialect
@@ -64,7 +60,12 @@ def check_images(request: ChatRequest, dialect: Dialect) -> None:
         if not dialect.fetches:
             raise image_not_fetched(param)
         if (why := host_refusal(image.url, dialect.inside)) is not None:
-            raise image_inside_network(param, why)
+            raise InvalidRequest(
+                f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as "
+                "a `data:` address.",
+                code="unsupported_parameter",
+                param=f"{param}.image_url.url",
+            )
 
 
 # Functions and which of them must be called, where a server knows only some of the ways to say it.
@@ -73,7 +74,6 @@ TOOL_PARAMETERS = frozenset(ToolParameters.__struct_fields__)
 
 
 def write_tools(draft: RequestDraft) -> None:
-    """Write the functions, the choice among them, and whether several may be called."""
     request, fields = draft.request, draft.fields
     if not request.tools:
         for name in ("tools", "tool_choice", "parallel_tool_calls"):
@@ -83,7 +83,14 @@ def write_tools(draft: RequestDraft) -> None:
     fields["tools"] = draft.document["tools"]
     _write_choice(draft)
     if "tools" in fields:
-        _write_parallel(draft)
+        sent = draft.document.get("parallel_tool_calls")
+        if "parallel_tool_calls" in draft.dialect.accepts:
+            if sent is not None or not draft.dialect.parallel_by_default:
+                draft.fields["parallel_tool_calls"] = sent is not False
+        elif sent is False:
+            raise draft.unsupported("parallel_tool_calls", "It may make several calls at once.")
+        elif sent is not None:
+            draft.dropped("parallel_tool_calls")
 
 
 def _write_choice(draft: RequestDraft) -> None:
@@ -120,17 +127,6 @@ def _choice_form(sent: object) -> Choice:
     return "none" if sent == "none" else "required" if sent == "required" else "auto"
 
 
-def _write_parallel(draft: RequestDraft) -> None:
-    sent = draft.document.get("parallel_tool_calls")
-    if "parallel_tool_calls" in draft.dialect.accepts:
-        if sent is not None or not draft.dialect.parallel_by_default:
-            draft.fields["parallel_tool_calls"] = sent is not False
-    elif sent is False:
-        raise draft.unsupported("parallel_tool_calls", "It may make several calls at once.")
-    elif sent is not None:
-        draft.dropped("parallel_tool_calls")
-
-
 # The shape that an answer must have, in the fields of the server that is to enforce it.
 
 FORMAT_PARAMETERS = frozenset({"response_format", "structured_outputs"})
@@ -143,7 +139,9 @@ def write_shape(draft: RequestDraft) -> None:
         if draft.given("response_format"):
             draft.fields["response_format"] = draft.document["response_format"]  # plain text
         return
-    shape, param = _shape_and_param(draft)
+    shape, param = _SHAPES[type(output)]
+    if shape == "json_schema" and draft.given("structured_outputs"):
+        param = "structured_outputs.json"
     way = draft.dialect.shapes.get(shape)
     if way is None:
         raise draft.unsupported(param, "It cannot hold an answer to that shape.")
@@ -152,19 +150,13 @@ def write_shape(draft: RequestDraft) -> None:
         draft.moved(param, next(name for name in reversed(draft.fields)))
 
 
-def _shape_and_param(draft: RequestDraft) -> tuple[Shape, str]:
-    structured = draft.given("structured_outputs")
-    match draft.request.output:
-        case JsonObject():
-            return "json_object", "response_format"
-        case Regex():
-            return "regex", "structured_outputs.regex"
-        case ToolMode():
-            return "choice", "structured_outputs.choice"
-        case Grammar():
-            return "grammar", "structured_outputs.grammar"
-        case _:
-            return "json_schema", "structured_outputs.json" if structured else "response_format"
+_SHAPES: Mapping[type[Struct], tuple[Shape, str]] = {
+    JsonObject: ("json_object", "response_format"),
+    JsonSchema: ("json_schema", "response_format"),
+    Regex: ("regex", "structured_outputs.regex"),
+    TextChoice: ("choice", "structured_outputs.choice"),
+    Grammar: ("grammar", "structured_outputs.grammar"),
+}
 
 
 def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
@@ -180,9 +172,9 @@ def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
             draft.moved("response_format.json_object", "response_format.json_schema")
         case "regex", Regex(pattern=pattern):
             fields["regex"] = pattern
-        case "choice_regex", ToolMode(options=options):
+        case "choice_regex", TextChoice(options=options):
             fields["regex"] = "(" + "|".join(map(re.escape, options)) + ")"
-        case "choice_grammar", ToolMode(options=options):
+        case "choice_grammar", TextChoice(options=options):
             fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, options))
         case "ebnf" | "grammar", Grammar(text=text):
             fields[way] = text

@@ -46,11 +46,7 @@ _EPOCH = 1e9  # a larger number of seconds is a moment, and a thousand times it 
 
 
 def retry_delay(headers: Mapping[str, str], error: Mapping[str, object]) -> int | None:
-    """Return whole seconds to wait, rounded up and bounded; ``None`` if they are not given.
-
-    ``headers`` are by lower-case name. Moments are compared with the server's ``Date`` if there is
-    one.
-    """
+    """Return whole seconds to wait, bounded; ``headers`` are by lower-case name."""
     now = _date(headers.get("date", "")) or datetime.now(UTC)
     for seconds in _delays_in_order(headers, error, now):
         if seconds is not None:

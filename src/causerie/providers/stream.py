@@ -39,8 +39,6 @@ class BufferedBody:
         self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        """Return the body, then ``b""``."""
-        del late
         body, self._body = self._body, b""
         return body
 
@@ -91,10 +89,7 @@ class BodyStream(Struct, eq=False):
         return self
 
     async def __anext__(self) -> Batch:
-        """Return the events that arrived together; raises :class:`ServiceError` for a broken reply.
-
-        Failures are kept for the next call, where events came before them.
-        """
+        """Return what arrived together; raise a failure only after the events before it."""
         if self._portions:
             await asyncio.sleep(0)  # others have their turn
             return self._portions.popleft()

@@ -28,7 +28,6 @@ from causerie.protocol.events import (
 from causerie.protocol.request import (
     ChatRequest,
     NativeRequest,
-    Operation,
     output_estimate,
     prompt_estimate,
 )
@@ -39,7 +38,12 @@ from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import Provider, failed
 from causerie.providers.stream import BodyStream, BufferedBody
-from causerie.providers.wire import MOST_TOKENS, Tokens
+from causerie.providers.wire import (
+    MOST_TOKENS,
+    ProviderCompletionDetails,
+    ProviderPromptDetails,
+    Tokens,
+)
 
 # Replies as most are: one choice, its text, why it ended, its tokens.
 #
@@ -73,22 +77,14 @@ class FastChoice(Struct, gc=False):
     delta: None = None
 
 
-class FastPromptDetails(Struct, gc=False):
-    cached_tokens: Tokens
-
-
-class FastCompletionDetails(Struct, gc=False):
-    reasoning_tokens: Tokens
-
-
 class FastUsage(Struct, gc=False):
     """Tokens, told by their usual names."""
 
     prompt_tokens: _Some
     completion_tokens: _Some
     total_tokens: Tokens | None = None
-    prompt_tokens_details: FastPromptDetails | None = None
-    completion_tokens_details: FastCompletionDetails | None = None
+    prompt_tokens_details: ProviderPromptDetails | None = None
+    completion_tokens_details: ProviderCompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
     cached_tokens: None = None
     reasoning_tokens: None = None
@@ -111,11 +107,7 @@ _decode = msgspec.json.Decoder(FastChunk).decode
 def read_fast_path(
     body: bytes, separators: Separators | None, max_tokens: int | None = None
 ) -> Read | None:
-    """Return the events and the server's fingerprint; ``None`` for other kinds of replies.
-
-    It is, too, where its text may begin with reasoning, by ``separators``, and where its usage may
-    be impossible.
-    """
+    """Return the events and the server's fingerprint; ``None`` for other kinds of replies."""
     try:
         reply = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -130,20 +122,13 @@ def read_fast_path(
     if told.prompt_tokens > BELIEVED_PROMPT:
         return None
     asked, thought = told.prompt_tokens_details, told.completion_tokens_details
-    if asked is not None and asked.cached_tokens > told.prompt_tokens:
+    cached = 0 if asked is None else asked.cached_tokens or 0
+    reasoned = 0 if thought is None else thought.reasoning_tokens or 0
+    if cached > told.prompt_tokens:
         return None
-    if (
-        thought is not None
-        and thought.reasoning_tokens
-        and (told.total_tokens or 0) > told.prompt_tokens + made  # which leave it out
-    ):
+    if reasoned and (told.total_tokens or 0) > told.prompt_tokens + made:  # which leave it out
         return None
-    usage = Usage(
-        told.prompt_tokens,
-        made,
-        0 if asked is None else asked.cached_tokens,
-        0 if thought is None else min(thought.reasoning_tokens, made),
-    )
+    usage = Usage(told.prompt_tokens, made, cached, min(reasoned, made))
     finished = Finished(choice.finish_reason)
     if isinstance(choice.stop_reason, str):
         finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
@@ -156,10 +141,7 @@ _MOST_BLANKS = 1024  # bytes before a reply, until it is read as a stream
 
 
 class ProviderReply(Struct, eq=False):
-    """Use as an async context manager; the rest is there once it is entered.
-
-    ``events`` are iterated once; ``changes`` were made to the request.
-    """
+    """To be entered; ``events`` are iterated once, ``changes`` were made to the request."""
 
     cache_report: ClassVar[None] = None
     """Other servers report their cache at the end only."""
@@ -187,7 +169,6 @@ class ProviderReply(Struct, eq=False):
 
     @property
     def fingerprint(self) -> str:
-        """Return the server's name for its engine and weights, else the dialect's name."""
         if self._fast_path is not None:
             named = self._fast_path[1]
         else:
@@ -210,7 +191,6 @@ class ProviderReply(Struct, eq=False):
         return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
-        """Return ``None``: the tokens of other servers are not known."""
         return None
 
     async def __aenter__(self) -> Self:
@@ -287,8 +267,10 @@ class ProviderReply(Struct, eq=False):
         self, body: bytes, due: float, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
         target, asked = self._target, self._record_response
-        model, native = target.model_for(self._request), self._way
-        return target.provider.post(model, body, due, anew=anew, asked=asked, native=native)
+        request, native = self._request, self._native
+        way = native if request.passed is None else request.operation
+        model = target.model_for(request)
+        return target.provider.post(model, body, due, anew=anew, asked=asked, native=way)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
@@ -309,16 +291,14 @@ class ProviderReply(Struct, eq=False):
             body = await decoded(response)
             is_value = _begins_value(await body.beginning(_shows_kind))
             if is_value and response.media_type != b"text/event-stream":
-                return await body.read(self._most_bytes())
+                passed = self._request.passed is not None
+                most = self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
+                return await body.read(most)
             self._start_stream(body, end)
             return None
         except BaseException:
             response.close()
             raise
-
-    def _most_bytes(self) -> int:
-        passed = self._request.passed is not None
-        return self._target.provider.max_reply_bytes if passed else MAX_EVENT_BYTES
 
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
@@ -356,10 +336,6 @@ class ProviderReply(Struct, eq=False):
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
 
     @property
-    def _way(self) -> NativeRequest | Operation | None:
-        return self._native if self._request.passed is None else self._request.operation
-
-    @property
     def _native(self) -> NativeRequest | None:
         if self._request.native is None or self._partial is not None:
             return None
@@ -367,7 +343,6 @@ class ProviderReply(Struct, eq=False):
 
     @property
     def verbatim(self) -> bool:
-        """Return true if request and reply pass unchanged."""
         return self._native is not None
 
 
@@ -380,12 +355,10 @@ def _begins_value(start: bytes) -> bool:
 
 
 class ProviderTarget:
-    """Answers by asking ``provider`` for its model ``model``.
+    """Answers by asking ``provider`` for ``model``, in which ``*`` stands for what was asked for.
 
-    A ``*`` in it stands for the model that the request names.
-    ``separators`` make what tells apart reasoning that is left inside the
-    content. ``continues`` is what a probe has found about continuing a reply;
-    ``None`` trusts the dialect.
+    ``separators`` tell reasoning apart that is left inside the content. ``continues`` is what a
+    probe has found; ``None`` trusts the dialect.
     """
 
     def __init__(
@@ -415,23 +388,18 @@ class ProviderTarget:
         return self.model.replace("*", request.model, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
-        """Return the reply; entering it raises :class:`ServiceError` where there is none."""
         return ProviderReply(self, request, partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Return true if this target can continue the reply.
-
-        It cannot inside a call, nor inside structured output: servers begin those anew.
-        """
+        """Servers begin calls and structured output anew, so neither is continued."""
         if request.passed is not None:
             return False
         if not (partial.text or partial.reasoning or partial.calls):
             return True
         way = self.provider.dialect.continuing
-        known = way.way not in ("none", "as_sent") or (
-            way.way == "as_sent" and self._continues is True
-        )
-        if not known or self._continues is False:
+        if way.way == "none" or self._continues is False:
+            return False
+        if way.way == "as_sent" and not self._continues:
             return False
         if partial.calls or request.n > 1 or request.output is not None:
             return False
@@ -442,7 +410,6 @@ class ProviderTarget:
         return way.after_reasoning or not partial.reasoning
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Return the tokens of the prompt by the provider, if it counts any; raise like it."""
         dialect = self.provider.dialect
         native = native_of(request, dialect)
         spoken = dialect.api.bodies if native is None else native.shape
@@ -457,5 +424,4 @@ class ProviderTarget:
         return await self.provider.count(path, written, {} if native is None else native.headers)
 
     async def check(self) -> None:
-        """Check that the provider answers; raise :class:`ServiceError` if not."""
         await self.provider.check()

@@ -1,9 +1,7 @@
 """Control of thinking, in the fields that each kind of server knows.
 
-The request was parsed already: contradictions are refused, and what several
-fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
-reasoning or not is decided by the service itself, so a provider is never
-asked to hide it: a reply that breaks could not be continued without it.
+What several fields said is one :class:`~causerie.protocol.request.Thinking`. The service itself
+hides the reasoning: a reply that breaks could not be continued without it.
 """
 
 from __future__ import annotations
@@ -19,20 +17,17 @@ _SWITCHES = ("enable_thinking", "thinking")
 _KWARGS = "chat_template_kwargs"
 _NAME = "model:thinking"
 # Arguments of the function that renders templates, as the common library of them has it.
-_OF_THE_RENDERER = frozenset(
-    {
-        "add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message",
-        "conversation", "documents", "load_audio_from_video", "max_length", "messages",
-        "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict",
-        "return_tensors", "tokenize", "tokenizer", "tokenizer_kwargs", "tools", "truncation",
-    }
-)  # fmt: skip
+_OF_THE_RENDERER = frozenset({
+    "add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message",
+    "conversation", "documents", "load_audio_from_video", "max_length", "messages",
+    "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict",
+    "return_tensors", "tokenize", "tokenizer", "tokenizer_kwargs", "tools", "truncation",
+})  # fmt: skip
 _LEAST_BUDGET = 1024  # tokens, of the Messages API
 _GRADED = 3  # words of effort that a server needs for a budget to be said in them
 
 
 def write_thinking(draft: RequestDraft) -> None:
-    """Write the control of thinking; raises :class:`InvalidRequest` if there is none."""
     control = draft.dialect.thinking
     _WRITERS[control.switch](draft)
     if control.switch != "object" and _mapping(draft.document.get("reasoning")).get("summary"):

@@ -166,7 +166,6 @@ _CODES = ("code", "status", "status_code", "error_code")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CUT = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments"})
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
-_OF_A_PART = frozenset({"type", "text", "content", "annotations"})
 _NUMBERS = int | float | str
 _decode = msgspec.json.Decoder(ProviderChunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
@@ -230,7 +229,7 @@ def read_mended(data: bytes) -> ProviderChunk:
     Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
     :class:`ValueError` if that does not help.
     """
-    return _converted(_mended(data))
+    return _converted(mended(data))
 
 
 def is_nothing(error: object) -> bool:
@@ -292,21 +291,18 @@ def _mend_choice(choice: dict[str, Any]) -> None:
             said["tool_calls"] = [said["tool_calls"]]
         for call in _objects(said.get("tool_calls"), _MOST_CALLS):
             _drop_empty(call)
-            call["id"] = _call_id(call.get("id"))
+            given = call.get("id")
+            number = isinstance(given, int) and not isinstance(given, bool)
+            call["id"] = str(given) if number else given if isinstance(given, str) else None
             for function in _objects([call.get("function")], 1):
                 _drop_empty(function)
-
-
-def _call_id(given: object) -> str | None:
-    number = isinstance(given, int) and not isinstance(given, bool)
-    return str(given) if number else given if isinstance(given, str) else None
 
 
 def _object_text(value: object, name: str) -> object:
     if not isinstance(value, dict):
         return value
     text = value.get("text", value.get("content"))
-    if isinstance(text, str) and value.keys() <= _OF_A_PART:
+    if isinstance(text, str) and value.keys() <= {"type", "text", "content", "annotations"}:
         return text
     return json.dumps(value, ensure_ascii=False) if name == "content" else None
 
@@ -375,11 +371,7 @@ def whole_characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def sound_json(data: bytes) -> bytes:
-    """Return the same JSON with whole characters only; raises :class:`ValueError`."""
-    return msgspec.json.encode(_mended(data))
-
-
-def _mended(data: bytes) -> Any:
+def mended(data: bytes) -> Any:
+    """Return the values in JSON with whole characters only; raises :class:`ValueError`."""
     sound = _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
     return _without_lone_surrogates(json.loads(sound.decode("utf-8", "replace")))

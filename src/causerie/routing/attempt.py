@@ -60,7 +60,6 @@ class Attempt(Struct, eq=False):
         return f"{self.target_state.name}: {self.failure or 'answered'}"
 
     def changes(self, request: ChatRequest, made: Sequence[str]) -> Sequence[str]:
-        """Report limits lowered for the target, and the changes that it ``made`` to the rest."""
         sent = self.request
         if sent is request:
             return made
@@ -111,7 +110,6 @@ class Attempt(Struct, eq=False):
         latency_stats.answered(seconds, began)
 
     def upcoming(self) -> Callable[[], Awaitable[Batch]]:
-        """Return the function that gives the batches after the first one."""
         return (SILENCE if self._silent else self.answer).events.__anext__
 
     async def _failed(self, failure: BaseException) -> None:
@@ -125,7 +123,6 @@ class Attempt(Struct, eq=False):
         await self.leave()
 
     async def leave(self) -> None:
-        """Free the target; further calls do nothing."""
         if not self._there:
             return
         self._there = False

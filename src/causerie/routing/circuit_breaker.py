@@ -47,7 +47,6 @@ class CircuitBreaker:
 
     @property
     def rejecting(self) -> bool:
-        """Return true after enough rejections, until a reply starts."""
         return self.rejections >= THRESHOLD
 
     def state(self) -> State:
@@ -69,11 +68,9 @@ class CircuitBreaker:
         return "trying" if now < self._trial_until else "half_open"
 
     def admits(self) -> bool:
-        """Return true if a request may be sent to it now."""
         return self.well or self.state() in ("up", "half_open")
 
     def wait(self) -> float:
-        """Return the seconds until requests may be sent to it."""
         until = {
             "down": self._down_until,
             "trying": self._trial_until,
@@ -94,7 +91,6 @@ class CircuitBreaker:
         self._trial_until = 0.0
 
     def answers(self) -> None:
-        """Record that a reply has started."""
         if not self.well:
             self.rejections = 0
             self._rejected_until = 0.0
@@ -122,7 +118,6 @@ class CircuitBreaker:
             self._rejected_until = now + LONGEST_WAIT_SECONDS * (0.5 + 0.5 * self._chance())
 
     def succeeded(self) -> None:
-        """Record a complete reply."""
         if not self.well:
             self.well = True
             self.open = self._absent = False
@@ -136,7 +131,6 @@ class CircuitBreaker:
         self._down_until = 0.0
 
     def absent(self, reason: str, *, proven: bool = True) -> None:
-        """Record that an active check failed."""
         self._absent = True
         self.failed(reason, proven=proven)
 
@@ -155,7 +149,6 @@ class CircuitBreaker:
         self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
     def full(self, seconds: float, reason: str) -> None:
-        """Record that it accepts no request for ``seconds``."""
         self._trial_until = 0.0
         self.well = False
         self.reason = reason

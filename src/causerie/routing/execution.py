@@ -37,17 +37,13 @@ from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import TargetSelector
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 
-_UNCUT = ("stop", "tool_calls")
 _At = tuple[int, int]  # choice, and index of a call there
 MANY = 256  # batches that are kept as they are; more are put together, to be small
 LONG = 16  # events of a batch; a longer one is put together with the others at once
 
 
 class Passed(Struct):
-    """The events of one reply that were passed on, from all targets that generated it.
-
-    New batches are appended to ``batches``, and put together once they are ``MANY`` or ``LONG``.
-    """
+    """What was passed on of a reply; batches are put together once ``MANY`` or ``LONG``."""
 
     batches: list[Batch] = []
     _reasoning: list[str] = []
@@ -65,17 +61,11 @@ class Passed(Struct):
 
     @property
     def finish(self) -> FinishReason | None:
-        """Return the finish reason of the choice that ended last."""
         for batch in reversed(self.batches):
             for event in reversed(batch):
                 if type(event) is Finished:
                     return event.reason
         return self._finish
-
-    @property
-    def is_unsaid(self) -> bool:
-        """Return true if it has neither text nor calls nor an end."""
-        return not (self.shows(reasoning=False) or self.finished)
 
     def shows(self, *, reasoning: bool) -> bool:
         """Return true if content was passed on; ``reasoning`` counts as content or not."""
@@ -129,7 +119,7 @@ class Passed(Struct):
                     case Finished():
                         self._finish = event.reason
                         self._finished += 1
-                        if event.reason in _UNCUT:
+                        if event.reason in ("stop", "tool_calls"):
                             self._uncut.add(event.choice)
         self.batches.clear()
         self._reasoning.append("".join(reasoning))
@@ -181,16 +171,11 @@ class Execution(TargetSelector, eq=False):
     _full: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
-        """Return the attempt that answers, with its first content-bearing event; raise like
-        :meth:`find`.
-        """
+        """Return the attempt that answers, with its first content; raise like :meth:`find`."""
         return self.find(self.target_states())
 
     async def again(self, failure: ServiceError) -> Attempt:
-        """Start a reply anew at a target that has not failed, if the client has seen nothing of it.
-
-        Raises ``failure`` if no target answers.
-        """
+        """Start a reply, of which the client saw nothing, elsewhere; else raise ``failure``."""
         failed = {one.target for one in self.tried if one.failure}
         others = [
             target_state for target_state in self.target_states() if target_state.name not in failed
@@ -210,14 +195,12 @@ class Execution(TargetSelector, eq=False):
         return attempt
 
     def leave(self) -> Awaitable[object] | None:
-        """Free the target, once the result was awaited."""
         if self._told is None:
             self._told = self.usage()  # who answers is gone afterwards
             self.finish = self._passed.finish
         return None if self.attempt is None else self.attempt.leave()
 
     def calls(self) -> Sequence[tuple[str, str]]:
-        """Return names and arguments of the calls of a complete reply."""
         return self._passed.calls() if self.whole else ()
 
     @property
@@ -227,7 +210,6 @@ class Execution(TargetSelector, eq=False):
         return request.stream and self._passed.shows(reasoning=request.thinking.visible)
 
     def usage(self) -> Usage:
-        """Return the tokens so far, of all targets."""
         if self._told is not None:
             return self._told
         if self.attempt is None:
@@ -236,10 +218,7 @@ class Execution(TargetSelector, eq=False):
         return now if self._before is NOTHING else added(self._before, now)
 
     async def stream(self, emit: BatchSink) -> None:
-        """Emit the reply, continued at other targets if needed; raise the last failure.
-
-        To be called once after each beginning.
-        """
+        """Emit the reply that has begun, continued elsewhere if needed; raise the last failure."""
         attempt = self.attempt
         assert attempt is not None
         pass_on: ArrivalSink | None = None
@@ -328,7 +307,8 @@ class Execution(TargetSelector, eq=False):
                 raise failure
             return await self._gone_on(self._passed.partial(usage, trail), failure)
         except ServiceError as last:
-            if not request.stream or request.thinking.visible or not self._passed.is_unsaid:
+            said = self._passed.shows(reasoning=False) or self._passed.finished
+            if not request.stream or request.thinking.visible or said:
                 raise
             forget_frames(last)
         return await self.again(failure)

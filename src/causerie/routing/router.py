@@ -152,10 +152,7 @@ class Router:
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> int | None:
-        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown.
-
-        Raises :class:`InvalidRequest` where that target refuses the request.
-        """
+        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown."""
         context = self._context
         last = context.last_targets.of(affinity_key(request), context.clock())
         first, *_ = order(candidates, context.target_states, request, context.chance, last)
@@ -189,22 +186,18 @@ class Router:
         return self._context.target_states.get(name)
 
     def target_stats(self, name: str) -> TargetStats | None:
-        """Return the state of the target with that name, with its measurements."""
         target_state = self._context.target_states.get(name)
         return target_state.target_stats() if target_state is not None else None
 
     def history(self, name: str) -> Sequence[TimeBucket]:
-        """Return the last day of a target, in quarters of an hour."""
         target_state = self._context.target_states.get(name)
         return target_state.latency_stats.history.day() if target_state is not None else ()
 
     def requests(self, name: str) -> int:
-        """Return how many requests a target had in the last day."""
         target_state = self._context.target_states.get(name)
         return target_state.latency_stats.history.requests() if target_state is not None else 0
 
     def count_calls(self, name: str, classes: Sequence[CallClass]) -> None:
-        """Count calls that the target of that name delivered."""
         target_state = self._context.target_states.get(name)
         if target_state is not None:
             target_state.call_stats.add(classes)

@@ -71,10 +71,7 @@ SILENCE = Silence()
 
 
 class Target(Protocol):
-    """A server or model that can answer a chat request.
-
-    After a passing failure before the first content it may be asked ``retries`` times again.
-    """
+    """It may be asked ``retries`` times again after a passing failure before the first content."""
 
     @property
     def retries(self) -> int: ...
@@ -93,10 +90,7 @@ class Target(Protocol):
         """Return true if this target can continue ``partial``."""
 
     async def count_tokens(self, request: ChatRequest) -> int | None:
-        """Return the tokens of the prompt as a reply would report them; ``None`` if unknown.
-
-        Raises ``ServiceError``.
-        """
+        """Return the tokens of the prompt as a reply would report them; ``None`` if unknown."""
 
 
 class QueuePlace(Protocol):

@@ -31,10 +31,7 @@ _SECONDS = 600.0
 
 
 class LastTargets(Struct, eq=False):
-    """The target that answered each recent conversation last, whose prompt cache has its start.
-
-    ``now`` is in seconds of any clock.
-    """
+    """The target that answered each recent conversation last, whose prompt cache has its start."""
 
     most: int = _MOST
     _known: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
@@ -57,10 +54,7 @@ def _digest(conversation: str) -> bytes:
 
 
 class RetryBudget(Struct, frozen=True):
-    """Bounds on one request over all targets: attempts, and ``seconds`` without an answer.
-
-    At most ``wait_seconds`` of these are spent on waiting for a target that can continue a reply.
-    """
+    """Attempts and ``seconds`` without an answer, ``wait_seconds`` of them to continue a reply."""
 
     attempts: int = 4
     seconds: float = 300.0
@@ -111,7 +105,6 @@ def order(
 def available(
     candidates: Sequence[Candidate], target_states: Mapping[str, TargetState]
 ) -> Mapping[int, Sequence[Candidate]]:
-    """Return the candidates that may be asked now, by priority."""
     groups: dict[int, list[Candidate]] = {}
     for one in candidates:
         if target_states[one.name].breaker.admits():
@@ -120,7 +113,6 @@ def available(
 
 
 def load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
-    """Return the running requests of a candidate with one more, by its weight."""
     return (target_states[one.name].in_flight + 1) / one.weight
 
 
@@ -155,7 +147,6 @@ def affinity_target(
 
 
 def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> list[Candidate]:
-    """Return the candidates in the conversation's order, without load; ``last`` is the first."""
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
     return sorted(group, key=lambda one: (one.name != last, _distance(one, key)))
 
@@ -167,10 +158,7 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 
 
 def affinity_key(request: ChatRequest) -> str:
-    """Return the key of a conversation: its session, its cache key, or its first messages.
-
-    Requests of different cache scopes have different keys.
-    """
+    """Return the key of a conversation within its cache scope: an id, or its first messages."""
     scope = request.cache_scope
     if request.session_id is not None:
         return scope + request.session_id
@@ -184,7 +172,6 @@ def affinity_key(request: ChatRequest) -> str:
     return "\0".join(texts)
 
 
-_ABANDONED = "left"
 _NAMED = 4
 _OPERATOR = (
     "The operator finds the cause in the service's log and at `/health`, and can test the server "
@@ -229,21 +216,17 @@ class TargetSelector(Struct, eq=False):
 
     @property
     def reached(self) -> bool:
-        """Return true if a target has had the request."""
         return self.attempt is not None or any(one.reached for one in self.tried)
 
     def waited(self, seconds: float) -> None:
-        """Count time without a request."""
         self._seconds += seconds
 
     def broke(self, attempt: Attempt, failure: ServiceError) -> None:
-        """Record that the answering target has failed."""
         self._seconds += attempt.began - attempt.started
         attempt.reached = True
         attempt.failure = cause_of(failure)
 
     def target_states(self) -> Sequence[TargetState]:
-        """Return the targets that may be asked now, in order."""
         context, request = self.context, self.request
         if len(self.candidates) == 1:
             return (context.target_states[self.candidates[0].name],)
@@ -264,7 +247,10 @@ class TargetSelector(Struct, eq=False):
             if failures and self._is_short(target_state, failures):
                 continue
             if place >= len(target_states):
-                await self._pause_before_retry(target_state)
+                jitter = 0.5 + 0.5 * self.context.chance()
+                seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
+                await self.context.pause(seconds)
+                self.waited(seconds)
             request = self.request.within(self._bounds(target_state))
             attempt = Attempt(target_state, request, partial)
             try:
@@ -304,12 +290,6 @@ class TargetSelector(Struct, eq=False):
     def _times(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
 
-    async def _pause_before_retry(self, target_state: TargetState) -> None:
-        jitter = 0.5 + 0.5 * self.context.chance()
-        seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
-        await self.context.pause(seconds)
-        self.waited(seconds)
-
     def _record_served(self, target: str) -> None:
         self.served_by = target
         if len(self.candidates) > 1:
@@ -334,7 +314,7 @@ class TargetSelector(Struct, eq=False):
         # A target that has processed tokens counts as the one that served: they are charged.
         used = attempt.answer.usage()
         if used.prompt + used.completion:
-            attempt.failure = _ABANDONED
+            attempt.failure = "left"
             self.tried.append(attempt)
             self.attempt, self.served_by = attempt, attempt.target
             self.queued_seconds += attempt.queued_seconds

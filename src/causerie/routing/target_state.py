@@ -61,7 +61,6 @@ class TargetState:
         self.call_stats = CallStats(self.breaker.clock)
 
     def failed(self, failure: ServiceError) -> None:
-        """Record a failed request."""
         cause, reason = failure.error_class, cause_of(failure)
         self.failures[reason] += 1
         if cause is not None and cause.is_rejection:
@@ -86,11 +85,9 @@ class TargetState:
 
     @property
     def proven(self) -> bool:
-        """Return true if it has answered a request in the last minutes."""
         return bool(self.latency_stats.uptime(_PROOF_MINUTES))
 
     def absent(self, failure: ServiceError) -> None:
-        """Record that an active check failed."""
         was_open = self.breaker.open
         self.breaker.absent(cause_of(failure), proven=self.proven)
         self._tell_opening(failure, was_open=was_open)
@@ -165,10 +162,7 @@ def _is_answered(failure: ServiceError) -> bool:
 
 
 class Check(Struct, frozen=True):
-    """A health check of targets; ``ask`` raises ``ServiceError`` if their server does not answer.
-
-    The first one comes after an interval, with ``at_start`` at once.
-    """
+    """``ask`` raises if the server does not answer; first after an interval, or ``at_start``."""
 
     ask: Callable[[], Awaitable[None]]
     interval_seconds: float
@@ -215,10 +209,7 @@ async def _watch(
 
 
 async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
-    """Run a check, record its result at the targets, and return whether the server answered.
-
-    A success only counts after a failed check: a target may fail requests and answer checks.
-    """
+    """Record a check; return whether the server answers. Success counts only after a failure."""
     try:
         await check.ask()
     except Overloaded as full:

@@ -98,10 +98,7 @@ class AvailabilityHistory(Struct, eq=False):
     _minutes: list[Minute] = []
 
     def begin(self, minute: Minute, now: float) -> float:
-        """Start a minute; return the seconds until its quarter of an hour ends.
-
-        If the clock was set back, the present quarter goes on.
-        """
+        """Start a minute; return the seconds until its quarter of an hour ends."""
         number, since = divmod(self._wall(), _QUARTER_NS)
         if number > self._number:
             if self._minutes:
@@ -142,11 +139,7 @@ _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
 class LatencyStats:
-    """Latency, speed and uptime of one target; ``clock`` returns seconds.
-
-    ``wall`` returns Unix nanoseconds. ``waiting`` has the start of each attempt that waits for its
-    first token.
-    """
+    """Latency, speed and uptime of one target; ``waiting`` has the start of silent attempts."""
 
     def __init__(self, clock: Callable[[], float], wall: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
@@ -190,7 +183,6 @@ class LatencyStats:
         self._minute.failed += 1
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
-        """Record the speed of a reply of ``tokens`` in ``seconds`` since its first."""
         if tokens > 1 and seconds >= _LEAST_SECONDS:
             if now >= self._minute_ends:
                 self._next_minute(now)
@@ -236,14 +228,11 @@ class CallStats(Struct, eq=False):
         self._quarters[-1][1].update(classes)
 
     def day(self) -> CallCounts | None:
-        """Return the counts of the last day, or ``None`` if no call was delivered."""
         if not self._quarters:
             return None
         since = self._number() - QUARTERS_KEPT
-        total: Counter[CallClass] = Counter()
-        for number, counts in self._quarters:
-            if number > since:
-                total.update(counts)
+        newer = (counts for number, counts in self._quarters if number > since)
+        total = sum(newer, Counter[CallClass]())
         return msgspec.convert(dict(total), CallCounts) if total else None
 
     def _number(self) -> int:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from causerie.errors import Error, ErrorDetails, ServiceError
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, Verbatim
+from causerie.protocol.events import Batch, Event, PassedBytes
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import Reply, ResponseContext, StreamEncoder
@@ -51,8 +51,10 @@ class Places(Struct, frozen=True):
             return self.messages[int(message[1])] + path[message.end() :]
         return path
 
-    def rename(self, failure: ServiceError) -> None:
+    def rename(self, failure: Exception) -> None:
         """Let an error name fields as the client does."""
+        if not isinstance(failure, ServiceError):
+            return
         failure.message = _QUOTED.sub(lambda found: f"`{self.path(found[1])}`", failure.message)
         failure.args = (failure.message,)
         if failure.param is not None:
@@ -73,16 +75,7 @@ class ParsedRequest(Struct, frozen=True):
 
     request: ChatRequest
     reply: Reply
-    places: Places | None = None
-
-    def rename(self, failure: Exception) -> None:
-        """Let an error name fields as the client does."""
-        if self.places is not None and isinstance(failure, ServiceError):
-            self.places.rename(failure)
-
-    def renamed(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return headers whose report of changes names fields as the client does."""
-        return headers if self.places is None else self.places.renamed(headers)
+    places: Places = Places((), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +83,8 @@ class Shape:
     """One API of completions; nothing behind its reader knows which one a request came by."""
 
     name: str
-    path: str
-    """Path of its operation below the base URL of a door."""
-    id_prefix: str
-    """Beginning of the ids of its replies."""
+    path: str  # path of its operation below the base URL of a door
+    id_prefix: str  # beginning of the ids of its replies
     parse: Callable[[bytes, ParsingRules, Mapping[str, str]], ParsedRequest]
     """Parses a body, with the request's headers; raises :class:`InvalidRequest`."""
     parse_usual: Callable[[bytes, ParsingRules], ParsedRequest | None] = lambda body, rules: None
@@ -101,14 +92,12 @@ class Shape:
     error: Callable[[ServiceError, str], object] = lambda failure, _: Error(failure.error())
     """Returns the body of an error with this request id, to be encoded as JSON."""
     error_status: Callable[[ServiceError], int] = lambda failure: failure.status
-    ping: bytes = sse.PING
-    """A sign of life in a stream."""
+    ping: bytes = sse.PING  # a sign of life in a stream
     counting: str = ""
     """Path of the operation that counts the tokens of a prompt."""
     count_body: Callable[[int], object] | None = None
     """Returns the reply of that operation."""
-    id_header: str = ""
-    """A further header that carries the id of a request."""
+    id_header: str = ""  # a further header that carries the id of a request
 
     def parse_at_once(
         self, body: bytes, rules: ParsingRules, headers: Mapping[str, str]
@@ -126,7 +115,7 @@ class PassingReply(Struct, frozen=True):
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
         for event in events:
-            if isinstance(event, Verbatim):
+            if isinstance(event, PassedBytes):
                 return msgspec.Raw(event.data)
         return self.encoded.completion(context, events)
 
@@ -140,7 +129,7 @@ class PassingEncoder(Struct, eq=False):
     _passes: bool = False
 
     def feed(self, batch: Batch) -> bytes:
-        verbatim = [event for event in batch if isinstance(event, Verbatim)]
+        verbatim = [event for event in batch if isinstance(event, PassedBytes)]
         self._passes = self._passes or bool(verbatim)
         if not self._passes:
             return self._encoder.feed(batch)

@@ -24,7 +24,7 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.reasoning import seal_of
-from causerie.shapes.responses.encoder import Echo, ResponseReply
+from causerie.shapes.responses.encoder import ResponseReply
 from causerie.shapes.responses.tools import ToolForm
 from causerie.shapes.sealed_reasoning import unseal
 
@@ -34,7 +34,7 @@ FORMS = {
     "agents__note": ToolForm("custom", "note", "agents"),
     "tool_search": ToolForm("tool_search", "tool_search"),
 }
-PLAIN = ResponseReply(Echo(text={"format": {"type": "text"}}))
+PLAIN = ResponseReply({"text": {"format": {"type": "text"}}})
 RICH = msgspec.structs.replace(PLAIN, forms=FORMS, encrypted=True, summarized=True)
 USAGE = Usage(prompt=7, completion=5, cached=3, reasoning=2)
 

@@ -46,7 +46,6 @@ def changes(found: ParsedRequest) -> list[str]:
     """The changes as the client sees them."""
     request = found.request
     told = [*request.changes, *(request.unlisted.changes if request.unlisted else ())]
-    assert found.places is not None
     header = found.places.renamed({"x-request-changes": ", ".join(told)})
     return header["x-request-changes"].split(", ") if told else []
 
@@ -354,8 +353,12 @@ def test_parameters() -> None:
     ]
     assert (reply_of(found).encrypted, reply_of(found).summarized) == (True, True)
     echo = reply_of(found).echo
-    assert (echo.max_output_tokens, echo.temperature, echo.metadata) == (40, 0.5, {"a": "b"})
-    assert echo.reasoning == {"effort": "low", "summary": "auto"}
+    assert (echo["max_output_tokens"], echo["temperature"], echo["metadata"]) == (
+        40,
+        0.5,
+        {"a": "b"},
+    )
+    assert echo["reasoning"] == {"effort": "low", "summary": "auto"}
 
 
 def test_an_answer_by_a_schema() -> None:

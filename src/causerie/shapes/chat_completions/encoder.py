@@ -18,13 +18,13 @@ from causerie.protocol.events import (
     Event,
     Finished,
     FinishReason,
+    PassedBytes,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
     ToolCallDelta,
     ToolCallStarted,
     Usage,
-    Verbatim,
 )
 from causerie.protocol.reasoning import Block, block_of, joined
 from causerie.protocol.response import ResponseContext
@@ -65,10 +65,7 @@ class TopLogprob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bytes: list[int]
 
 
-class TokenLogprobBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    token: str
-    logprob: float
-    bytes: list[int]
+class TokenLogprobBody(TopLogprob, frozen=True, kw_only=True, gc=False):
     top_logprobs: list[TopLogprob]
 
 
@@ -170,10 +167,7 @@ _NO_REASONING = CompletionDetails(0)
 
 
 def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
-    """Return the plain answer of these events: what a stream would say of them, put together.
-
-    Raises :class:`InternalError` if they do not end in usage.
-    """
+    """Return the plain answer: what a stream of these events would say, put together."""
     if not events or not isinstance(usage := events[-1], Usage):
         raise InternalError("The answer ended before it was complete; please try again.")
     return Completion(
@@ -255,10 +249,7 @@ def _chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
 
 
 class ChunkEncoder:
-    """Encodes events into the bytes of a stream, in their order; with ``usage`` that too.
-
-    Every choice begins with a chunk that carries the role.
-    """
+    """Encodes events of a stream; each choice begins with a chunk that carries the role."""
 
     __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_usage")
 
@@ -286,7 +277,7 @@ class ChunkEncoder:
                 if self._usage:
                     usage = usage_body(event, self._context.cost)
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
-            elif not isinstance(event, Verbatim):
+            elif not isinstance(event, PassedBytes):
                 if event.choice not in prefixes:
                     pieces += self._begin(event.choice)
                 pieces += self._encode(event, prefixes[event.choice])

@@ -37,8 +37,8 @@ from causerie.protocol.request import (
     JsonSchema,
     OutputFormat,
     Regex,
+    TextChoice,
     Thinking,
-    ToolMode,
 )
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -222,7 +222,6 @@ _STRUCTURED_KINDS = StructuredOutputs.__struct_fields__
 
 
 def read_output(body: ObjectReader) -> OutputFormat | None:
-    """Return the required format of the answer, or ``None`` for free text."""
     output, structured = _response_format(body), body.child("structured_outputs")
     if output is not None and structured is not None:
         raise InvalidRequest(
@@ -281,6 +280,6 @@ def _structured(fields: ObjectReader) -> OutputFormat:
             options = fields.strings("choice", most=MAX_OPTIONS)
             if not options:
                 raise wrong_value(fields.param("choice"), "is empty; send at least one option.")
-            return ToolMode(tuple(dict.fromkeys(options)))
+            return TextChoice(tuple(dict.fromkeys(options)))
         case _:
             return Grammar(fields.required_string("grammar"))

@@ -27,12 +27,11 @@ _DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,", re.ASCII)
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 PARTS = ("text", "refusal", "image_url")
 _OTHER_PLACES = ("prompt", "input", "inputs", "contents", "message")  # for messages elsewhere
-_SEND_TEXT = 'Send `{"type": "text", "text": TEXT}`.'
 _SEND_IMAGE = 'Send `{"type": "image_url", "image_url": {"url": URL}}`.'
 _SEND_CALLS = "Send calls in `tool_calls` of the assistant message."
 _SEND_RESULT = "Send the result in a message with role `tool` and its `tool_call_id`."
 _OTHER_PARTS: Mapping[str, str] = {
-    **dict.fromkeys(("input_text", "output_text"), _SEND_TEXT),
+    **dict.fromkeys(("input_text", "output_text"), 'Send `{"type": "text", "text": TEXT}`.'),
     **dict.fromkeys(("input_image", "image"), _SEND_IMAGE),
     **dict.fromkeys(("tool_use", "tool-call"), _SEND_CALLS),
     **dict.fromkeys(("tool_result", "tool-result"), _SEND_RESULT),
@@ -41,7 +40,6 @@ _OTHER_PARTS: Mapping[str, str] = {
 
 
 def message_values(body: ObjectReader, rules: ParsingRules) -> list[object]:
-    """Return the messages as sent; raise :class:`InvalidRequest` for no or an empty list."""
     values = body.get("messages")
     if values is None:
         instead = next((f" instead of `{name}`" for name in _OTHER_PLACES if body.has(name)), "")
@@ -58,7 +56,6 @@ def message_values(body: ObjectReader, rules: ParsingRules) -> list[object]:
 
 
 def read_messages(values: Iterable[tuple[int, object]]) -> tuple[Message, ...]:
-    """Read messages with their indexes; raise :class:`InvalidRequest` for the first wrong one."""
     known_calls: set[str] = set()
     messages = []
     for index, value in values:
@@ -189,7 +186,6 @@ def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
 
 
 def read_part(fields: ObjectReader, role: Role) -> Part:
-    """Return one part of a message's content; raises :class:`InvalidRequest`."""
     sort = fields.required_string("type", expected="`text` or `image_url`")
     if sort not in PARTS or (sort == "refusal" and role != "assistant"):
         kinds = f"Parts are `text` and `image_url`, not {shown(sort)}."

@@ -27,13 +27,6 @@ _TEXTS = ("text", "input_text", "output_text")
 Entry = dict[str, Any]
 
 
-class Mended(Struct, frozen=True):
-    """A repaired conversation: messages with their indexes in the body, and the changes."""
-
-    messages: Sequence[tuple[int, Any]]
-    changes: Sequence[str] = ()
-
-
 def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
     """Return true if valid messages need repair.
 
@@ -64,11 +57,8 @@ def needs_mending(messages: Sequence[Message], values: Sequence[Any]) -> bool:
     return bool(expected) or len(ids) < made
 
 
-def mend(values: Sequence[Any], mark: str = "") -> Mended:
-    """Repair the past of a conversation; ``mark`` stands for halves of surrogate pairs in it.
-
-    The same history always has the same result, so that prompts can be cached.
-    """
+def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], Sequence[str]]:
+    """Repair the past, always alike, so that prompts are cached; ``mark`` stands for halves."""
     changes = Changes()
     mended: list[tuple[int, Any]] = []
     past = past_roles(values)
@@ -78,7 +68,7 @@ def mend(values: Sequence[Any], mark: str = "") -> Mended:
             mender = _MessageMender(f"messages[{index}]", role, changes)
             value = mender.mended(_whole(value, index, mark, changes))
         mended.append((index, value))
-    return Mended(_paired(mended, changes), changes.reported())
+    return _paired(mended, changes), changes.reported()
 
 
 class Changes(Struct, eq=False):
@@ -95,13 +85,11 @@ class Changes(Struct, eq=False):
             self._more += 1
 
     def note_others(self, fields: ObjectReader, known: Collection[str]) -> None:
-        """Note the fields of an object that are not known, as dropped."""
         for name in fields.values:
             if fields.has(name) and name not in known:
                 self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
-        """Return the named changes, and the number of the others."""
         more = [f"{self._more} more repairs of messages"] if self._more else []
         return (*self._named, *more)
 
@@ -127,7 +115,23 @@ class _MessageMender(Struct, eq=False):
         message = dict(value)
         self._drop_unless(message, "name", str, MAX_NAME)
         if self._role == "assistant":
-            self._mend_answer(message)
+            for name in ("refusal", "reasoning_content", "reasoning"):
+                self._drop_unless(message, name, str)
+            self._drop_unless(message, "reasoning_details", list)
+            blocks = message.get("reasoning_details")
+            kept = [block for block in blocks or () if isinstance(block, dict)][:MAX_PARTS]
+            if blocks is not None and len(kept) < len(blocks):
+                message["reasoning_details"] = kept
+                self._note("reasoning_details", "repaired")
+            old = message.pop("function_call", None)
+            if old is not None and not message.get("tool_calls"):
+                message["tool_calls"] = [{"type": "function", "function": old}]
+                self._note("function_call->tool_calls", "repaired")
+            self._drop_unless(message, "tool_calls", list)
+            calls = message.get("tool_calls")
+            if calls:
+                made = [self._call(call, at) for at, call in enumerate(calls)]
+                message["tool_calls"] = [call for call in made if call is not None]
         self._mend_content(message)
         return message
 
@@ -142,25 +146,6 @@ class _MessageMender(Struct, eq=False):
             return
         del message[name]
         self._note(name, "dropped")
-
-    def _mend_answer(self, message: Entry) -> None:
-        for name in ("refusal", *("reasoning_content", "reasoning")):
-            self._drop_unless(message, name, str)
-        self._drop_unless(message, "reasoning_details", list)
-        blocks = message.get("reasoning_details")
-        kept = [block for block in blocks or () if isinstance(block, dict)][:MAX_PARTS]
-        if blocks is not None and len(kept) < len(blocks):
-            message["reasoning_details"] = kept
-            self._note("reasoning_details", "repaired")
-        old = message.pop("function_call", None)
-        if old is not None and not message.get("tool_calls"):
-            message["tool_calls"] = [{"type": "function", "function": old}]
-            self._note("function_call->tool_calls", "repaired")
-        self._drop_unless(message, "tool_calls", list)
-        calls = message.get("tool_calls")
-        if calls:
-            made = [self._call(call, at) for at, call in enumerate(calls)]
-            message["tool_calls"] = [call for call in made if call is not None]
 
     def _call(self, call: Any, at: int) -> Entry | None:
         place = f"tool_calls[{at}]"

@@ -16,10 +16,10 @@ from causerie.protocol.body import (
     ObjectReader,
     check_work,
     decode_marked,
+    invalid_json,
     missing,
     read_parameter,
     shown,
-    unpaired_surrogates,
     unsupported,
     wrong_type,
     wrong_value,
@@ -42,17 +42,8 @@ from causerie.protocol.parameters import (
 from causerie.protocol.request import ChatRequest, FastFields, Message, Tool
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
+from causerie.shapes.chat_completions import generation
 from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
-from causerie.shapes.chat_completions.generation import (
-    read_length,
-    read_output,
-    read_sampling,
-    read_stop,
-    read_stop_token_ids,
-    read_thinking,
-    read_top_logprobs,
-    without_unlimited,
-)
 from causerie.shapes.chat_completions.messages import message_values, plain_length, read_messages
 from causerie.shapes.chat_completions.past import mend, needs_mending
 from causerie.shapes.chat_completions.tools import (
@@ -70,7 +61,6 @@ _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
 def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
-    """Return the model and its fallbacks."""
     if not rules.router or not fields.has("models"):
         return fields.required_string("model", most=MAX_ID), ()
     asked = fields.string("model", most=MAX_ID)
@@ -85,10 +75,7 @@ def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[s
 
 
 def unknown_preferences(fields: ObjectReader, rules: ParsingRules) -> Sequence[str]:
-    """Return the reports of unknown fields within the fields of a router, which are dropped.
-
-    Raises :class:`InvalidRequest` where unknown fields are refused.
-    """
+    """Return the report of unknown fields of a router, or raise where they are refused."""
     own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
     _, unlisted = sift(own, _KNOWN)
     if unlisted is None:
@@ -160,10 +147,7 @@ _params_by_given: dict[_Given, frozenset[str]] = {}
 
 
 def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
-    """Parse a usual request (messages of plain text, a limit, a temperature) in one native pass.
-
-    ``None`` for any other or an invalid one: reading field by field reports the error.
-    """
+    """Parse plain messages, a limit, a temperature in one native pass; ``None`` for others."""
     try:
         fields = _decode_fast(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -219,7 +203,6 @@ def _params_of(given: _Given) -> frozenset[str]:
 
 
 def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
-    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     request = _read_fast(body, rules)
     if request is not None:
         return request
@@ -238,14 +221,11 @@ def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
 def read_fields(
     fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
-    """Read a request field by field; raise :class:`InvalidRequest` for the first wrong one.
-
-    ``mark`` stands for halves of surrogate pairs, which are allowed in the past only.
-    """
+    """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_known(fields)
     fields, messages, tools, names, changes = _repaired(fields, rules, mark)
     sent, unlisted = sift(_for_others(fields.values, rules), KNOWN)
-    max_tokens, min_tokens = read_length(fields)
+    max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
     return ChatRequest(
@@ -257,16 +237,16 @@ def read_fields(
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         n=read_parameter(fields, "n") or 1,
-        sampling=read_sampling(fields),
-        stop=read_stop(fields),
-        stop_token_ids=read_stop_token_ids(fields),
+        sampling=generation.read_sampling(fields),
+        stop=generation.read_stop(fields),
+        stop_token_ids=generation.read_stop_token_ids(fields),
         ignore_eos=read_parameter(fields, "ignore_eos") or False,
-        top_logprobs=read_top_logprobs(fields),
+        top_logprobs=generation.read_top_logprobs(fields),
         tools=tools,
         tool_choice=read_tool_choice(fields, tools),
         parallel_tool_calls=read_parameter(fields, "parallel_tool_calls"),
-        output=read_output(fields),
-        thinking=read_thinking(fields, rules),
+        output=generation.read_output(fields),
+        thinking=generation.read_thinking(fields, rules),
         template_kwargs=kwargs.values if (kwargs := fields.child("chat_template_kwargs")) else {},
         documents=tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS)),
         continue_final_message=continues,
@@ -306,7 +286,7 @@ _Repaired = tuple[
 
 def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
     fields, messages, changes = _read_conversation(fields, rules, mark)
-    fields, unlimited = without_unlimited(fields)
+    fields, unlimited = generation.without_unlimited(fields)
     changes = (*unlimited, *changes)
     if rules.router and (unknown := unknown_preferences(fields, rules)):
         changes = (*unknown, *changes)
@@ -335,19 +315,21 @@ def _read_conversation(
             messages = read_messages(enumerate(values))
             if not needs_mending(messages, values):
                 return fields, messages, ()
-    mended = mend(values, mark)
+    mended, changes = mend(values, mark)
     if mark:
-        _check_halves(mended.messages, mark)
-    messages = read_messages(mended.messages)
-    if mended.changes:
-        entries = [value for _, value in mended.messages]
-        fields = ObjectReader({**fields.values, "messages": entries})
-    return fields, messages, mended.changes
+        _check_halves(mended, mark)
+    messages = read_messages(mended)
+    if changes:
+        fields = ObjectReader({**fields.values, "messages": [value for _, value in mended]})
+    return fields, messages, changes
 
 
 def _check_halves(new: object, mark: str) -> None:
     if mark.encode() in msgspec.json.encode(new):
-        raise unpaired_surrogates()
+        raise invalid_json(
+            "The body is not valid JSON (an unpaired surrogate); send both halves of each "
+            "surrogate pair in what is new: the last message of the user, and the parameters."
+        )
 
 
 def _cache_key(fields: ObjectReader) -> str | None:
@@ -410,12 +392,7 @@ _REPLIES = (_Reply(False), _Reply(True))
 
 
 def with_reply(request: ChatRequest) -> ParsedRequest:
-    """Return a request whose reply is a chat completion."""
     return ParsedRequest(request, _REPLIES[request.include_usage])
-
-
-def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
-    return with_reply(parse(body, rules))
 
 
 def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
@@ -423,4 +400,10 @@ def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
     return None if request is None else with_reply(request)
 
 
-CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_usual)
+CHAT_COMPLETIONS = Shape(
+    "chat",
+    "/chat/completions",
+    "chatcmpl-",
+    lambda body, rules, _: with_reply(parse(body, rules)),
+    _parse_usual,
+)

@@ -28,7 +28,6 @@ _CHOICE_MODES: dict[str, _Mode] = {mode: mode for mode in get_args(_Mode)}
 
 
 def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
-    """Read the functions, whose names must be unique."""
     tools: dict[str, Tool] = {}
     for fields in body.objects("tools", most=MAX_TOOLS, expected=_TOOL_FORM):
         tool = _tool(fields)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import field
 
 from causerie.protocol.body import missing, shown, unsupported, wrong_type, wrong_value
 from causerie.shapes.sealed_reasoning import reasoning_of
+from causerie.shapes.translation import Translation
 
 _ROLES = ("user", "assistant", "system")
 _KINDS = "text, image, document (of text), tool_use, tool_result, thinking and redacted_thinking"
@@ -25,20 +26,15 @@ _NOT_PASSED: Mapping[str, frozenset[str]] = {
 Entry = dict[str, Any]
 
 
-class Conversation(Struct, eq=False):
-    """Messages of chat completions, made of turns.
+class MessagesTranslation(Translation, eq=False):
+    """Makes messages of turns, with the place of each; ``called`` are the named functions."""
 
-    ``places`` are those of the messages in the body of the client, ``names`` those of what stands
-    at another place within a message. ``called`` are functions that were called or referred to.
-    """
+    called: set[str] = field(default_factory=set)
+    omits_thinking: bool = False
+    decided: bool = True  # the request itself says whether the model thinks
 
-    note: Callable[[str], None]
-    messages: list[object] = []
-    places: list[str] = []
-    names: dict[str, str] = {}
-    called: set[str] = set()
-    returned_images: set[str] = set()
-    """Addresses of images that tools returned: their client cannot leave them out."""
+    def note(self, change: str) -> None:
+        self.changes.note(change)
 
     def add_system(self, system: object) -> None:
         if system in (None, "", []):
@@ -248,7 +244,7 @@ def _address(source: object) -> str | None:
     return None
 
 
-def _document(block: Entry, conversation: Conversation) -> Iterable[Entry]:
+def _document(block: Entry, made: MessagesTranslation) -> Iterable[Entry]:
     source = block.get("source")
     content: object = None
     if isinstance(source, dict):
@@ -266,5 +262,5 @@ def _document(block: Entry, conversation: Conversation) -> Iterable[Entry]:
         elif kind == "image" and (url := _address(part.get("source"))) is not None:
             yield {"type": "image_url", "image_url": {"url": url}}
         else:
-            conversation.note("a part of a document dropped")
+            made.note("a part of a document dropped")
     yield {"type": "text", "text": "\n</document>", **_others(block)}

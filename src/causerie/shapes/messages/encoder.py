@@ -176,11 +176,6 @@ def encoded(event: StreamEvent) -> bytes:
 PING = encoded(Ping())
 
 
-class _Call(Struct, eq=False):
-    place: int
-    brackets: Brackets
-
-
 class _Blocks(Struct, eq=False):
     """Makes events of blocks from the events of a reply: one mechanism for stream and plain reply.
 
@@ -192,7 +187,7 @@ class _Blocks(Struct, eq=False):
     _next: int = 0  # index of the next block
     _open: int = 0
     _kind: str = ""  # of the open block
-    _calls: dict[int, _Call] = {}  # that are not complete
+    _calls: dict[int, tuple[int, Brackets]] = {}  # blocks of those that are not complete
     _key: object = None  # the provider's index of the open block of thinking
     _digest: Digest = field(default_factory=Digest)
     _signed: bool = False
@@ -200,12 +195,7 @@ class _Blocks(Struct, eq=False):
     finish: Finished = Finished("stop")
     usage: Usage | None = None
 
-    @property
-    def text_block(self) -> int | None:
-        """Return the index of the open block of text."""
-        return self._open if self._kind == "text" else None
-
-    def feed(self, event: Event) -> Iterator[BlockEvent]:
+    def blocks_of(self, event: Event) -> Iterator[BlockEvent]:
         match event:
             case TextDelta(text) if text:
                 if self._kind != "text":
@@ -216,17 +206,17 @@ class _Blocks(Struct, eq=False):
             case ToolCallStarted():
                 yield from self._start_call(event)
             case ToolCallDelta(index, arguments) if index in self._calls and arguments:
-                call = self._calls[index]
-                yield BlockDelta(call.place, InputPiece(arguments))
-                call.brackets.read(arguments)
-                if call.brackets.closed:
+                place, brackets = self._calls[index]
+                yield BlockDelta(place, InputPiece(arguments))
+                brackets.read(arguments)
+                if brackets.closed:
                     del self._calls[index]
-                    yield BlockStop(call.place)
+                    yield BlockStop(place)
             case Finished():
                 self.finish = event
                 yield from self._close()
-                for call in self._calls.values():
-                    yield BlockStop(call.place)
+                for place, _ in self._calls.values():
+                    yield BlockStop(place)
                 self._calls.clear()
             case Usage():
                 self.usage = event
@@ -255,7 +245,7 @@ class _Blocks(Struct, eq=False):
             yield from self._redact(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
         yield from self._begin("call", ToolUseBlock(id=event.id, name=name))
-        self._calls[event.index] = _Call(self._open, Brackets())
+        self._calls[event.index] = self._open, Brackets()
         self._kind = ""
 
     def _reason(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
@@ -327,15 +317,12 @@ class MessagesReply(Struct, frozen=True):
     stop_sequences: tuple[str, ...] = ()
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> MessageObject:
-        """Return the whole reply: what a stream of these events would say, put together.
-
-        Raises :class:`InternalError` if they do not end in usage.
-        """
+        """Return the whole reply: what a stream of these events would say, put together."""
         blocks = _Blocks(context, self)
         content: list[ContentBlock] = []
         pieces: dict[int, list[str]] = {}
         for event in joined_events(events):
-            for made in blocks.feed(event):
+            for made in blocks.blocks_of(event):
                 if isinstance(made, BlockStart):
                     content.append(made.content_block)
                 elif isinstance(made, BlockDelta):
@@ -361,7 +348,7 @@ class MessagesReply(Struct, frozen=True):
         )
 
     def encoder(self, context: ResponseContext) -> MessagesEncoder:
-        return MessagesEncoder(context, _Blocks(context, self))
+        return MessagesEncoder(context, self)
 
 
 def _put_together(block: ContentBlock, text: str) -> None:
@@ -377,11 +364,9 @@ def _put_together(block: ContentBlock, text: str) -> None:
                 block.input = {"malformed": text}
 
 
-class MessagesEncoder(Struct, eq=False):
+class MessagesEncoder(_Blocks, eq=False):
     """Encodes the events of a reply as a stream; the last events come from :meth:`end`."""
 
-    _context: ResponseContext
-    _blocks: _Blocks
     _started: bool = False
     _broken: bool = False
     _text_block: int = -1
@@ -389,13 +374,14 @@ class MessagesEncoder(Struct, eq=False):
 
     def feed(self, batch: Batch) -> bytes:
         pieces = [] if self._started else [self._start()]
-        blocks = self._blocks
         for event in batch:
-            if isinstance(event, TextDelta) and blocks.text_block is not None and event.text:
-                pieces += (self._text_prefix(blocks.text_block), _encode_json(event.text))
-                pieces.append(_TEXT_GOES_ON)
+            if isinstance(event, TextDelta) and self._kind == "text" and event.text:
+                if self._open != self._text_block:
+                    whole = encoded(BlockDelta(self._open, TextPiece("")))
+                    self._text_block, self._text = self._open, whole[: -len(b'""' + _TEXT_GOES_ON)]
+                pieces += (self._text, _encode_json(event.text), _TEXT_GOES_ON)
             else:
-                pieces += map(encoded, blocks.feed(event))
+                pieces += map(encoded, self.blocks_of(event))
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
@@ -404,11 +390,10 @@ class MessagesEncoder(Struct, eq=False):
         return encoded(error_body(error, request_id))
 
     def end(self) -> bytes:
-        """Return why the reply ended and its usage, and the end of the stream."""
-        usage = self._blocks.usage
+        usage = self.usage
         if self._broken or usage is None:
             return b""
-        last = MessageDelta(self._blocks.ending(), _usage(usage))
+        last = MessageDelta(self.ending(), _usage(usage))
         return encoded(last) + encoded(MessageStop())
 
     def _start(self) -> bytes:
@@ -419,12 +404,6 @@ class MessagesEncoder(Struct, eq=False):
         if used is not None and not used.estimated:
             message.usage = msgspec.structs.replace(_usage(used), output_tokens=0)
         return encoded(MessageStart(message))
-
-    def _text_prefix(self, index: int) -> bytes:
-        if index != self._text_block:
-            whole = encoded(BlockDelta(index, TextPiece("")))
-            self._text_block, self._text = index, whole[: -len(b'""' + _TEXT_GOES_ON)]
-        return self._text
 
 
 _TYPES: Mapping[str, str] = {"server_error": "api_error", "upstream_error": "api_error"}

@@ -9,12 +9,11 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from causerie.errors import InvalidRequest, NotFound
+from causerie.errors import NotFound
 from causerie.http.event_loop import LARGE
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
-    decode_marked,
     missing,
     shown,
     unsupported,
@@ -33,35 +32,27 @@ from causerie.protocol.parameters import (
     Temperature,
     TopP,
 )
-from causerie.protocol.request import (
-    FastFields,
-    FastMessage,
-    NativeRequest,
-    with_optional_images,
-)
+from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request, read_fields
-from causerie.shapes.messages.conversation import Conversation
+from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request
+from causerie.shapes.messages.conversation import MessagesTranslation
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
 from causerie.shapes.sealed_reasoning import is_ours
-from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape
+from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
+from causerie.shapes.translation import decoded, without
 
 _NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
-_TRANSLATED = frozenset(
-    {
-        "messages", "system", "tools", "tool_choice", "thinking", "output_config",
-        "output_format", "stop_sequences", "metadata", "thread",
-    }
-)  # fmt: skip
+_TRANSLATED = frozenset({
+    "messages", "system", "tools", "tool_choice", "thinking", "output_config",
+    "output_format", "stop_sequences", "metadata", "thread",
+})  # fmt: skip
 _SAME = {name for name, other in _NAMES.items() if other == ""} | HINTS.keys()
 _SAME -= _TRANSLATED | {"user"}
-_DROPPED = frozenset(
-    {
-        "billing_policy", "cache_control", "compaction", "container", "context_management",
-        "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "mcp_servers",
-        "speed", "user_profile_id", "workspace_id", "betas",
-    }
-)  # fmt: skip
+_DROPPED = frozenset({
+    "billing_policy", "cache_control", "compaction", "container", "context_management",
+    "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "mcp_servers",
+    "speed", "user_profile_id", "workspace_id", "betas",
+})  # fmt: skip
 """Fields of that API that nobody but its makers knows: never refused, since agents send them."""
 _FIELDS = Known(dict.fromkeys(_SAME | _TRANSLATED | _DROPPED, OPEN))
 _FIELDS_OF_ROUTERS = Known({**_FIELDS.fields, **dict.fromkeys(ROUTER_FIELDS, OPEN)})
@@ -81,21 +72,6 @@ _HONOURED_BETAS = (
     *("prompt-caching-", "token-counting-", "structured-outputs-", "message-threads-"),
     *("interleaved-thinking-", "mid-conversation-system-", "extended-cache-ttl-"),
 )
-
-
-class _Fields(Struct):
-    """A request of chat completions, while it is made of one of the Messages API."""
-
-    body: ObjectReader
-    changes: Changes
-    conversation: Conversation
-    values: dict[str, object] = {}
-    tools: dict[str, str] = {}  # our place of a tool to the client's
-    omits_thinking: bool = False
-    decided: bool = True  # whether thinking is on or off, by the request
-
-    def note(self, change: str) -> None:
-        self.changes.note(change)
 
 
 class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -143,93 +119,74 @@ def _read_plain(
 
 
 def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
-    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     if len(body) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
     if len(body) <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
         return plain
-    if len(body) <= SMALL:
-        check_work(body, rules)
-    document, mark = decode_marked(body)
-    fields = _translated(ObjectReader(document), rules, headers)
-    talk, changes = fields.conversation, fields.changes.reported()
-    names = {**_PLACES, **talk.names, **fields.tools}
-    places = Places(tuple(talk.places), names, frozenset(changes))
+    document, mark = decoded(body, rules)
+    made = _translated(document, rules, headers)
     lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
-    translated = ObjectReader(fields.values)
-    try:
-        request = read_fields(translated, lenient, large=len(body) > AT_ONCE, mark=mark)
-    except InvalidRequest as failure:
-        places.rename(failure)
-        raise
-    if talk.returned_images:
-        messages = with_optional_images(request.messages, talk.returned_images)
-        request = structs.replace(request, messages=messages)
+    request, places = made.read(lenient, _PLACES, mark, len(body))
     thinking = request.thinking
-    betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
-    if not fields.decided:
-        adaptive = thinking.enabled is True and "thinking" in document
+    if not made.decided:
+        adaptive = thinking.enabled is True and "thinking" in document.values
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
+    betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     request = structs.replace(
         request,
         thinking=thinking,
-        hints=frozenset() if fields.decided else frozenset({"reasoning"}),
-        lenient_tools=True,
-        changes=(*changes, *request.changes),
-        native=_native(document, betas),
+        hints=frozenset() if made.decided else frozenset({"reasoning"}),
+        native=_native(document.values, betas),
     )
-    reply = MessagesReply(fields.omits_thinking, request.stop)
+    reply = MessagesReply(made.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
 
 
 def _native(document: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
-    changes = Changes()
-    turns = [
-        _without_ours(turn, f"messages[{at}]", changes)
-        for at, turn in enumerate(document["messages"])
-    ]
+    changes, turns = Changes(), []
+    for at, turn in enumerate(document["messages"]):
+        content = turn.get("content")
+        if isinstance(content, list) and any(map(is_ours, content)):
+            kept = without(content, is_ours, f"messages[{at}].content", changes)
+            turn = {**turn, "content": kept or [{"type": "text", "text": "…"}]}
+        turns.append(turn)
     told = changes.reported()
     unsealed = {**document, "messages": turns} if told else None
     return NativeRequest("messages", document, headers, unsealed, told)
 
 
-def _without_ours(turn: Mapping[str, Any], place: str, changes: Changes) -> Mapping[str, Any]:
-    content = turn.get("content")
-    if not isinstance(content, list) or not any(map(is_ours, content)):
-        return turn
-    for at, block in enumerate(content):
-        if is_ours(block):
-            changes.note(f"{place}.content[{at}] dropped")
-    kept = [block for block in content if not is_ours(block)]
-    return {**turn, "content": kept or [{"type": "text", "text": "…"}]}
-
-
-def _translated(body: ObjectReader, rules: ParsingRules, headers: Mapping[str, str]) -> _Fields:
+def _translated(
+    body: ObjectReader, rules: ParsingRules, headers: Mapping[str, str]
+) -> MessagesTranslation:
     known = _FIELDS_OF_ROUTERS if rules.router else _FIELDS
     if rules.reject_unknown and (refused := refusal(body.values, known)) is not None:
         raise refused
-    changes = Changes()
-    fields = _Fields(body, changes, Conversation(changes.note))
+    made = MessagesTranslation(body)
     for name, value in body.values.items():
         if name in _SAME or (rules.router and name in ROUTER_FIELDS):
-            fields.values[name] = value
+            made.values[name] = value
         elif name in KNOWN.fields and name not in _TRANSLATED:
-            fields.note(f"{name} dropped")  # which means something in chat completions
+            made.note(f"{name} dropped")  # which means something in chat completions
         elif name not in _TRANSLATED:
-            fields.values[name] = value
+            made.values[name] = value
     _check_thread(body)
     if not body.has("max_tokens") and not rules.counting:
         raise missing("max_tokens", "the most tokens of the reply")
-    _write_messages(fields)
-    _write_tools(fields)
-    _write_thinking(fields)
-    _write_others(fields)
+    made.add_system(body.get("system"))
+    made.add_turns(body.get("messages"))
+    last: Any = made.messages[-1] if made.messages else {}
+    prefill = last.get("role") == "assistant" and last.get("content")
+    if prefill and not last.get("tool_calls") and not body.has("continue_final_message"):
+        made.values["continue_final_message"] = True
+    _write_tools(made)
+    _write_thinking(made)
+    _write_others(made)
     betas = headers.get("anthropic-beta", "").split(",")[:16]
     for beta in filter(None, (each.strip()[:64] for each in betas)):
         if not beta.startswith(_HONOURED_BETAS):
-            fields.note(f"anthropic-beta {beta} dropped")
-    return fields
+            made.note(f"anthropic-beta {beta} dropped")
+    return made
 
 
 def _check_thread(body: ObjectReader) -> None:
@@ -247,19 +204,8 @@ def _check_thread(body: ObjectReader) -> None:
     )
 
 
-def _write_messages(fields: _Fields) -> None:
-    talk = fields.conversation
-    talk.add_system(fields.body.get("system"))
-    talk.add_turns(fields.body.get("messages"))
-    fields.values["messages"] = messages = talk.messages
-    last: Any = messages[-1] if messages else {}
-    prefill = last.get("role") == "assistant" and last.get("content")
-    if prefill and not last.get("tool_calls") and not fields.body.has("continue_final_message"):
-        fields.values["continue_final_message"] = True
-
-
-def _write_tools(fields: _Fields) -> None:
-    body, called = fields.body, fields.conversation.called
+def _write_tools(made: MessagesTranslation) -> None:
+    body, called = made.body, made.called
     choice = body.child("tool_choice", 'an object like {"type": "auto"}')
     demanded = choice.string("name") if choice is not None else None
     tools: list[dict[str, object]] = []
@@ -267,17 +213,17 @@ def _write_tools(fields: _Fields) -> None:
     for tool in body.objects("tools", most=2 * MAX_TOOLS):
         kind, name = tool.string("type"), tool.string("name")
         if kind not in (None, "custom"):
-            fields.note(f"{tool.path} ({quote(kind[:64])}) dropped")
+            made.note(f"{tool.path} ({quote(kind[:64])}) dropped")
             foreign.add(name or "")
         elif tool.get("defer_loading") is not True or name in called or name == demanded:
             here = f"tools[{len(tools)}]"
-            fields.tools[here] = fields.tools[f"{here}.function"] = tool.path
-            fields.tools[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
+            made.names[here] = made.names[f"{here}.function"] = tool.path
+            made.names[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
             tools.append(_function(tool))
     if tools:
-        fields.values["tools"] = tools
+        made.values["tools"] = tools
     if choice is not None:
-        _write_choice(fields, choice, foreign)
+        _write_choice(made, choice, foreign)
 
 
 def _function(tool: ObjectReader) -> dict[str, object]:
@@ -292,66 +238,66 @@ def _function(tool: ObjectReader) -> dict[str, object]:
     return {"type": "function", "function": function, **others}
 
 
-def _write_choice(fields: _Fields, choice: ObjectReader, foreign: set[str]) -> None:
+def _write_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[str]) -> None:
     kind = choice.word("type", (*_CHOICES, "tool"))
     if kind is None:
         raise missing("tool_choice.type", "auto, any, tool or none")
-    has_tools = "tools" in fields.values
+    has_tools = "tools" in made.values
     if kind == "tool":
         name = choice.required_string("name")
         if name in foreign:
             raise unsupported(
                 "tool_choice.name", f"{shown(name)} is a tool that is run elsewhere, not here."
             )
-        fields.values["tool_choice"] = {"type": "function", "function": {"name": name}}
+        made.values["tool_choice"] = {"type": "function", "function": {"name": name}}
     elif kind == "any" and not has_tools and foreign:
         raise unsupported("tools", "None of these tools is run here; define one of your own.")
     elif has_tools or kind == "any":
-        fields.values["tool_choice"] = _CHOICES[kind]
+        made.values["tool_choice"] = _CHOICES[kind]
     if has_tools and choice.boolean("disable_parallel_tool_use"):
-        fields.values["parallel_tool_calls"] = False
+        made.values["parallel_tool_calls"] = False
 
 
-def _write_thinking(fields: _Fields) -> None:
-    body = fields.body
+def _write_thinking(made: MessagesTranslation) -> None:
+    body = made.body
     output = body.child("output_config") or ObjectReader({})
     effort = output.get("effort")
     if effort is not None and effort not in EFFORTS:
-        fields.note("output_config.effort dropped")
+        made.note("output_config.effort dropped")
         effort = None
     by_effort = {} if effort is None else {"effort": effort}
     thinking = body.child("thinking", 'an object like {"type": "adaptive"}')
     if thinking is None:
         if by_effort:
-            fields.values["reasoning"], fields.decided = by_effort, False
+            made.values["reasoning"], made.decided = by_effort, False
         return
     kind = thinking.word("type", ("enabled", "adaptive", "between_tools", "disabled"))
-    fields.omits_thinking = thinking.get("display") == "omitted"
+    made.omits_thinking = thinking.get("display") == "omitted"
     match kind:
         case "enabled":
             budget = thinking.integer("budget_tokens", 1, 2**31 - 1)
             if budget is None:
                 raise missing("thinking.budget_tokens", "the most tokens of thinking")
-            fields.values["reasoning"] = {"max_tokens": budget}
+            made.values["reasoning"] = {"max_tokens": budget}
             if by_effort:
-                fields.note("output_config.effort dropped")
+                made.note("output_config.effort dropped")
         case "disabled":
-            fields.values["reasoning"] = {"enabled": False}
+            made.values["reasoning"] = {"enabled": False}
             if by_effort:
-                fields.note("output_config.effort dropped")
+                made.note("output_config.effort dropped")
         case "adaptive" | "between_tools":
-            fields.values["reasoning"], fields.decided = by_effort or {"enabled": True}, False
+            made.values["reasoning"], made.decided = by_effort or {"enabled": True}, False
         case _:
             raise missing("thinking.type", "enabled, adaptive or disabled")
 
 
-def _write_others(fields: _Fields) -> None:
-    body, values = fields.body, fields.values
+def _write_others(made: MessagesTranslation) -> None:
+    body, values = made.body, made.values
     if body.has("stop_sequences"):
         values["stop"] = body.array("stop_sequences", most=1024)
     output = body.child("output_config") or ObjectReader({})
     for name in output.values.keys() - {"effort", "format"}:
-        fields.note(f"output_config.{name[:64]} dropped")
+        made.note(f"output_config.{name[:64]} dropped")
     format = output.child("format") or body.child("output_format")
     if format is not None:
         if format.string("type") != "json_schema":
@@ -366,7 +312,7 @@ def _write_others(fields: _Fields) -> None:
         if isinstance(metadata.get("user_id"), str):
             values["user"] = metadata["user_id"]
         for name in metadata.keys() - {"user_id"}:
-            fields.note(f"metadata.{name[:64]} dropped")
+            made.note(f"metadata.{name[:64]} dropped")
 
 
 class TokenCount(Struct, frozen=True):

@@ -31,23 +31,24 @@ class TextSource(Struct, tag_field="type", tag="text"):
     data: NotEmpty
 
 
-class InputText(Struct, tag_field="type", tag="text"):
+class _Cached(Struct, kw_only=True):
+    cache_control: Any = None
+
+
+class InputText(_Cached, tag_field="type", tag="text"):
     text: str
-    cache_control: Any = None
 
 
-class InputImage(Struct, tag_field="type", tag="image"):
+class InputImage(_Cached, tag_field="type", tag="image"):
     source: Base64Source | UrlSource
-    cache_control: Any = None
 
 
-class InputDocument(Struct, tag_field="type", tag="document"):
+class InputDocument(_Cached, tag_field="type", tag="document"):
     """A document of text; it is shown to the model as text."""
 
     source: TextSource
     title: str | None = None
     context: str | None = None
-    cache_control: Any = None
 
 
 class PastThinking(Struct, tag_field="type", tag="thinking"):
@@ -61,18 +62,16 @@ class PastRedactedThinking(Struct, tag_field="type", tag="redacted_thinking"):
     data: str
 
 
-class PastToolUse(Struct, tag_field="type", tag="tool_use"):
+class PastToolUse(_Cached, tag_field="type", tag="tool_use"):
     id: NotEmpty
     name: NotEmpty
     input: Object
-    cache_control: Any = None
 
 
-class ToolResult(Struct, tag_field="type", tag="tool_result"):
+class ToolResult(_Cached, tag_field="type", tag="tool_result"):
     tool_use_id: NotEmpty
     content: str | tuple[InputText | InputImage, ...] = ""
     is_error: bool | UnsetType = UNSET
-    cache_control: Any = None
 
 
 class UserTurn(Struct, tag_field="role", tag="user"):
@@ -87,7 +86,7 @@ class SystemTurn(Struct, tag_field="role", tag="system"):
     content: str | tuple[InputText, ...]
 
 
-class ToolParam(Struct):
+class ToolParam(_Cached):
     """A function that the model may call; of type ``custom`` or without one."""
 
     name: FunctionName
@@ -98,15 +97,14 @@ class ToolParam(Struct):
     defer_loading: Annotated[
         bool | None, Meta(description="true: left out until a `tool_reference` names it.")
     ] = None
-    cache_control: Any = None
 
 
 class AutoChoice(Struct, tag_field="type", tag="auto"):
     disable_parallel_tool_use: bool | None = None
 
 
-class AnyChoice(Struct, tag_field="type", tag="any"):
-    disable_parallel_tool_use: bool | None = None
+class AnyChoice(AutoChoice, tag_field="type", tag="any"):
+    pass
 
 
 class NoChoice(Struct, tag_field="type", tag="none"):
@@ -160,11 +158,7 @@ _OWN: list[tuple[str, Any, Any]] = [
     ("tool_choice", AutoChoice | AnyChoice | NoChoice | ToolNamed | None, None),
     ("thinking", ThinkingEnabled | ThinkingAdaptive | ThinkingDisabled | None, None),
     ("output_config", OutputConfig | None, None),
-    (
-        "stop_sequences",
-        Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)] | None,
-        None,
-    ),
+    ("stop_sequences", Annotated[tuple[Stop, ...], Meta(max_length=MAX_STOPS)] | None, None),
     ("metadata", RequestMetadata | None, None),
     ("thread", ThreadCreate | None, None),
 ]

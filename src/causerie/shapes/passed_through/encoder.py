@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from causerie.errors import ErrorDetails
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, TextDelta, Usage, Verbatim
+from causerie.protocol.events import Batch, Event, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.response import ResponseContext
 
@@ -24,12 +24,9 @@ class PassedReply(Struct, frozen=True):
     usage: bool = False
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
-        """Return the reply with our name of the model and our price.
-
-        Of events without the provider's JSON it is their text and usage.
-        """
+        """Return the provider's JSON with our model and price; without it the text and usage."""
         usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
-        raw = next((event.data for event in events if isinstance(event, Verbatim)), None)
+        raw = next((event.data for event in events if isinstance(event, PassedBytes)), None)
         if raw is None:
             text = "".join([event.text for event in events if isinstance(event, TextDelta)])
             shown = {"usage": _usage(None, context, usage)}
@@ -42,7 +39,7 @@ class PassedReply(Struct, frozen=True):
         return fields
 
     def encoder(self, context: ResponseContext) -> PassedEncoder:
-        return PassedEncoder(context, usage=self.usage)
+        return PassedEncoder(context, self.usage)
 
 
 def _named(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
@@ -64,24 +61,23 @@ def _usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
     return Raw(_encode(kept))
 
 
-class PassedEncoder:
+class PassedEncoder(Struct, eq=False):
     """Encodes the chunks of a stream of plain completions."""
 
-    __slots__ = ("_context", "_identity", "_usage")
-
-    def __init__(self, context: ResponseContext, *, usage: bool) -> None:
-        self._context = context
-        self._usage = usage
-        self._identity: dict[str, Raw] = {}  # what all chunks have in common
+    _context: ResponseContext
+    _usage: bool
+    _identity: dict[str, Raw] = {}  # what all chunks have in common
 
     def feed(self, batch: Batch) -> bytes:
         pieces: list[bytes] = []
         for event in batch:
-            if isinstance(event, Verbatim):
+            if isinstance(event, PassedBytes):
                 fields = _named(event.data, self._context)
                 fields.pop("usage", None)
                 self._identity = {name: fields[name] for name in _IDENTITY if name in fields}
-                pieces.append(sse.encode(_one_line(_encode(fields))))
+                # Line breaks stand between members of the provider's JSON only, never in strings.
+                line = _encode(fields).replace(b"\n", b" ").replace(b"\r", b" ")
+                pieces.append(sse.encode(line))
             elif isinstance(event, Usage) and self._usage:
                 usage = _usage(None, self._context, event)
                 pieces.append(
@@ -94,8 +90,3 @@ class PassedEncoder:
 
     def end(self) -> bytes:
         return sse.DONE
-
-
-def _one_line(data: bytes) -> bytes:
-    # Line breaks stand between members of the provider's JSON only, never inside its strings.
-    return data.replace(b"\n", b" ").replace(b"\r", b" ")

@@ -45,7 +45,6 @@ def _shape(operation: Operation, id_prefix: str) -> Shape:
 
 
 def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest:
-    """Parse a request; raise :class:`InvalidRequest` that names the first wrong field."""
     check_work(body, rules)
     values = {name: each for name, each in decode_object(body).items() if each is not None}
     params = frozenset({"model"} & values.keys())

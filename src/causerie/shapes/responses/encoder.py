@@ -125,8 +125,8 @@ class Failure(Struct, frozen=True):
     message: str
 
 
-class Echo(Struct, frozen=True, kw_only=True):
-    """The fields of a response that say again what the request set."""
+class ResponseBody(Struct, frozen=True, kw_only=True):
+    """A response, while it is made and when it is complete."""
 
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -145,11 +145,6 @@ class Echo(Struct, frozen=True, kw_only=True):
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     user: str | UnsetType = UNSET
-
-
-class ResponseBody(Echo, frozen=True, kw_only=True):
-    """A response, while it is made and when it is complete."""
-
     id: str
     object: Literal["response"] = "response"
     created_at: int
@@ -221,11 +216,11 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 class ResponseReply(Struct, frozen=True):
     """How the reply to one request looks."""
 
-    echo: Echo
+    echo: Mapping[str, Any]
+    """Fields of a response that say again what the request set."""
     forms: Mapping[str, ToolForm] = {}
     """The client's tools by the names of their functions; plain functions are not in it."""
-    encrypted: bool = False
-    """Reasoning comes back in ``encrypted_content``."""
+    encrypted: bool = False  # reasoning comes back in `encrypted_content`
     summarized: bool = False
     """Reasoning is the summary of its item, and streamed; else it is its content."""
     most_calls: int | None = None
@@ -320,9 +315,8 @@ class ResponseEncoder(Struct, eq=False):
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity
         ended = self._status != "in_progress"
-        fields = {name: getattr(self._reply.echo, name) for name in Echo.__struct_fields__}
         return ResponseBody(
-            **fields,
+            **self._reply.echo,
             id=identity.id,
             created_at=identity.created,
             completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
@@ -374,7 +368,13 @@ class ResponseEncoder(Struct, eq=False):
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
-            self._begin_message()
+            self._message = item = MessageItem(id=self._new_id("msg"))
+            self._add(item)
+            place = self._part(item, len(self._items) - 1, content_index=0)
+            self._send("response.content_part.added", {**place, "part": OutputText()})
+            delta = {"type": "response.output_text.delta", **place}
+            start = _encode(delta).removesuffix(b"}")
+            self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
         self._texts.append(event.text)
         if self._silent:
             self._logprobs += map(logprob_body, event.logprobs)
@@ -390,15 +390,6 @@ class ResponseEncoder(Struct, eq=False):
             b',"sequence_number":%d}\n\n' % self._sequence,
         )  # fmt: skip
         self._sequence += 1
-
-    def _begin_message(self) -> None:
-        self._message = item = MessageItem(id=self._new_id("msg"))
-        self._add(item)
-        place = self._part(item, len(self._items) - 1, content_index=0)
-        self._send("response.content_part.added", {**place, "part": OutputText()})
-        delta = {"type": "response.output_text.delta", **place}
-        start = _encode(delta).removesuffix(b"}")
-        self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
 
     def _close_message(self, status: ItemStatus) -> None:
         item, self._message = self._message, None
@@ -478,15 +469,14 @@ class ResponseEncoder(Struct, eq=False):
     def _call_item(self, event: ToolCallStarted) -> CallItem:
         name = self._context.function_name(event.name)
         form = self._reply.forms.get(name) or ToolForm("function", name)
-        namespace = form.namespace or UNSET
         if form.kind == "tool_search":
             return SearchCallItem(id=self._new_id("tsc"), call_id=event.id)
-        if form.kind == "custom":
-            return CustomCallItem(
-                id=self._new_id("ctc"), call_id=event.id, name=form.name, namespace=namespace
-            )
-        return FunctionCallItem(
-            id=self._new_id("fc"), call_id=event.id, name=form.name, namespace=namespace
+        is_custom = form.kind == "custom"
+        return (CustomCallItem if is_custom else FunctionCallItem)(
+            id=self._new_id("ctc" if is_custom else "fc"),
+            call_id=event.id,
+            name=form.name,
+            namespace=form.namespace or UNSET,
         )
 
     def _arguments(self, event: ToolCallDelta) -> None:
@@ -531,7 +521,6 @@ class ResponseEncoder(Struct, eq=False):
         self._status = status
 
     def _close_all(self, last: ItemStatus) -> None:
-        """End the items that are under way; the last one of all gets this status."""
         newest = self._items[-1] if self._items else None
 
         def status(item: Item | None) -> ItemStatus:

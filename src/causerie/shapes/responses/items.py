@@ -12,30 +12,19 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import field
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.body import ObjectReader, as_object, kind, unsupported
+from causerie.protocol.body import ObjectReader, as_object, unsupported, wrong_type
 from causerie.protocol.reasoning import text_of
 from causerie.shapes.chat_completions.messages import read_part
-from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.responses.tools import INPUT, SEARCH, ToolReader, flat_name
 from causerie.shapes.sealed_reasoning import SealedReasoning, unseal
+from causerie.shapes.translation import Translation
 
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _ITEM = frozenset({"type", "id", "status", "created_by", "caller", "phase"})
-_OF_TYPE: Mapping[str, frozenset[str]] = {
-    "message": frozenset({"role", "content", "name"}),
-    "reasoning": frozenset({"summary", "content", "encrypted_content"}),
-    "function_call": frozenset({"call_id", "name", "arguments", "namespace"}),
-    "custom_tool_call": frozenset({"call_id", "name", "input", "namespace"}),
-    "tool_search_call": frozenset({"call_id", "arguments", "execution"}),
-    "tool_search_output": frozenset({"call_id", "tools", "execution"}),
-    **dict.fromkeys(
-        ("function_call_output", "custom_tool_call_output"), frozenset({"call_id", "output"})
-    ),
-}
-_OF_A_TEXT = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
 _IMAGE_ADVICE = (
     "Images are not kept here; send the image itself as a `data:` address, in `image_url`."
 )
@@ -43,39 +32,30 @@ _IMAGE_ADVICE = (
 Entry = dict[str, Any]
 
 
-class ItemReader:
+class ItemReader(Translation, eq=False):
     """Makes messages of items; ``places`` and ``names`` tell where each of them stood."""
 
-    def __init__(self, tools: ToolReader, changes: Changes) -> None:
-        self.messages: list[Entry] = []
-        self.places: list[str] = []
-        self.names: dict[str, str] = {}
-        self.returned_images: set[str] = set()
-        """Addresses of images that tools returned: their client cannot leave them out."""
-        self._tools = tools
-        self._changes = changes
-        self._turn: Entry | None = None  # the message of the model that further items add to
-        self._last = ""  # type of the item before
-        self._images: list[Entry] = []  # results of tools that messages of tools cannot hold
-        self._readers: Mapping[str, Callable[[ObjectReader, bool], None]] = {
-            "message": self._message,
-            "reasoning": self._reasoning,
-            "function_call": self._call,
-            "custom_tool_call": self._call,
-            "tool_search_call": self._call,
-            "function_call_output": self._output,
-            "custom_tool_call_output": self._output,
-            "tool_search_output": self._more_tools,
-            "additional_tools": self._more_tools,
-        }
+    tools: ToolReader = field(default_factory=ToolReader)
+    _turn: Entry | None = None  # the message of the model that further items add to
+    _turn_place: str = ""
+    _last: str = ""  # type of the item before
+    _images: list[Entry] = field(default_factory=list)  # results that messages of tools cannot hold
 
-    def read(self, items: Sequence[object]) -> None:
-        """Read all items; raise :class:`InvalidRequest` for what is wrong in the newest ones."""
-        newest = max((at for at, item in enumerate(items) if _is_news(item)), default=0)
-        for at, value in enumerate(items):
-            self._item(as_object(value, f"input[{at}]", "an object with a `type`"), at < newest)
-        self._close_turn()
-        self._add_images()
+    def __post_init__(self) -> None:
+        self.tools.changes = self.changes
+
+    def read_input(self, value: object) -> None:
+        """Read a text or a list of items; raise for what is wrong in the newest ones."""
+        if isinstance(value, str):
+            self.add({"role": "user", "content": value}, "input")
+        elif isinstance(value, list):
+            newest = max((at for at, item in enumerate(value) if _is_news(item)), default=0)
+            for at, item in enumerate(value):
+                self._item(as_object(item, f"input[{at}]", "an object with a `type`"), at < newest)
+            self._close_turn()
+            self._add_images()
+        elif value is not None:
+            raise wrong_type("input", "a string or an array of items", value)
 
     def add(self, message: Entry, place: str) -> None:
         self.messages.append(message)
@@ -94,18 +74,18 @@ class ItemReader:
             )
         if sort not in _OUTPUTS and self._last in _OUTPUTS:
             self._add_images()
-        reader = self._readers.get(sort)
-        if reader is None:
+        if sort not in _READERS:
             self._note(item.path, sort, "dropped")
             return
-        if sort in _OF_TYPE:
-            self._changes.note_others(item, _ITEM | _OF_TYPE[sort])
-        reader(item, past)
+        reader, fields = _READERS[sort]
+        if fields:
+            self.changes.note_others(item, _ITEM | fields)
+        reader(self, item, past)
         self._last = sort
 
     def _note(self, place: str, sort: str, what: str) -> None:
         shown = f" {quote(sort[:64], safe='')}" if sort else ""
-        self._changes.note(f"{place}{shown} {what}")
+        self.changes.note(f"{place}{shown} {what}")
 
     def _message(self, item: ObjectReader, past: bool) -> None:
         role = item.get("role")
@@ -127,7 +107,7 @@ class ItemReader:
             return part
         sort = part.get("type")
         if (field := _text_field(sort)) is not None:
-            for name in part.keys() - _OF_A_TEXT:
+            for name in part.keys() - {"type", "text", "refusal", "annotations", "logprobs"}:
                 if part[name]:
                     self._note(f"{place}.{quote(name[:64], safe='')}", "", "dropped")
             return {"type": field, field: part.get(field)}
@@ -234,7 +214,7 @@ class ItemReader:
             self._images = []
 
     def _more_tools(self, item: ObjectReader, _: bool) -> None:
-        self._tools.read(item.get("tools"), item.param("tools"), repeated=True)
+        self.tools.read(item.get("tools"), item.param("tools"), repeated=True)
         if item.get("type") == "tool_search_output":
             found: Any = item.get("tools") or ()
             names = [tool.get("name") for tool in found if isinstance(tool, dict)]
@@ -296,15 +276,19 @@ def _valid_image(part: object) -> Entry | None:
     return image
 
 
-def read_input(value: object, reader: ItemReader) -> None:
-    """Read ``input``, which is a text or a list of items."""
-    if isinstance(value, str):
-        reader.add({"role": "user", "content": value}, "input")
-    elif isinstance(value, list):
-        reader.read(value)
-    elif value is not None:
-        raise InvalidRequest(
-            f"`input` must be a string or an array of items, not {kind(value)}.",
-            code="invalid_type",
-            param="input",
-        )
+_Read = Callable[[ItemReader, ObjectReader, bool], None]
+_READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
+    name: (read, frozenset(fields.split()))
+    for name, read, fields in (
+        ("message", ItemReader._message, "role content name"),
+        ("reasoning", ItemReader._reasoning, "summary content encrypted_content"),
+        ("function_call", ItemReader._call, "call_id name arguments namespace"),
+        ("custom_tool_call", ItemReader._call, "call_id name input namespace"),
+        ("tool_search_call", ItemReader._call, "call_id arguments execution"),
+        ("function_call_output", ItemReader._output, "call_id output"),
+        ("custom_tool_call_output", ItemReader._output, "call_id output"),
+        ("tool_search_output", ItemReader._more_tools, "call_id tools execution"),
+        ("additional_tools", ItemReader._more_tools, ""),
+    )
+}
+"""How items are read by their types, and the fields of theirs that are known."""

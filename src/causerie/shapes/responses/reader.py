@@ -1,27 +1,16 @@
-"""Parse the body of a Responses request: translate it into fields of chat completions.
-
-The reader of chat completions judges what it holds, so that repairs, limits, names of functions,
-thinking and output formats are the same. Errors and reports name the fields of this API.
-"""
+"""Parse the body of a Responses request: translate it into fields of chat completions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, structs
+from msgspec import Meta, Struct, structs
 
-from causerie.errors import InvalidRequest
 from causerie.http.event_loop import LARGE
-from causerie.protocol.body import (
-    ObjectReader,
-    check_work,
-    decode_marked,
-    missing,
-    unsupported,
-)
+from causerie.protocol.body import ObjectReader, check_work, missing, unsupported
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
@@ -35,62 +24,46 @@ from causerie.protocol.parameters import (
     Temperature,
     TopP,
 )
-from causerie.protocol.request import (
-    ChatRequest,
-    FastFields,
-    FastMessage,
-    NativeRequest,
-    with_optional_images,
-)
+from causerie.protocol.request import ChatRequest, FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import plain_request, read_fields
-from causerie.shapes.responses.encoder import Echo, InputTokens, ResponseReply
-from causerie.shapes.responses.items import ItemReader, read_input
-from causerie.shapes.responses.tools import ToolReader, read_choice
+from causerie.shapes.chat_completions.reader import plain_request
+from causerie.shapes.responses.encoder import InputTokens, ResponseReply
+from causerie.shapes.responses.items import ItemReader
+from causerie.shapes.responses.tools import read_choice
 from causerie.shapes.sealed_reasoning import unseal
-from causerie.shapes.shape import AT_ONCE, ParsedRequest, PassingReply, Places, Shape
+from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
+from causerie.shapes.translation import decoded, without
 
 
-def echo_of(body: ObjectReader, request: ChatRequest) -> Echo:
-    """Return the echo of a body whose fields are valid."""
-    sampling, user = request.sampling, body.get("user")
-    return Echo(
-        instructions=body.string("instructions"),
-        max_output_tokens=request.max_tokens,
-        max_tool_calls=body.integer("max_tool_calls", 1, 2**31 - 1),
-        metadata=_object(body.get("metadata")),
-        parallel_tool_calls=request.parallel_tool_calls is not False,
-        prompt_cache_key=_text(body.get("prompt_cache_key")),
-        reasoning=_reasoning(body.get("reasoning")),
-        safety_identifier=_text(body.get("safety_identifier")),
-        temperature=_number(sampling.temperature, 1.0),
-        text=_text_settings(_object(body.get("text"))),
-        tool_choice=_choice(body.get("tool_choice")),
-        tools=_tools(body.get("tools")),
-        top_logprobs=request.top_logprobs or 0,
-        top_p=_number(sampling.top_p, 1.0),
-        presence_penalty=_number(sampling.presence_penalty, 0.0),
-        frequency_penalty=_number(sampling.frequency_penalty, 0.0),
-        user=user if isinstance(user, str) else UNSET,
-    )
-
-
-def _number(value: float | None, unset: float) -> float:
-    return unset if value is None else value
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def echo_of(body: ObjectReader, request: ChatRequest) -> Mapping[str, Any]:
+    """Return what a response says again of a body whose fields are valid."""
+    reasoning, tools = body.get("reasoning"), body.get("tools")
+    texts = ("prompt_cache_key", "safety_identifier", "user")
+    sampling = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+    numbers = {name: getattr(request.sampling, name) for name in sampling}
+    plain = {"description": None, "parameters": None, "strict": None}
+    return {
+        "instructions": body.string("instructions"),
+        "max_output_tokens": request.max_tokens,
+        "max_tool_calls": body.integer("max_tool_calls", 1, 2**31 - 1),
+        "metadata": _object(body.get("metadata")),
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "reasoning": {name: reasoning.get(name) for name in ("effort", "summary")}
+        if isinstance(reasoning, dict)
+        else None,
+        "text": _text_settings(_object(body.get("text"))),
+        "tool_choice": _choice(body.get("tool_choice")),
+        "tools": [{**plain, **tool} if tool.get("type") == "function" else tool for tool in tools]
+        if isinstance(tools, list)
+        else (),
+        "top_logprobs": request.top_logprobs or 0,
+        **{name: value for name, value in numbers.items() if value is not None},
+        **{name: text for name in texts if isinstance(text := body.get(name), str)},
+    }
 
 
 def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _reasoning(value: object) -> Mapping[str, Any] | None:
-    if not isinstance(value, dict):
-        return None
-    return {"effort": value.get("effort"), "summary": value.get("summary")}
 
 
 def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,21 +85,10 @@ def _choice(value: Any) -> Any:
     return "auto" if value is None else value
 
 
-def _tools(value: object) -> Sequence[Any]:
-    if not isinstance(value, list):
-        return ()
-    plain = {"description": None, "parameters": None, "strict": None}
-    return [{**plain, **tool} if tool.get("type") == "function" else tool for tool in value]
-
-
 ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 
-_DECLARED = {
-    **PARAMETERS,
-    **HINTS,
-    **{each.name: each for each in declared(RouterParameters)},
-}
+_DECLARED = {**PARAMETERS, **HINTS, **{each.name: each for each in declared(RouterParameters)}}
 _TRANSLATED = frozenset({
     "input", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "top_logprobs",
     "max_tool_calls", "store", "truncation", "background", "previous_response_id", "conversation",
@@ -140,10 +102,7 @@ _RENAMED = {
 }
 _SAME = frozenset(name for name, each in _DECLARED.items() if each.facts.responses == "")
 _HINTS = frozenset({"reasoning_effort", "parallel_tool_calls"})
-"""Parameters that agents set by the name of a model; one that lacks them does without.
-
-Of several calls where one was asked for, all but the first are left out of the reply.
-"""
+"""Parameters that agents set by the name of a model; one that lacks them does without."""
 _NEVER_REFUSED = frozenset(
     {"client_metadata", "context_management", "moderation", "prompt_cache_options",
      "prompt_cache_retention"}
@@ -226,96 +185,75 @@ def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequ
         check_work(body, rules)
     if len(body) <= LARGE and (plain := _parse_plain(body, rules)) is not None:
         return plain
-    if len(body) <= SMALL:
-        check_work(body, rules)
-    document, mark = decode_marked(body)
-    return _Translation(ObjectReader(document), rules).parsed(len(body) > AT_ONCE, mark)
+    document, mark = decoded(body, rules)
+    return _Translation(document).parsed(rules, mark, len(body))
 
 
-class _Translation:
-    def __init__(self, body: ObjectReader, rules: ParsingRules) -> None:
-        self._body = body
-        self._rules = rules
-        self._changes = Changes()
-        self._tools = ToolReader(self._changes)
-        self._items = ItemReader(self._tools, self._changes)
-        self._fields: dict[str, Any] = {}
-
-    def parsed(self, large: bool, mark: str) -> ParsedRequest:
-        body, fields = self._body, self._fields
+class _Translation(ItemReader, eq=False):
+    def parsed(self, rules: ParsingRules, mark: str, size: int) -> ParsedRequest:
+        body, fields = self.body, self.values
         self._refuse_state()
-        self._copy_plain()
-        self._translate_conversation()
+        self._copy_plain(strict=rules.reject_unknown)
+        self.tools.read(body.get("tools"), "tools")
+        if not body.has("input"):
+            raise missing("input", "a string or an array of items")
+        instructions = body.string("instructions")
+        if instructions:
+            self.add({"role": "system", "content": instructions}, "instructions")
+        self.read_input(body.get("input"))
+        if self.tools.functions:
+            fields["tools"] = self.tools.functions
         self._translate_text()
-        self._translate_reasoning()
+        self._translate_reasoning(rules)
         encrypted = self._translate_include()
         most_calls = body.integer("max_tool_calls", 1, 2**31 - 1)
         if most_calls == 1:
             fields["parallel_tool_calls"] = False
         elif fields.get("parallel_tool_calls") is False:
             most_calls = 1
-        choice = read_choice(body.get("tool_choice"), self._tools, self._changes)
+        choice = read_choice(body.get("tool_choice"), self.tools)
         if choice is not None:
             fields["tool_choice"] = choice
-        self._note_differences()
-        places = Places(
-            tuple(self._items.places),
-            {**_NAMES, **self._tools.places, **self._items.names},
-            frozenset(self._changes.reported()),
-        )
-        try:
-            request = read_fields(ObjectReader(fields), self._rules, large=large, mark=mark)
-        except InvalidRequest as failure:
-            places.rename(failure)
-            raise
+        if body.boolean("store"):
+            self.changes.note("store true->false")
+        if body.word("truncation", ("auto", "disabled")) == "auto":
+            self.changes.note("truncation auto->disabled")
+        request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, size)
         request = self._with_own(request, halved=bool(mark))
-        echo = echo_of(body, request)
-        reply = ResponseReply(echo, self._tools.forms, encrypted, self._summarizes(), most_calls)
+        reply = ResponseReply(
+            echo_of(body, request), self.tools.forms, encrypted, self._summarizes(), most_calls
+        )
         return ParsedRequest(request, PassingReply(reply), places)
 
     def _refuse_state(self) -> None:
         for name, advice in _REFUSED.items():
-            if self._body.has(name):
+            if self.body.has(name):
                 raise unsupported(name, advice)
-        if self._body.boolean("background"):
+        if self.body.boolean("background"):
             raise unsupported("background", "Replies are sent while they are made; send false.")
 
-    def _copy_plain(self) -> None:
-        strict = self._rules.reject_unknown
-        for name, value in self._body.values.items():
+    def _copy_plain(self, *, strict: bool) -> None:
+        for name, value in self.body.values.items():
             if name in _TRANSLATED:
                 continue
             if name in _SAME:
-                self._fields[name] = value
+                self.values[name] = value
             elif name in _RENAMED:
-                self._fields[_RENAMED[name]] = value
+                self.values[_RENAMED[name]] = value
             elif name not in KNOWN.fields and not (strict and name in _NEVER_REFUSED):
-                self._fields[name] = value
+                self.values[name] = value
             elif value is not None:  # of chat completions, and of no meaning here
                 if strict and name not in _NEVER_REFUSED:
                     raise unsupported(name, "It is no field of this API; leave it out.")
-                self._changes.note(f"{quote(name[:64], safe='.')} dropped")
-
-    def _translate_conversation(self) -> None:
-        body = self._body
-        self._tools.read(body.get("tools"), "tools")
-        if not body.has("input"):
-            raise missing("input", "a string or an array of items")
-        instructions = body.string("instructions")
-        if instructions:
-            self._items.add({"role": "system", "content": instructions}, "instructions")
-        read_input(body.get("input"), self._items)
-        self._fields["messages"] = self._items.messages
-        if self._tools.functions:
-            self._fields["tools"] = self._tools.functions
+                self.changes.note(f"{quote(name[:64], safe='.')} dropped")
 
     def _translate_text(self) -> None:
-        text = self._body.child("text")
+        text = self.body.child("text")
         if text is None:
             return
-        self._changes.note_others(text, ("format", "verbosity"))
+        self.changes.note_others(text, ("format", "verbosity"))
         if text.has("verbosity"):
-            self._fields["verbosity"] = text.get("verbosity")
+            self.values["verbosity"] = text.get("verbosity")
         form = text.child("format", 'an object like {"type": "json_schema", "name": NAME}')
         if form is None:
             return
@@ -323,64 +261,46 @@ class _Translation:
         if form.get("type") == "json_schema":
             names = ("name", "schema", "description", "strict")
             made["json_schema"] = {name: form.get(name) for name in names if form.has(name)}
-        self._fields["response_format"] = made
+        self.values["response_format"] = made
 
-    def _translate_reasoning(self) -> None:
-        reasoning = self._body.child("reasoning")
+    def _translate_reasoning(self, rules: ParsingRules) -> None:
+        reasoning = self.body.child("reasoning")
         if reasoning is None:
             return
         if reasoning.has("effort"):
-            self._fields["reasoning_effort"] = reasoning.get("effort")
-        own = ("max_tokens", "exclude", "enabled") if self._rules.reasoning_object else ()
+            self.values["reasoning_effort"] = reasoning.get("effort")
+        own = ("max_tokens", "exclude", "enabled") if rules.reasoning_object else ()
         more = {name: reasoning.get(name) for name in own if reasoning.has(name)}
         if more:
-            self._fields["reasoning"] = more
-        self._changes.note_others(reasoning, ("effort", "summary", "generate_summary", *own))
+            self.values["reasoning"] = more
+        self.changes.note_others(reasoning, ("effort", "summary", "generate_summary", *own))
 
     def _summarizes(self) -> bool:
-        reasoning = self._body.child("reasoning") or ObjectReader({})
+        reasoning = self.body.child("reasoning") or ObjectReader({})
         wanted = reasoning.string("summary") or reasoning.string("generate_summary")
         return wanted is not None and wanted != "none"
 
     def _translate_include(self) -> bool:
-        body, fields = self._body, self._fields
+        body, fields = self.body, self.values
         included = body.strings("include", most=64)
         for at, name in enumerate(included):
             if name not in (ENCRYPTED, _LOGPROBS):
-                self._changes.note(f"include[{at}] dropped")
+                self.changes.note(f"include[{at}] dropped")
         top = body.integer("top_logprobs", 0, 20)
         if top or _LOGPROBS in included:
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included
 
-    def _note_differences(self) -> None:
-        body, note = self._body, self._changes.note
-        if body.boolean("store"):
-            note("store true->false")
-        if body.word("truncation", ("auto", "disabled")) == "auto":
-            note("truncation auto->disabled")
-
     def _with_own(self, request: ChatRequest, *, halved: bool) -> ChatRequest:
-        grammars, names = self._tools.grammars, request.function_names
+        grammars, names = self.tools.grammars, request.function_names
         tools = tuple(
             structs.replace(tool, grammar=grammar)
             if (grammar := grammars.get(names.get(tool.name, tool.name)))
             else tool
             for tool in request.tools
         )
-        messages, shown = request.messages, self._items.returned_images
-        if shown:
-            messages = with_optional_images(messages, shown)
-        native = None if halved else _native(self._body.values)
-        return structs.replace(
-            request,
-            messages=messages,
-            changes=(*self._changes.reported(), *request.changes),
-            tools=tools,
-            native=native,
-            hints=_HINTS,
-            lenient_tools=True,
-        )
+        native = None if halved else _native(self.body.values)
+        return structs.replace(request, tools=tools, native=native, hints=_HINTS)
 
 
 def _native(body: Mapping[str, Any]) -> NativeRequest:
@@ -389,14 +309,8 @@ def _native(body: Mapping[str, Any]) -> NativeRequest:
     if not isinstance(items, list) or not any(map(_is_sealed_here, items)):
         return NativeRequest("responses", body)
     changes = Changes()
-    rest = []
-    for at, item in enumerate(items):
-        if _is_sealed_here(item):
-            changes.note(f"input[{at}] dropped")
-        else:
-            rest.append(item)
-    told = changes.reported()
-    return NativeRequest("responses", body, unsealed={**body, "input": rest}, left_out=told)
+    unsealed = {**body, "input": without(items, _is_sealed_here, "input", changes)}
+    return NativeRequest("responses", body, unsealed=unsealed, left_out=changes.reported())
 
 
 def _is_sealed_here(item: object) -> bool:

@@ -38,53 +38,45 @@ class PastRefusal(Struct, tag_field="type", tag="refusal"):
 InputPart = InputTextPart | InputImagePart | PastText | PastRefusal
 
 
-class InputMessage(Struct, tag_field="type", tag="message"):
-    role: Literal["user", "assistant", "system", "developer"]
-    content: str | tuple[InputPart, ...]
+class _Item(Struct, kw_only=True):
     id: str | None = None
     status: str | None = None
 
 
-class InputReasoning(Struct, tag_field="type", tag="reasoning"):
+class InputMessage(_Item, tag_field="type", tag="message"):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | tuple[InputPart, ...]
+
+
+class InputReasoning(_Item, tag_field="type", tag="reasoning"):
     """Reasoning as it came; ``encrypted_content`` goes before ``content`` and ``summary``."""
 
     summary: tuple[Object, ...] | None = None
     content: tuple[Object, ...] | None = None
     encrypted_content: str | None = None
-    id: str | None = None
-    status: str | None = None
 
 
-class PastFunctionCall(Struct, tag_field="type", tag="function_call"):
+class PastFunctionCall(_Item, tag_field="type", tag="function_call"):
     call_id: str
     name: FunctionName
     arguments: Annotated[str, Meta(description="The arguments as a JSON string.")]
     namespace: str | None = None
-    id: str | None = None
-    status: str | None = None
 
 
-class FunctionOutput(Struct, tag_field="type", tag="function_call_output"):
+class FunctionOutput(_Item, tag_field="type", tag="function_call_output"):
     call_id: str
     output: str | tuple[InputPart, ...]
-    id: str | None = None
-    status: str | None = None
 
 
-class PastCustomCall(Struct, tag_field="type", tag="custom_tool_call"):
+class PastCustomCall(_Item, tag_field="type", tag="custom_tool_call"):
     call_id: str
     name: FunctionName
     input: str
     namespace: str | None = None
-    id: str | None = None
-    status: str | None = None
 
 
-class CustomOutput(Struct, tag_field="type", tag="custom_tool_call_output"):
-    call_id: str
-    output: str | tuple[InputPart, ...]
-    id: str | None = None
-    status: str | None = None
+class CustomOutput(FunctionOutput, tag_field="type", tag="custom_tool_call_output"):
+    pass
 
 
 class FunctionTool(Struct, tag_field="type", tag="function"):
@@ -218,7 +210,6 @@ class OwnFields(Struct, kw_only=True):
 
 
 def request_type() -> type[Struct]:
-    """Return the type of the body: these fields, and the parameters with the same name."""
     own = {each.name for each in declared(OwnFields)}
     same = [
         each

@@ -14,15 +14,14 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.body import ObjectReader, as_object, missing, shown, unsupported, wrong_value
 from causerie.protocol.body_types import MAX_TOOLS
 from causerie.shapes.chat_completions.past import Changes
 
-INPUT = "input"
-"""The parameter that a custom tool has as a function."""
+INPUT = "input"  # the parameter that a custom tool has as a function
 SEARCH = "tool_search"
 
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -35,8 +34,7 @@ Entry = Mapping[str, Any]
 class ToolForm(Struct, frozen=True):
     """How a client calls a tool: the kind of its items, and its name, perhaps in a namespace."""
 
-    kind: str
-    """``function``, ``custom`` or ``tool_search``."""
+    kind: str  # `function`, `custom` or `tool_search`
     name: str
     namespace: str | None = None
 
@@ -48,17 +46,15 @@ def flat_name(name: str, namespace: object = None) -> str:
 class ToolReader(Struct, eq=False):
     """Collects the tools of a request from ``tools`` and from items of its input."""
 
-    _changes: Changes
-    functions: list[Entry] = []
-    """The tools as chat completions have them."""
+    changes: Changes = field(default_factory=Changes)
+    functions: list[Entry] = []  # the tools as chat completions have them
     places: dict[str, str] = {}
     """Where each of them stands in the client's body."""
     forms: dict[str, ToolForm] = {}
     """By the name of the function; a plain function has none."""
     grammars: dict[str, str] = {}
     """Lark grammars of custom tools, by the name of the function."""
-    left_out: set[str] = set()
-    """Types of the tools that nobody runs here."""
+    left_out: set[str] = set()  # types of the tools that nobody runs here
     _names: set[str] = set()
 
     def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
@@ -80,7 +76,7 @@ class ToolReader(Struct, eq=False):
         if sort == "namespace":
             name = tool.required_string("name")
             self._note_others(tool, ("type", "name", "description", "tools"))
-            self._changes.note(f"{tool.path} namespace flattened")
+            self.changes.note(f"{tool.path} namespace flattened")
             for at, each in enumerate(tool.array("tools", most=MAX_TOOLS) or ()):
                 place = f"{tool.param('tools')}[{at}]"
                 self._function(as_object(each, place, "a tool with a `type`"), repeated, name)
@@ -105,7 +101,7 @@ class ToolReader(Struct, eq=False):
                 }
             case _:
                 self.left_out.add(sort)
-                self._changes.note(f"{tool.path} {quote(sort[:_MOST_CHARACTERS], safe='')} dropped")
+                self.changes.note(f"{tool.path} {quote(sort[:_MOST_CHARACTERS], safe='')} dropped")
                 return
         self._add(tool, made, repeated, namespace)
 
@@ -155,10 +151,10 @@ class ToolReader(Struct, eq=False):
     def _note_others(self, tool: ObjectReader, known: Sequence[str]) -> None:
         for name in tool.values:
             if name not in known and tool.values[name] not in (None, False):
-                self._changes.note(f"{tool.param(quote(name[:_MOST_CHARACTERS], safe=''))} dropped")
+                self.changes.note(f"{tool.param(quote(name[:_MOST_CHARACTERS], safe=''))} dropped")
 
 
-def read_choice(value: object, tools: ToolReader, changes: Changes) -> object:
+def read_choice(value: object, tools: ToolReader) -> object:
     """Return ``tool_choice`` as chat completions have it; raise :class:`InvalidRequest`."""
     if not isinstance(value, dict):
         if value == "required" and not tools.functions and tools.left_out:
@@ -172,25 +168,18 @@ def read_choice(value: object, tools: ToolReader, changes: Changes) -> object:
     entries = fields.array("tools", most=MAX_TOOLS)
     if not entries:
         raise missing(fields.param("tools"), "an array of at least one tool")
-    names = _allowed(entries, fields, tools, changes)
+    names = []
+    for at, each in enumerate(entries):
+        entry = as_object(each, f"{fields.param('tools')}[{at}]")
+        if entry.required_string("type") in tools.left_out:
+            tools.changes.note(f"{entry.path} dropped")
+        else:
+            names.append(_chosen(entry, tools))
     if not names and mode == "required":
         raise _demanded("a tool of the list", "tool_choice.tools")
     if not names or mode == "none":
         return "none"
     return {"type": sort, "allowed_tools": {"mode": mode, "tools": list(map(_named, names))}}
-
-
-def _allowed(
-    entries: Sequence[object], fields: ObjectReader, tools: ToolReader, changes: Changes
-) -> Sequence[str]:
-    names = []
-    for at, each in enumerate(entries):
-        entry = as_object(each, f"{fields.param('tools')}[{at}]")
-        if entry.required_string("type") in tools.left_out:
-            changes.note(f"{entry.path} dropped")
-        else:
-            names.append(_chosen(entry, tools))
-    return names
 
 
 def _named(name: str) -> Entry:

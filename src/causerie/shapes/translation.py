@@ -1,0 +1,77 @@
+"""A request of another API while it becomes one of chat completions.
+
+The reader of chat completions judges what it holds, so that repairs, limits, names of functions,
+thinking and output formats are the same. Errors and reports name the fields of the client's API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field, structs
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.body import ObjectReader, check_work, decode_marked
+from causerie.protocol.bounded_json import SMALL
+from causerie.protocol.parameters import ParsingRules
+from causerie.protocol.request import ChatRequest, with_images
+from causerie.shapes.chat_completions.past import Changes
+from causerie.shapes.chat_completions.reader import read_fields
+from causerie.shapes.shape import AT_ONCE, Places
+
+
+class Translation(Struct, eq=False):
+    """``values`` are the fields of chat completions, ``messages`` are one of them.
+
+    ``places`` has the place of each message in the client's body, ``names`` those of other fields.
+    """
+
+    body: ObjectReader
+    values: dict[str, Any] = {}
+    messages: list[dict[str, Any]] = []
+    places: list[str] = []
+    names: dict[str, str] = {}
+    returned_images: set[str] = set()
+    """Addresses of images that tools returned: their client cannot leave them out."""
+    changes: Changes = field(default_factory=Changes)
+
+    def read(
+        self, rules: ParsingRules, names: Mapping[str, str], mark: str, size: int
+    ) -> tuple[ChatRequest, Places]:
+        """Read the fields, of which ``names`` have always the same place in the client's body."""
+        changes = self.changes.reported()
+        places = Places(tuple(self.places), {**names, **self.names}, frozenset(changes))
+        self.values["messages"] = self.messages
+        try:
+            request = read_fields(ObjectReader(self.values), rules, large=size > AT_ONCE, mark=mark)
+        except InvalidRequest as failure:
+            places.rename(failure)
+            raise
+        messages, addresses = request.messages, self.returned_images
+        if addresses:
+            messages = with_images(
+                messages,
+                lambda one: structs.replace(one, optional=True) if one.url in addresses else one,
+            )
+        changes = (*changes, *request.changes)
+        request = structs.replace(request, messages=messages, changes=changes, lenient_tools=True)
+        return request, places
+
+
+def decoded(body: bytes, rules: ParsingRules) -> tuple[ObjectReader, str]:
+    """Return the object of a body that no fast reader takes, and the mark of halves in it."""
+    if len(body) <= SMALL:  # larger ones were checked before
+        check_work(body, rules)
+    document, mark = decode_marked(body)
+    return ObjectReader(document), mark
+
+
+def without(
+    entries: Sequence[object], leaves_out: Callable[[object], bool], place: str, changes: Changes
+) -> list[object]:
+    """Return the entries for servers that cannot read all of them; the others are noted."""
+    for at, each in enumerate(entries):
+        if leaves_out(each):
+            changes.note(f"{place}[{at}] dropped")
+    return [each for each in entries if not leaves_out(each)]
