@@ -20,7 +20,7 @@ from causerie.chat.chat import ChatReply
 from causerie.chat.generation import engine_failures
 from causerie.engines.base import EmbeddingEngine, ModelFacts, PromptTooLong
 from causerie.errors import InvalidRequest
-from causerie.protocol.events import Batch, Finished, Partial, Usage, PassedBytes
+from causerie.protocol.events import Batch, Finished, Partial, PassedBytes, Usage
 from causerie.protocol.known_fields import refusal
 from causerie.protocol.operations import FIELDS
 from causerie.protocol.request import ChatRequest
