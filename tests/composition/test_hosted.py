@@ -330,6 +330,32 @@ async def test_a_budget_smaller_than_one_request_admits_one_and_says_its_amount(
     assert (budget["amount"], budget["period"]) == ("0.00001", "month")
 
 
+async def test_a_key_over_its_budget_takes_nothing_of_limits_that_others_share(
+    service_view: ServiceView,
+) -> None:
+    """``docs/guides/limits.md``: admitted requests are counted, so a loop of 402 blocks nobody."""
+    accounts = service_view.office.accounts
+    project = await accounts.projects.create(SYSTEM, "Shared")
+    limits = (Limit(requests_per_minute=3),)
+    await accounts.projects.set_bounds(SYSTEM, project.id, LimitsAndBudgets(limits=limits))
+    spent, innocent = [
+        await accounts.keys.create(SYSTEM, project.id, KeyDraft("key", bounds=bounds))
+        for bounds in (LimitsAndBudgets(budgets=(Budget(Decimal(0)),)), LimitsAndBudgets())
+    ]
+    async with (
+        service_view.client(spent.credential) as loop,
+        service_view.client(innocent.credential) as client,
+    ):
+        for _ in range(8):
+            with pytest.raises(openai.APIStatusError) as refused:
+                await say(loop)
+            assert refused.value.status_code == 402
+        for _ in range(3):
+            assert await say(client) == "Good day."
+        with pytest.raises(openai.RateLimitError):
+            await say(client)
+
+
 async def test_a_budget_of_nothing_admits_nothing(service_view: ServiceView) -> None:
     made = await service_view.office.key(bounds=LimitsAndBudgets(budgets=(Budget(Decimal(0)),)))
     async with service_view.client(made.credential) as client:

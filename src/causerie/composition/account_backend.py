@@ -36,10 +36,12 @@ from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import (
     Database,
     NewerSchema,
+    UpgradePlan,
     WrongAddress,
     obstacle_of,
     revision,
     upgrade,
+    upgrade_plan,
 )
 from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
 from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
@@ -235,6 +237,17 @@ async def migrated(store: StoreSettings) -> str:
     """Bring the tables to this version and return their revision; raise :class:`CannotStart`."""
     async with opened(store) as database:
         return await revision(database) or ""
+
+
+async def planned(store: StoreSettings) -> UpgradePlan:
+    """Return what :func:`migrated` would do; raise :class:`CannotStart`."""
+    database = await asyncio.to_thread(_database, store)
+    try:
+        return await upgrade_plan(database)
+    except (NewerSchema, StoreUnavailable) as failure:
+        raise _unusable(failure) from failure
+    finally:
+        await database.close()
 
 
 @asynccontextmanager
