@@ -111,18 +111,20 @@ def serve_until_stopped(read: ReadWith) -> None:
     """Serve by the settings that ``read`` returns, and report the start at the terminal."""
     from rich.console import Console
 
-    from causerie.cli.announcement import ConsoleAnnouncer
+    from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer
     from causerie.composition.app import run_service, run_worker
     from causerie.composition.entries import checked
     from causerie.composition.supervisor import supervise
     from causerie.composition.worker import own_place
-    from causerie.observe.logging import configure, heedless
+    from causerie.observe.logging import configure, heedless, lines_of
     from causerie.settings.rules import worker_count
 
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
-        announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
+        _, is_json = lines_of()
+        announced = LogAnnouncer if is_json else ConsoleAnnouncer
+        announcer = announced(loaded.settings, Console(stderr=True))
         place, again = own_place(), _with_settings_errors(read)
         if place is not None:
             run_on_loop(run_worker(loaded, again, place))

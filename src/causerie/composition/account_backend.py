@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -50,11 +51,14 @@ from causerie.http.tasks import owned
 from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.observe.alerts import AlertBook, AlertKind, Condition
+from causerie.observe.logging import Outage
+from causerie.observe.metrics import StoreStatus
 from causerie.protocol.money import exact
 from causerie.settings.alerts import Alerts
 from causerie.settings.store import StoreSettings
 
 _DAY = timedelta(days=1)
+_SHARES = (0, 50, 80, 100)  # percent of a budget that metrics tell apart
 
 
 class AccountConditions:
@@ -64,11 +68,19 @@ class AccountConditions:
         self.book = book
         self._watching = watching
         self._clock = clock
+        self.budgets: Mapping[tuple[str, str], int] = {}
+        """How many there were at the last look, by owner and the share that is used at least."""
 
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
         """Return what holds now; raise ``StoreUnavailable``."""
         now = self._clock()
         budgets = await self._watching.budgets() if alerts.budget_percent else ()
+        self.budgets = Counter(
+            (_owner(each)[0].partition(":")[0], str(share))
+            for each in budgets
+            for share in _SHARES
+            if share <= each.spending.share * 100
+        )
         days = max(alerts.key_expiry_days, default=0)
         expiring = await self._watching.expiring(now + days * _DAY) if days else ()
         found = [
@@ -151,6 +163,13 @@ class AccountBackend:
     clock: Clock
     conditions: AccountConditions
     probe_results: SqlProbeResults
+    outage: Outage
+
+    def store_status(self) -> StoreStatus:
+        """Return what metrics tell of the database."""
+        waiting, journal_fails = self.bookkeeping.store_status()
+        there = not self.outage.lasts
+        return StoreStatus(there, not journal_fails, waiting, self.conditions.budgets)
 
 
 @asynccontextmanager
@@ -199,6 +218,7 @@ async def account_backend(
             _clock,
             AccountConditions(SqlAlertBook(database), watching, _clock),
             SqlProbeResults(database),
+            database.outage,
         )
 
 

@@ -276,8 +276,8 @@ class Alerting:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except StoreUnavailable:
-            log.warning("alerts wait for the database")
+        except StoreUnavailable:  # alerts wait for the database
+            pass
         except Exception:
             log.exception("alerts failed")
 
@@ -322,9 +322,8 @@ def _kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:
-    alerts = settings.alerts
-    reminds = accounts and settings.mail.host is not None and alerts.remind_owners
-    return bool(alerts.webhooks or alerts.emails) or reminds
+    # With accounts the console shows alerts, also without a channel.
+    return accounts or bool(settings.alerts.webhooks or settings.alerts.emails)
 
 
 def _clock() -> datetime:

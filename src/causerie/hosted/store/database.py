@@ -43,6 +43,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from causerie import __version__
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.tables import schema_state
+from causerie.observe.logging import Outage
 
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
@@ -140,6 +141,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """Raise :class:`WrongAddress`. Connects on first use only."""
+        self.outage = Outage("the database")
         address = _address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         if self.sqlite:
@@ -155,7 +157,7 @@ class Database:
 
         Raises :class:`StoreUnavailable`.
         """
-        with _translated_failures():
+        with self._watched():
             async with self._writer.begin() as connection:
                 yield connection
 
@@ -174,9 +176,19 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """Begin a reading transaction, which sees one state; raise :class:`StoreUnavailable`."""
-        with _translated_failures():
+        with self._watched():
             async with self._reader.connect() as connection:
                 yield connection
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            with _translated_failures():
+                yield
+        except StoreUnavailable as failure:
+            self.outage.seen(reason=obstacle_of(failure))
+            raise
+        self.outage.over()
 
     async def checkpoint(self) -> None:
         """Write SQLite's log into the file, and empty the log."""
