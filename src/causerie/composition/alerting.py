@@ -286,9 +286,13 @@ class Alerting:
         settings, credentials = now.settings, now.credentials
         for webhook in settings.alerts.webhooks:
             if webhook.name == name:
-                key = secret_bytes(credentials.alerts[name])
+                secret = credentials.alerts.get(name)
                 return Webhook(
-                    webhook.url, key, webhook.ca_file, networks=private_networks(settings.server)
+                    webhook.url,
+                    None if secret is None else secret_bytes(secret),
+                    webhook.format,
+                    webhook.ca_file,
+                    networks=private_networks(settings.server),
                 )
         server = mail_server(settings.mail, credentials.mail)
         written = [OWNERS] * settings.alerts.remind_owners

@@ -91,7 +91,7 @@ class EntryImport:
         # None: the stored key stays.
         label = KEYS.get(filed.entry.section, "")
         if filed.key is None:
-            if label == "secret":
+            if label == "secret" and filed.entry.body.get("format", "standard") == "standard":
                 advice = "is missing; receivers check signatures by it"
                 raise SettingsError([Problem(filed.entry.place, label, advice)])
             return ""
