@@ -123,7 +123,12 @@ def test_only_what_is_public_is_routed() -> None:
     settings = load(file=KUBERNETES / "overlays" / "team" / "causerie.toml").settings
     doors = {each.prefix for each in door_addresses(settings)}
     [rule] = route["spec"]["rules"]
-    assert {each["path"]["value"] for each in rule["matches"]} == {"/v1", "/api", "/console", *doors}
+    assert {each["path"]["value"] for each in rule["matches"]} == {
+        "/v1",
+        "/api",
+        "/console",
+        *doors,
+    }
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -98,7 +98,7 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
 
 @users.command("disable")
 def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
-    """Disable an account and end its sessions. Keys of projects stay.
+    """Disable an account, and end its sessions and its keys, which answer 401 until it is enabled.
 
     **Examples**
 
