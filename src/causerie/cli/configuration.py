@@ -345,22 +345,26 @@ def import_config(
 
     `causerie import --litellm config.yaml -o causerie.toml && causerie check`
     """
-    from causerie.cli.litellm import translate
-
     if file is not None and litellm is None and output is None:
         import_entries(file, config, pairs, yes=yes, prune=prune)
     elif litellm is not None and file is None and not prune:
-        text, notes = translate(litellm)
-        if text is not None:
-            write_or_print(output, text)
-        for note in notes:
-            typer.echo(note, err=True)
-        if text is None:
-            words = f"{litellm}: nothing in `model_list` can be carried over"
-            raise CommandFailed(words, ExitCode.CONFIGURATION)
+        _translate(litellm, output)
     else:
         words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
         raise CommandFailed(words, ExitCode.USAGE)
+
+
+def _translate(litellm: Path, output: Path | None) -> None:
+    from causerie.cli.litellm import translate
+
+    text, notes = translate(litellm)
+    if text is not None:
+        write_or_print(output, text)
+    for note in notes:
+        typer.echo(note, err=True)
+    if text is None:
+        words = f"{litellm}: nothing in `model_list` can be carried over"
+        raise CommandFailed(words, ExitCode.CONFIGURATION)
 
 
 def import_entries(

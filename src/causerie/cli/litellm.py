@@ -558,7 +558,8 @@ _ADVICE = (
 _NO_DEFAULT = "a model has no defaults of requests here; let clients send it"
 _NOT_SENT = "no header of a client or of the configuration reaches a provider"
 _PARAM_ADVICE = dict.fromkeys(
-    ("max_retries", "num_retries"), "a target is asked again `retries` times; set it at its provider"
+    ("max_retries", "num_retries"),
+    "a target is asked again `retries` times; set it at its provider",
 ) | {
     "organization": f"{_NOT_SENT}; take a key of that organization",
     "extra_headers": _NOT_SENT,
