@@ -411,8 +411,9 @@ async def off_board(day: Day, key: str, oidc: RunningIssuer) -> None:
         return {(await day.ask(key, replica=one)).status for one in (0, 1)} == {401}
 
     await eventually(stopped)
-    _, refused = await sign_in(day, 0, oidc)
-    assert refused.status in (401, 403)
+    visitor, refused = await sign_in(day, 0, oidc)
+    assert refused.status >= 400
+    assert (await visitor.get("/profile")).status == 303  # to the page to sign in
 
 
 async def read_the_statement(day: Day, project: str) -> None:
