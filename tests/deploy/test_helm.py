@@ -12,6 +12,8 @@ import pytest
 import yaml
 from test_kubernetes import FOREIGN, KUBERNETES, OVERLAYS, ROOT, VERSION, rendered
 
+from causerie import __version__
+
 CHART = ROOT / "deploy" / "helm" / "causerie"
 FETCHED = ROOT / "build" / "helm" / "helm"
 _OWN_TO_HELM = {"app.kubernetes.io/instance", "annotations", "imagePullPolicy", "namespace"}
@@ -43,6 +45,11 @@ def alike(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(r"^causerie(-migration)?(-[a-z0-9]{10}|-1|:[0-9.]+)$", r"causerie\1", value)
     return value
+
+
+def test_the_chart_is_of_this_version() -> None:
+    described = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (described["version"], described["appVersion"]) == (__version__, __version__)
 
 
 def test_helm_finds_nothing_wrong() -> None:

@@ -187,11 +187,11 @@ class Day:
             self.ended.append(answer.headers["x-request-id"])
         return Asked(answer.status, answer.headers.get("x-served-by", ""), text)
 
-    async def metric(self, name: str) -> float:
+    async def metric(self, name: str, **labels: str) -> float:
         async with self.session.get(f"{self.replicas[0].root}/metrics") as answer:
             families = text_string_to_metric_families(await answer.text())
-        samples = {each.name: each.value for one in families for each in one.samples}
-        return samples[name]
+        samples = [each for one in families for each in one.samples if each.name == name]
+        return sum(each.value for each in samples if labels.items() <= each.labels.items())
 
     async def alert(self, kind: str) -> dict[str, Any]:
         while (posted := await self.hook.next()).body["type"] != kind:
@@ -334,6 +334,9 @@ async def spend(day: Day, carla: Visitor, project: str, key: str) -> None:
         told = await day.alert("budget.firing")
     assert told["owner"] == f"key:{agent.partition('_')[0]}_{agent.split('_')[1]}"
     assert (await day.ask(key)).status == 200
+    assert await day.metric("causerie_budgets", owner="key", used="100") == 1
+    assert await day.metric("causerie_budgets", owner="project", used="50") == 0
+    assert await day.metric("causerie_cost_total", model="chat") > 0.05
 
 
 async def lose_the_database(day: Day, key: str, postgres: PostgresServer) -> None:
