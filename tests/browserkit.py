@@ -29,7 +29,7 @@ from causerie.hosted.accounts.people import User
 
 expect.set_options(timeout=90_000)  # a busy machine
 NEW_PASSWORD = "nine purple ladders hum"
-_LINK = re.compile(r"http://\S+/console/link#\S+")
+_LINK = re.compile(r"http://[^\s\"]+/console/link#[\w-]+")
 # The first draws pages only, no windows around them: a fourth of the processor time.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded
 from causerie.metering.meter import Record
-from causerie.observe.metrics import MetricsCounters, merged
+from causerie.observe.metrics import MetricsCounters, StoreStatus, merged
 from causerie.protocol.events import Usage
 from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.target_state import TargetState
@@ -29,6 +29,7 @@ def exposed() -> dict[str, tuple[str, set[str]]]:
         lambda: [("m", 1)],
         lambda: [target_state.status()],
         lambda: True,
+        lambda: StoreStatus(database=True, journal=True, waiting=0, budgets={("project", "50"): 1}),
     )
     counters.refused("d", "invalid_json", 400)
     record = Record("r", "d", "k", model="m", used=Usage(3, 5), first_token_seconds=0.1)

@@ -128,11 +128,12 @@ class Issuer:
         return await self._answer(request, "userinfo", _PLAIN | self.ways.get("told", {}))
 
     def _is_client(self, request: web.Request, form: Mapping[str, Any]) -> bool:
+        known = CLIENT, self.ways.get("secret", SECRET)
         if self.ways.get("secret_in_form"):
-            return (form.get("client_id"), form.get("client_secret")) == (CLIENT, SECRET)
+            return (form.get("client_id"), form.get("client_secret")) == known
         kind, _, pair = request.headers.get("authorization", "").partition(" ")
         name, _, secret = base64.b64decode(pair).decode().partition(":")
-        return kind == "Basic" and (unquote_plus(name), unquote_plus(secret)) == (CLIENT, SECRET)
+        return kind == "Basic" and (unquote_plus(name), unquote_plus(secret)) == known
 
     def _id_token(self, nonce: str) -> str:
         now = int(time.time())

@@ -18,8 +18,12 @@ from sqlalchemy import Compiled, Connection, Engine, event
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.util import LRUCache
 
+from causerie.hosted.store import migrations
 from causerie.hosted.store.database import Database, upgrade
 
+REVISIONS = sorted(
+    file.name[1:5] for file in Path(str(migrations.__file__)).parent.glob("versions/r*.py")
+)
 _numbers = itertools.count(1)
 
 

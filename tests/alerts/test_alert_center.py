@@ -247,7 +247,7 @@ async def test_two_processes_tell_once(sqlite_template: Path, tmp_path: Path) ->
     assert told(hook) == Counter(
         {
             **{("provider.firing", f"down {n}"): 1 for n in range(5)},
-            **{("provider.resolved", f"down {n}"): 1 for n in range(5)},
+            **{("provider.resolved", f"Resolved: down {n}"): 1 for n in range(5)},
         }
     )
     assert hook.wrong == []

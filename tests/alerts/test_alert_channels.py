@@ -65,9 +65,36 @@ async def test_a_webhook_is_signed_and_has_the_facts() -> None:
         }  # fmt: skip
         over = replace(MESSAGE, id="msg_2", firing=False)
         assert (await Webhook(receiver.url, KEY).send(over, now())).delivered
-        assert (await receiver.next()).body["type"] == "budget.resolved"
+        body = (await receiver.next()).body
+        assert (body["type"], body["data"]["summary"]) == (
+            "budget.resolved",
+            f"Resolved: {MESSAGE.summary}",
+        )
         wrong = await Webhook(receiver.url, bytes(32)).send(MESSAGE, now())
         assert (wrong.delivered, "status 401" in wrong.words) == (False, True)
+
+
+async def test_slack_and_teams_get_messages_that_nobody_can_put_links_into() -> None:
+    """A project's name is what a member wrote."""
+    named = "Project <https://evil|[x](https://evil)> & more has used 81 % of its budget"
+    message = replace(MESSAGE, summary=named, firing=False)
+    async with webhook_receiver() as receiver:
+        for format in ("slack", "teams"):
+            assert (await Webhook(receiver.url, KEY, format).send(message, now())).delivered
+        slack, teams = (await receiver.next()).body, (await receiver.next()).body
+        unsigned = await Webhook(receiver.url, None, "slack").send(message, now())
+        assert (unsigned.delivered, receiver.wrong) == (False, ["none"])
+    title = "Resolved: Project &lt;https://evil|[x](https://evil)&gt; &amp; more has used 81 %"
+    assert slack == {"text": f"{title} of its budget\nproject: prj_1\npercent: 81"}
+    [attachment] = teams["attachments"]
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    [block] = attachment["content"]["body"]
+    assert {block["type"], *(run["type"] for run in block["inlines"])} == {
+        "RichTextBlock",
+        "TextRun",
+    }
+    texts = [run["text"] for run in block["inlines"]]
+    assert texts == [f"Resolved: {named}", "\nproject: prj_1", "\npercent: 81"]
 
 
 async def test_operators_are_told_what_the_receiver_answered(certificates: Certificates) -> None:

@@ -219,3 +219,17 @@ def test_set_takes_a_known_key_and_a_value(file: Path, pair: str) -> None:
     result = CliRunner().invoke(app, ["check", "-c", str(file), "--set", pair])
     assert result.exit_code in (2, 3)
     assert result.stderr.startswith("causerie: --set")
+
+
+def test_without_secrets_the_rest_is_checked(tmp_path: Path) -> None:
+    """In CI the variables and files of secrets are not there."""
+    file = tmp_path / "causerie.toml"
+    provider = '[[providers]]\nname = "a"\nbase_url = "http://a.example/v1"\nkey = {{ {} }}\n'
+    for place in ('env = "UNSET"', f'file = "{tmp_path}/none"'):
+        file.write_text(provider.format(place))
+        assert CliRunner().invoke(app, ["check", "-c", str(file)]).exit_code == 3
+        result = CliRunner().invoke(app, ["check", "-c", str(file), "--no-secrets"])
+        assert result.exit_code == 0, result.stderr
+    file.write_text(provider.format('env = "UNSET"') + "weight = 3\n")
+    result = CliRunner().invoke(app, ["check", "-c", str(file), "--no-secrets"])
+    assert (result.exit_code, "UNSET" in result.stderr) == (3, False)

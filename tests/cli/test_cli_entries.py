@@ -244,3 +244,29 @@ def test_check_and_models_show_what_the_database_holds(folder: Path, terminal: T
     assert 'the entry of alias "gone" is not in force: targets[0]' in result.stderr
     ids = [one["id"] for one in terminal.json("models", "--database")]
     assert ids[:2] == ["own", "second"]
+
+
+def test_a_pruning_import_leaves_what_the_file_names(folder: Path, terminal: Terminal) -> None:
+    """A file in version control is all that the database holds, and nothing is half deleted."""
+    keep(folder, [DRAFTS[1], DRAFTS[2], EntryDraft("alias", "far", {"targets": TO_SOUTH})])
+    file = folder / "entries.toml"
+    file.write_text('[[aliases]]\nid = "far"\ntargets = [{ provider = "south-2", model = "m" }]\n')
+    before = terminal.done("export")
+    result = terminal.run("import", "entries.toml", "--prune", "--yes")
+    assert result.exit_code == 3, "the alias would lose its provider"
+    assert terminal.done("export") == before
+    with file.open("a") as more:
+        more.write(
+            '[[providers]]\nname = "south-2"\nknown = "ollama"\ntimeouts = { total = 9.5 }\n'
+        )
+    result = terminal.run("import", "entries.toml", "--prune", stdin="n\n")
+    assert "away" in terminal.done("export"), "nobody has agreed"
+    result = terminal.run("import", "entries.toml", "--prune", "--yes")
+    assert (result.exit_code, result.stderr) == (0, "1 entry written.\n"), result.output
+    rows = [" ".join(line.split()) for line in result.stdout.splitlines()[1:]]
+    assert rows == ["same provider south-2 -", "same alias far -", "deleted provider away -"]
+    assert "away" not in terminal.done("export")
+    assert terminal.run("import", "entries.toml", "--prune").stderr == "Nothing to write.\n"
+
+
+TO_SOUTH = [{"provider": "south-2", "model": "m"}]

@@ -32,7 +32,11 @@ model_list:
       stream_timeout: 20
       temperature: 0.2
   - model_name: own
-    litellm_params: {model: hosted_vllm/Qwen/Qwen3-8B, api_base: "http://10.0.0.5:8000/v1"}
+    litellm_params:
+      model: hosted_vllm/Qwen/Qwen3-8B
+      api_base: "http://10.0.0.5:8000/v1"
+      max_retries: 3
+      organization: org-1
     model_info: {input_cost_per_token: 2.5, output_cost_per_token: .nan}
   - model_name: small
     litellm_params: {model: ollama_chat/llama3.2, api_base: "http://10.0.0.6:11434"}
@@ -145,7 +149,10 @@ def test_the_master_key_still_opens_the_door(team: tuple[Settings, str]) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        "model_list[2].litellm_params.temperature: has no counterpart",
+        "model_list[2].litellm_params.temperature: a model has no defaults of requests here",
+        "model_list[3].litellm_params.max_retries: a target is asked again `retries` times",
+        "model_list[3].litellm_params.organization: no header",
+        "router_settings.model_group_alias.gpt-4: has limits of its own here",
         "model_list[7].litellm_params: mode `image_generation`",
         'model_list[8].litellm_params: "bedrock" is no provider',
         "router_settings.num_retries: another target is asked at once",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import json
 import os
 import shlex
 import socket
@@ -22,12 +23,13 @@ from rich.console import Console
 from service import serving
 from typer.testing import CliRunner
 
-from causerie.cli.announcement import ConsoleAnnouncer, block
+from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer, block
 from causerie.cli.root import app
 from causerie.cli.serve import chosen_models, id_of, read_settings
 from causerie.composition.entries import checked_with
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
+from causerie.observe.logging import configure
 from causerie.settings.catalog import AliasSettings, AliasTarget
 from causerie.settings.entries import Entry, merged
 from causerie.settings.problems import SettingsError
@@ -102,7 +104,7 @@ def test_it_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
     assert process.stderr is not None
     try:
         for line in process.stderr:
-            if line.startswith(b"Ctrl-C"):
+            if b'"event":"ready"' in line:
                 break
         process.stderr.close()
         process.terminate()  # of which it tells
@@ -131,7 +133,7 @@ def test_a_configuration_from_a_pipe_is_read_once(tmp_path: Path) -> None:
         said = []
         for line in process.stderr:
             said.append(line)
-            if line.startswith(b"Ctrl-C"):
+            if b'"event":"ready"' in line:
                 break
         assert f"http://127.0.0.1:{port}".encode() in b"".join(said)
     finally:
@@ -195,6 +197,28 @@ def test_the_block_is_about_the_settings_in_force() -> None:
     announcer.settings = Settings(models=(ModelSettings(id="reloaded"),))
     announcer.ready("127.0.0.1", 8000)
     assert "models   reloaded\n" in out.getvalue()
+
+
+def test_where_lines_are_json_the_start_is_lines_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    configure("info", "json")
+    hosted = DoorSettings(name="hosted", kind="hosted", keys="accounts")
+    announcer = LogAnnouncer(Settings(models=(), doors=(hosted,)), Console(stderr=True))
+    announcer.download.started(98_000_000, "Fetching model.gguf")
+    announcer.download.finished()
+    announcer.loading([EngineStatus("m", EngineState.LOADING, progress=0.5)])
+    announcer.first_link("token")
+    announcer.ready("127.0.0.1", 8000)
+    announcer.stopping()
+    began, ended, first, ready, stopping = map(json.loads, out.getvalue().splitlines())
+    assert began["event"] == "Fetching model.gguf (98 MB)"
+    assert ended["event"].startswith("Fetching model.gguf: 0 MB at ")
+    assert first["link"] == "http://127.0.0.1:8000/console/link#token"
+    assert (ready["event"], ready["address"]) == ("ready", "http://127.0.0.1:8000/v1")
+    assert stopping["event"].startswith("stopping")
 
 
 def test_where_there_is_no_terminal_each_step_is_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -98,6 +99,36 @@ async def test_a_key_opens_the_door_and_its_use_is_kept(service_view: ServiceVie
     assert plain.amount == price
     assert plain.first_token_us is not None
     assert plain.attempts == 1
+
+
+async def test_every_line_of_the_log_is_json(service_view: ServiceView) -> None:
+    """The start too: a collector of logs reads all of them alike."""
+    text = service_view.service.log.read_text()
+    events = [json.loads(line)["event"] for line in text.splitlines()]
+    assert "ready" in events
+
+
+async def test_metrics_tell_of_cost_and_of_the_database(service_view: ServiceView) -> None:
+    made = await service_view.office.key()
+    root = service_view.service.root
+    async with service_view.client(made.credential) as client, aiohttp.ClientSession(root) as http:
+        before = await metrics(http)
+        assert await say(client) == "Good day."
+        after = await metrics(http)
+    [charged] = await service_view.recorded(made.key.id)
+    name = 'causerie_cost_total{door="hosted",model="small"}'
+    assert after[name] - before.get(name, 0) == pytest.approx(float(charged.cost))
+    names = ("causerie_database_up", "causerie_journal_up", "causerie_usage_records_waiting")
+    assert [after[name] for name in names[:2]] == [1, 1]
+    assert after[names[2]] >= 0
+
+
+async def metrics(http: aiohttp.ClientSession) -> dict[str, float]:
+    async with http.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[0] != "#"
+    }
 
 
 async def test_who_has_no_key_stays_outside(service_view: ServiceView) -> None:
@@ -328,6 +359,32 @@ async def test_a_budget_smaller_than_one_request_admits_one_and_says_its_amount(
     )
     budget = caught.value.body["metadata"]["budget"]
     assert (budget["amount"], budget["period"]) == ("0.00001", "month")
+
+
+async def test_a_key_over_its_budget_takes_nothing_of_limits_that_others_share(
+    service_view: ServiceView,
+) -> None:
+    """``docs/guides/limits.md``: admitted requests are counted, so a loop of 402 blocks nobody."""
+    accounts = service_view.office.accounts
+    project = await accounts.projects.create(SYSTEM, "Shared")
+    limits = (Limit(requests_per_minute=3),)
+    await accounts.projects.set_bounds(SYSTEM, project.id, LimitsAndBudgets(limits=limits))
+    spent, innocent = [
+        await accounts.keys.create(SYSTEM, project.id, KeyDraft("key", bounds=bounds))
+        for bounds in (LimitsAndBudgets(budgets=(Budget(Decimal(0)),)), LimitsAndBudgets())
+    ]
+    async with (
+        service_view.client(spent.credential) as loop,
+        service_view.client(innocent.credential) as client,
+    ):
+        for _ in range(8):
+            with pytest.raises(openai.APIStatusError) as refused:
+                await say(loop)
+            assert refused.value.status_code == 402
+        for _ in range(3):
+            assert await say(client) == "Good day."
+        with pytest.raises(openai.RateLimitError):
+            await say(client)
 
 
 async def test_a_budget_of_nothing_admits_nothing(service_view: ServiceView) -> None:

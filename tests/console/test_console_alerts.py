@@ -111,6 +111,16 @@ async def test_channels_are_added_changed_switched_and_deleted(lite: World, tmp_
             [ops] = [each for each in await every(made) if each.name == "ops"]
             assert (ops.locked, ops.has_key) == (True, True)
             assert ops.settings == {"name": "ops", "url": "http://127.0.0.1:9"}
+            slack = typed | {"name": "chat", "format": "slack"}
+            assert (await visitor.post(new, slack)).status == 303, "it needs no secret"
+            chat = await of(made, "chat")
+            assert (chat.settings["format"], chat.has_key) == ("slack", False)
+            assert "Slack" in (await visitor.get(PAGE)).text
+            assert "refused it with status 401" in (await visitor.post(f"{PAGE}/chat/test")).text
+            assert hook.wrong[-1] == "none", "which checks signatures"
+            signed = slack | {"format": "", "version": "1"}
+            refused = await visitor.post(f"{PAGE}/channels/{chat.id}", signed)
+            assert "needs a secret" in unescape(refused.text)
             member = await place.visitor_of(await lite.person())
             for try_path in (new, path):
                 assert (await member.post(try_path, typed)).status == 403

@@ -151,6 +151,18 @@ def test_the_example_of_the_environment_names_every_variable() -> None:
     assert used == named
 
 
+def test_the_configuration_is_mounted_as_a_folder_and_variables_of_providers_get_there() -> None:
+    """An editor puts a new file in the place of the old one, which a mount of the file keeps."""
+    service = compose()["services"]["causerie"]
+    [mounted] = [each for each in service["volumes"] if each.startswith("./")]
+    source, target, mode = mounted.split(":")
+    assert (target, mode) == ("/etc/causerie", "ro")
+    assert [each.name for each in (COMPOSE / source).iterdir()] == ["causerie.toml"]
+    assert service["env_file"] == [{"path": "providers.env", "required": False}]
+    ignored = (ROOT / ".gitignore").read_text().split()
+    assert {".env", "providers.env"} <= set(ignored)
+
+
 def test_the_configuration_of_the_containers_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     service = compose()["services"]["causerie"]
     for name in service["environment"]:
@@ -158,7 +170,8 @@ def test_the_configuration_of_the_containers_is_right(monkeypatch: pytest.Monkey
     address = service["environment"]["CAUSERIE_STORE_URL"]
     monkeypatch.setenv("CAUSERIE_STORE_URL", re.sub(r"\$\{[^}]*\}", "secret", address))
     monkeypatch.setenv("CAUSERIE_SHARED_URL", service["environment"]["CAUSERIE_SHARED_URL"])
-    settings = load(file=COMPOSE / "causerie.toml").settings
+    [mounted] = [each for each in service["volumes"] if each.startswith("./")]
+    settings = load(file=COMPOSE / mounted.partition(":")[0] / "causerie.toml").settings
     assert settings.server.keys == "accounts"
     assert float(service["stop_grace_period"].rstrip("s")) > settings.server.drain_seconds
 

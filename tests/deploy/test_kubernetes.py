@@ -14,6 +14,7 @@ import pytest
 import yaml
 from casekit import first_of
 
+from causerie.settings.doors import door_addresses
 from causerie.settings.load import load
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +109,26 @@ def test_names_lead_somewhere(overlay: str) -> None:
     for each in objects:
         target = each["spec"].get("scaleTargetRef") if "spec" in each else None
         assert target is None or target["name"] == kinds["Deployment"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_replicas_are_left_to_the_autoscaler(overlay: str) -> None:
+    """Whoever applies an overlay under load does not scale it back."""
+    objects = {each["kind"]: each for each in rendered(overlay)}
+    assert "replicas" not in objects["Deployment"]["spec"]
+
+
+def test_only_what_is_public_is_routed() -> None:
+    [route] = [each for each in rendered("team") if each["kind"] == "HTTPRoute"]
+    settings = load(file=KUBERNETES / "overlays" / "team" / "causerie.toml").settings
+    doors = {each.prefix for each in door_addresses(settings)}
+    [rule] = route["spec"]["rules"]
+    assert {each["path"]["value"] for each in rule["matches"]} == {
+        "/v1",
+        "/api",
+        "/console",
+        *doors,
+    }
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -22,7 +22,7 @@ from smtpserver import Mailbox, smtp
 PAGE = Path(__file__).parents[2] / "docs" / "start" / "catalog.md"
 MODEL = "vendor/small"
 VISITOR = "eve@example.net"
-_LINK = re.compile(r"http://\S+/console/link#\S+")
+_LINK = re.compile(r"http://[^\s\"]+/console/link#[\w-]+")
 
 
 @pytest.fixture

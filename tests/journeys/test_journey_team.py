@@ -58,7 +58,7 @@ def configuration() -> str:
     The address of the console is that of the test, nothing collects metrics, and budgets are
     looked at more often.
     """
-    text = (COMPOSE / "causerie.toml").read_text()
+    text = (COMPOSE / "configuration" / "causerie.toml").read_text()
     text, found = re.subn(r'(?m)^(address|listen) = ".*$', "", text)
     assert found == 2
     return f"{text}\n[alerts]\naccounts_seconds = 0.2\n"

@@ -24,7 +24,7 @@ from causerie.engines.weights import HubOptions, Silent
 from causerie.engines.weights.fetching import fetch
 from causerie.metering.meter import Record
 from causerie.metering.request_log import RequestLog
-from causerie.observe.logging import LogBuffer, configure, request_id
+from causerie.observe.logging import LogBuffer, Outage, configure, request_id
 from causerie.protocol.events import Usage
 
 
@@ -40,6 +40,28 @@ def undone() -> Iterator[None]:
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_outage_has_a_line_at_once_one_a_minute_and_one_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, now = io.StringIO(), 1000.0
+    configure("info", "json", stream)
+    monkeypatch.setattr("causerie.observe.logging.monotonic", lambda: now)
+    outage = Outage("the database")
+    outage.over()
+    for now in (1000.0, 1000.5, 1059.0, 1061.0):  # noqa: B007 - what the clock says
+        outage.seen(reason="no route")
+        assert outage.lasts
+    outage.over()
+    outage.over()
+    now = 1062.0
+    outage.seen(reason="no route")  # it comes and goes
+    assert [(one["event"], one.get("reason")) for one in lines(stream)] == [
+        ("the database cannot be used", "no route"),
+        ("the database cannot be used", "no route"),
+        ("the database can be used again", None),
+    ]
 
 
 def test_json_lines_carry_the_request_that_a_task_answers() -> None:

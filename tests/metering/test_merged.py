@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.meter import Record
-from causerie.observe.metrics import MetricsCounters, counts, merged
+from causerie.observe.metrics import MetricsCounters, StoreStatus, counts, merged
 from causerie.protocol.events import Usage
 
 OF_PROCESSES = ("causerie_worker", "process_")
@@ -83,3 +83,23 @@ def test_merging_again_changes_nothing() -> None:
     once = merged([exposition([])], "", workers=1, restarts=0)
     kinds = ("counter", "histogram", "gauge")
     assert samples(merged([once], "", workers=1, restarts=0), kinds) == samples(once, kinds)
+
+
+def test_a_store_is_up_only_where_every_process_reaches_it_and_budgets_are_not_added_up() -> None:
+    budgets = {("project", "50"): 2}
+    stores = [
+        StoreStatus(database=True, journal=True, waiting=3, budgets=budgets),
+        StoreStatus(database=False, journal=True, waiting=4, budgets=budgets),
+    ]
+    texts = [
+        MetricsCounters(Statuses([]).status, store=lambda store=store: store).exposition().decode()
+        for store in stores
+    ]
+    found = {
+        name: value
+        for (_, name, _), value in samples(
+            merged(texts, "", workers=2, restarts=0), ["gauge"]
+        ).items()
+    }
+    assert [found[f"causerie_{name}"] for name in ("database_up", "journal_up")] == [0, 1]
+    assert (found["causerie_usage_records_waiting"], found["causerie_budgets"]) == (7, 2)

@@ -77,3 +77,12 @@ def test_plain_http_is_for_this_machine_or_stated(tmp_path: Path, extra: str) ->
         )
     )
     assert load(file=file, environ={}).settings.alerts.webhooks[0].url.startswith("http://")
+
+
+@pytest.mark.parametrize("format", ["slack", "teams"])
+def test_messages_for_chats_need_no_secret(tmp_path: Path, format: str) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(WHOLE.replace('secret = { env = "OPS" }', f'format = "{format}"'))
+    loaded = load(file=file, environ={})
+    assert loaded.settings.alerts.webhooks[0].format == format
+    assert read_credentials(loaded, {}).alerts == {}

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, inspect, text
+from storekit import REVISIONS
 
-from causerie.hosted.store import migrations
 from causerie.hosted.store.database import Database, upgrade
 
 FIRST = "0001"  # the tables of the first release
-REVISIONS = sorted(
-    file.name[1:5] for file in Path(str(migrations.__file__)).parent.glob("versions/r*.py")
-)
 STEPS = list(pairwise(REVISIONS))
 
 Tables = Mapping[str, Mapping[str, Any]]

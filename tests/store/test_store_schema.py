@@ -15,7 +15,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from ledgerkit import record
 from sqlalchemy import Connection, exc, inspect, make_url, text
+from storekit import REVISIONS
 
+from causerie import __version__
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import (
     Database,
@@ -25,6 +27,7 @@ from causerie.hosted.store.database import (
     obstacle_of,
     revision,
     upgrade,
+    upgrade_plan,
 )
 from causerie.hosted.store.tables import METADATA
 from causerie.hosted.store.usage import SqlUsage
@@ -54,7 +57,7 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 
 async def test_the_tables_can_be_taken_back(bare: Database) -> None:
     await upgrade(bare)
-    assert await revision(bare) == "0002"
+    assert await revision(bare) == REVISIONS[-1]
     async with bare.migrating() as connection:
         await connection.run_sync(lambda sync: command.downgrade(alembic_config(sync), "base"))
     assert await revision(bare) is None
@@ -100,11 +103,55 @@ async def test_a_migration_takes_the_time_that_it_needs(
     await database.close()
 
 
-async def test_a_newer_database_is_left_alone(database: Database) -> None:
+@pytest.mark.parametrize("served_from", [REVISIONS[0], REVISIONS[-1]])
+async def test_a_newer_database_says_that_this_version_can_serve_it(
+    database: Database, served_from: str
+) -> None:
+    await become_newer(database, served_from)
+    await upgrade(database)
+    assert await revision(database) == "9999"
+    assert (await upgrade_plan(database)).steps == []
+
+
+async def test_a_newer_database_that_has_lost_what_this_version_needs_is_left_alone(
+    database: Database,
+) -> None:
+    await become_newer(database, "9998")
+    for work in (upgrade, upgrade_plan):
+        with pytest.raises(NewerSchema, match=r"9999 of version 9\.0.*without revision 9998 serve"):
+            await work(database)
+    async with database.writing() as connection:
+        await connection.execute(text("DROP TABLE schema_state"))
+    with pytest.raises(NewerSchema, match="before the first release"):
+        await upgrade(database)
+
+
+async def become_newer(database: Database, served_from: str) -> None:
     async with database.writing() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerSchema, match="9999"):
-        await upgrade(database)
+        state = {"served_from": served_from, "version": "9.0"}
+        await connection.execute(
+            text("UPDATE schema_state SET served_from = :served_from, version = :version"), state
+        )
+
+
+async def test_an_upgrade_says_who_can_serve_the_tables(database: Database) -> None:
+    async with database.reading() as connection:
+        found = await connection.execute(text("SELECT served_from, version FROM schema_state"))
+        assert [tuple(row) for row in found] == [(REVISIONS[0], __version__)]
+
+
+async def test_a_plan_names_every_change_and_makes_none(bare: Database) -> None:
+    plan = await upgrade_plan(bare)
+    assert (plan.revision, [each.revision for each in plan.steps]) == (None, REVISIONS)
+    await upgrade(bare, REVISIONS[0])
+    plan = await upgrade_plan(bare)
+    assert [each.revision for each in plan.steps] == REVISIONS[1:]
+    assert plan.steps[0].words == "Operation and units of usage records."
+    assert all(each.statements for each in plan.steps), "which says nothing of this kind"
+    assert plan.steps[0].statements[0].startswith("ALTER TABLE usage_records ADD COLUMN operation")
+    assert plan.returns
+    assert await revision(bare) == REVISIONS[0]
 
 
 @pytest.mark.parametrize(

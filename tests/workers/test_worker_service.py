@@ -117,7 +117,7 @@ async def test_a_stop_loses_no_stream(tmp_path: Path) -> None:
         streams = [asyncio.create_task(stream_of(made, "fast")) for _ in range(8)]
         await eventually(lambda: asked(made, 8))
         made.service.process.send_signal(signal.SIGTERM)
-        await eventually(lambda: logged(made, "Stopping"))
+        await eventually(lambda: logged(made, "stopping"))
         made.provider.open.set()
         assert await asyncio.gather(*streams) == ["One two."] * 8
         assert await asyncio.to_thread(made.service.process.wait, 30) == 0
@@ -147,7 +147,7 @@ async def test_a_second_signal_ends_all_workers_at_once(tmp_path: Path) -> None:
         streams = [asyncio.create_task(stream_of(made, "fast")) for _ in range(8)]
         await eventually(lambda: asked(made, 8))
         made.service.process.send_signal(signal.SIGINT)
-        await eventually(lambda: logged(made, "Stopping"))
+        await eventually(lambda: logged(made, "stopping"))
         made.service.process.send_signal(signal.SIGINT)
         assert await asyncio.to_thread(made.service.process.wait, 15) == 0  # 20 s to drain
         assert "One two." not in await asyncio.gather(*streams)

@@ -98,7 +98,7 @@ def list_users(config: Config = None, pairs: Set = None, json: AsJson = False) -
 
 @users.command("disable")
 def disable_user(who: Who, config: Config = None, pairs: Set = None, json: AsJson = False) -> None:
-    """Disable an account and end its sessions. Keys of projects stay.
+    """Disable an account, and end its sessions and its keys, which answer 401 until it is enabled.
 
     **Examples**
 
@@ -266,22 +266,44 @@ def show_projects(projects: Sequence[Project], json: bool, *, alone: bool = Fals
     print_found(views[0] if alone else views, ("NAME", "STATE", "MADE", "ID"), rows, json=json)
 
 
-def migrate(config: Config = None, pairs: Set = None) -> None:
+def migrate(
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would change, and change nothing.")
+    ] = False,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
     """Bring the tables of the database to the version of this program.
 
     A service does the same when it starts. This command does it beforehand, for example in a job of
     a cluster. Several processes may do so at the same time: one migrates, the others wait.
 
+    With `--plan` it shows the changes with their statements, and whether the version before can
+    serve the tables afterwards.
+
     **Examples**
 
-    `causerie migrate --config causerie.toml`
+    `causerie migrate --plan --config causerie.toml`
     """
     import asyncio
 
-    from causerie.composition.account_backend import migrated
+    from causerie.composition.account_backend import migrated, planned
+    from causerie.errors import counted
 
-    found = asyncio.run(migrated(settings_in_force(config, pairs).settings.store))
-    typer.echo(f"The database has revision {found}.")
+    store = settings_in_force(config, pairs).settings.store
+    if not plan:
+        typer.echo(f"The database has revision {asyncio.run(migrated(store))}.")
+        return
+    found = asyncio.run(planned(store))
+    state = f"has revision {found.revision}" if found.revision else "has no tables yet"
+    changes = counted(len(found.steps), "change") if found.steps else "no change"
+    typer.echo(f"The database {state}; an upgrade makes {changes}.")
+    for step in found.steps:
+        typer.echo("\n    ".join([f"\n{step.revision}  {step.words}", *step.statements]))
+    if found.steps and found.revision:
+        lacks = f"lacks revision {found.served_from}: back up the database first"
+        can = "can serve these tables too" if found.returns else f"cannot: it {lacks}"
+        typer.echo(f"\nAfterwards the version that runs now {can}.")
 
 
 T = TypeVar("T")

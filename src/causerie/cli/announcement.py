@@ -1,7 +1,8 @@
 """Messages of a start to the person at the terminal: downloads, loads, then one block.
 
-They go to stderr alongside the log lines. Without a terminal only whole lines are written, one
-at the start and one at the end of a download, so that logs stay readable.
+They go to stderr alongside the log lines, and where those are JSON they are log lines too. Without
+a terminal only whole lines are written, one at the start and one at the end of a download, so that
+logs stay readable.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import structlog
 from rich import progress
 from rich.console import Console
 from rich.status import Status
@@ -86,6 +88,33 @@ class ConsoleAnnouncer:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+log = structlog.get_logger(__name__)
+
+
+class LogAnnouncer(ConsoleAnnouncer):
+    """Reports a start in the log, whose every line is JSON."""
+
+    def __init__(self, settings: Settings, console: Console) -> None:
+        super().__init__(settings, console)
+        self.download = DownloadBar(console, tell=log.info)
+
+    def loading(self, engines: Sequence[EngineStatus]) -> None:
+        del engines  # a load that fails has a line of its own
+
+    def ready(self, host: str, port: int) -> None:
+        url, settings = local_url(host, port), self.settings
+        facts = {"version": causerie.__version__, "address": f"{url}/v1"}
+        if has_accounts(settings) and settings.console.enabled:
+            facts["console"] = console = f"{settings.console.address or url}/console"
+            if self._first is not None:
+                words = "nobody has an account yet; this link makes the owner's, once, within a day"
+                log.warning(words, link=f"{console}/link#{self._first}")
+        log.info("ready", **facts, models=list(default_address(settings).models))
+
+    def stopping(self) -> None:
+        log.info("stopping: running answers may finish")
 
 
 def block(
@@ -167,11 +196,17 @@ class ModelAnnouncer(ConsoleAnnouncer):
 
 
 class DownloadBar:
-    """Shows the progress of one download after another; ``quiet`` shows nothing."""
+    """Shows the progress of one download after another; ``quiet`` shows nothing.
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    ``tell`` gets whole lines in place of the console.
+    """
+
+    def __init__(
+        self, console: Console, *, quiet: bool = False, tell: Callable[[str], None] | None = None
+    ) -> None:
         self._console = console
         self._quiet = quiet
+        self._tell = tell
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -179,7 +214,7 @@ class DownloadBar:
             progress.TransferSpeedColumn(),
             progress.TimeRemainingColumn(),
             console=console,
-            disable=quiet or not console.is_terminal,
+            disable=quiet or tell is not None or not console.is_terminal,
         )
         self._task: progress.TaskID | None = None
         self._label = ""
@@ -219,5 +254,7 @@ class DownloadBar:
         self._say(f"{self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
 
     def _say(self, line: str) -> None:
-        if not self._quiet:
+        if self._tell is not None:
+            self._tell(line)
+        elif not self._quiet:
             self._console.print(line, markup=False, highlight=False)

@@ -46,6 +46,9 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the exit code.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show the defaults too.")] = False,
     database: Database = False,
+    no_secrets: Annotated[
+        bool, typer.Option("--no-secrets", help="Look for no secret, for example in CI.")
+    ] = False,
 ) -> None:
     """Check the configuration and show what is set, and where each value comes from.
 
@@ -56,18 +59,26 @@ def check(
     is fetched. Below the doors stands when keys of providers are read again.
 
     With `--database` the entries that operators have made are shown too, and on
-    stderr those that are not in force, with the reason.
+    stderr those that are not in force, with the reason. With `--no-secrets` the rest
+    is checked where the secrets are not, as in CI.
 
     **Examples**
 
     `causerie check`
 
     `causerie check --config other.toml --quiet && echo fine`
+
+    `causerie check --config causerie.toml --no-secrets`
     """
     from causerie.composition.entries import checked
     from causerie.settings.rules import notes
 
-    loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
+    loaded, _ = checked(
+        lambda: settings_in_force(config, pairs),
+        commands=False,
+        weights=True,
+        secrets=not no_secrets,
+    )
     if database:
         loaded, stored = with_database(config, pairs)
         print_left_out(stored, loaded)
@@ -309,6 +320,9 @@ def import_config(
         typer.Option("--output", "-o", help="File to write, with --litellm. Unset: stdout."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete the entries that FILE does not name.")
+    ] = False,
     config: Config = None,
     pairs: Set = None,
 ) -> None:
@@ -317,7 +331,8 @@ def import_config(
     The entries of FILE are checked together with the configuration and with
     those that the database holds. What would change is shown, and you are
     asked; then all is written, or nothing. Keys are read where FILE says that
-    they are. Entries that FILE does not name stay.
+    they are. Entries that FILE does not name stay, or are deleted with `--prune`,
+    so that a file in version control is all that the database holds.
 
     With `--litellm` the configuration of LiteLLM's proxy becomes a
     `causerie.toml`: models, providers, wildcards, fallbacks, limits, prices
@@ -326,29 +341,39 @@ def import_config(
 
     **Examples**
 
-    `causerie import entries.toml --yes`
+    `causerie import entries.toml --prune --yes`
 
     `causerie import --litellm config.yaml -o causerie.toml && causerie check`
     """
+    if file is not None and litellm is None and output is None:
+        import_entries(file, config, pairs, yes=yes, prune=prune)
+    elif litellm is not None and file is None and not prune:
+        _translate(litellm, output)
+    else:
+        words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
+        raise CommandFailed(words, ExitCode.USAGE)
+
+
+def _translate(litellm: Path, output: Path | None) -> None:
     from causerie.cli.litellm import translate
 
-    if file is not None and litellm is None and output is None:
-        import_entries(file, config, pairs, yes=yes)
-    elif litellm is not None and file is None:
-        text, notes = translate(litellm)
-        if text is not None:
-            write_or_print(output, text)
-        for note in notes:
-            typer.echo(note, err=True)
-        if text is None:
-            words = f"{litellm}: nothing in `model_list` can be carried over"
-            raise CommandFailed(words, ExitCode.CONFIGURATION)
-    else:
-        raise CommandFailed("name one file: FILE, or `--litellm FILE`", ExitCode.USAGE)
+    text, notes = translate(litellm)
+    if text is not None:
+        write_or_print(output, text)
+    for note in notes:
+        typer.echo(note, err=True)
+    if text is None:
+        words = f"{litellm}: nothing in `model_list` can be carried over"
+        raise CommandFailed(words, ExitCode.CONFIGURATION)
 
 
-def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, yes: bool) -> None:
-    """Print what would change, ask unless ``yes``, and write all of it."""
+def import_entries(
+    file: Path, config: Path | None, pairs: list[str] | None, *, yes: bool, prune: bool = False
+) -> None:
+    """Print what would change, ask unless ``yes``, and write all of it.
+
+    With ``prune`` entries that the file does not name are deleted.
+    """
     from causerie.composition.importing import EntryImport
     from causerie.settings.environment import variables
     from causerie.settings.load import read_entry_file
@@ -361,9 +386,9 @@ def import_entries(file: Path, config: Path | None, pairs: list[str] | None, *, 
 
     async def work(entries: Entries) -> int:
         importing = EntryImport(entries, alone, read, variables())
-        steps = await importing.plan(found.entries)
+        steps = await importing.plan(found.entries, prune=prune)
         _print_steps(steps)
-        count = sum(each.after is not None for each in steps)
+        count = sum(each.changes for each in steps)
         if count and not yes:
             confirm(f"Write {_counted(count)} into the database?")
         await importing.carry_out(steps)

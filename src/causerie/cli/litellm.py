@@ -325,8 +325,7 @@ def _note_params(result: Imported, at: str, own: Mapping[str, Any]) -> None:
         result.note(f"{at}.litellm_params.api_key", words)
     for name in own:
         if name not in _READ:
-            words = "has no counterpart for a provider's model; let clients send it"
-            result.note(f"{at}.litellm_params.{name}", words)
+            result.note(f"{at}.litellm_params.{name}", _PARAM_ADVICE.get(name, _NO_DEFAULT))
 
 
 def _note_limits(result: Imported) -> None:
@@ -378,7 +377,9 @@ def _add_second_names(result: Imported, router: Mapping[str, Any]) -> None:
         except msgspec.ValidationError:
             result.note(at, "cannot be an id here; left out")
             continue
-        result.aliases[name] = Alias(name, list(alias.targets), dict(alias.price))
+        result.aliases[name] = made = Alias(name, list(alias.targets), dict(alias.price))
+        if made.limit("rpm") or made.limit("tpm"):
+            result.note(at, f"has limits of its own here, which `{group}` does not share")
 
 
 def _set_master_key(
@@ -528,7 +529,10 @@ _CARRIED = {
     "litellm_settings": {"fallbacks", "default_fallbacks", "drop_params", "request_timeout"},
     "general_settings": {"master_key"},
 }  # fmt: skip
-_FALLS = "another target is asked at once; a breaker leaves out one that keeps failing"
+_FALLS = (
+    "another target is asked at once, a lone one again `retries` times, a setting of its provider; "
+    "a breaker leaves out one that keeps failing"
+)
 _REDIS = "replicas count together by `[shared]`, whose `url` names a Valkey or Redis server"
 _BY_WEIGHT = "targets of one priority are drawn by weight and load"
 _BY_KIND = "a fallback by the kind of error does not exist; use priorities"
@@ -551,6 +555,17 @@ _ADVICE = (
         "json_logs": "`logging.format` says how",
     }
 )  # fmt: skip
+_NO_DEFAULT = "a model has no defaults of requests here; let clients send it"
+_NOT_SENT = "no header of a client or of the configuration reaches a provider"
+_PARAM_ADVICE = dict.fromkeys(
+    ("max_retries", "num_retries"),
+    "a target is asked again `retries` times; set it at its provider",
+) | {
+    "organization": f"{_NOT_SENT}; take a key of that organization",
+    "extra_headers": _NOT_SENT,
+    "headers": _NOT_SENT,
+    "cache_creation_input_token_cost": "cache writes cost what other prompt tokens cost here",
+}
 _NONE = "has no counterpart; docs/reference/configuration.md lists what there is"
 
 

@@ -111,12 +111,12 @@ def serve(
 def _serve_until_stopped(read: ReadWith) -> None:
     from rich.console import Console
 
-    from causerie.cli.announcement import ConsoleAnnouncer
+    from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer
     from causerie.composition.app import run_service, run_worker
     from causerie.composition.entries import checked
     from causerie.composition.supervisor import supervise
     from causerie.composition.worker import own_place
-    from causerie.observe.logging import configure, heedless
+    from causerie.observe.logging import configure, heedless, lines_of
     from causerie.settings.problems import Problem, SettingsError
     from causerie.settings.rules import worker_count
 
@@ -129,7 +129,9 @@ def _serve_until_stopped(read: ReadWith) -> None:
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
         configure(loaded.settings.logging.level, loaded.settings.logging.format)
-        announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
+        _, is_json = lines_of()
+        announced = LogAnnouncer if is_json else ConsoleAnnouncer
+        announcer = announced(loaded.settings, Console(stderr=True))
         place = own_place()
         if place is not None:
             run_on_loop(run_worker(loaded, again, place))

@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -38,10 +39,12 @@ from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import (
     Database,
     NewerSchema,
+    UpgradePlan,
     WrongAddress,
     obstacle_of,
     revision,
     upgrade,
+    upgrade_plan,
 )
 from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
 from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
@@ -50,12 +53,15 @@ from causerie.http.tasks import owned
 from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.observe.alerts import AlertBook, AlertKind, Condition
+from causerie.observe.logging import Outage
+from causerie.observe.metrics import StoreStatus
 from causerie.protocol.money import exact
 from causerie.settings.alerts import Alerts
 from causerie.settings.store import StoreSettings
 
 _DAY = timedelta(days=1)
 _clock: Clock = partial(datetime.now, UTC)
+_SHARES = (0, 50, 80, 100)  # percent of a budget that metrics tell apart
 
 
 class AccountConditions(Struct):
@@ -64,11 +70,19 @@ class AccountConditions(Struct):
     book: AlertBook
     _watching: Watching
     _clock: Clock
+    budgets: Mapping[tuple[str, str], int] = {}
+    """How many there were at the last look, by owner and the share that is used at least."""
 
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
         """Return what holds now; raise ``StoreUnavailable``."""
         now = self._clock()
         budgets = await self._watching.budgets() if alerts.budget_percent else ()
+        self.budgets = Counter(
+            (_owner(each)[0].partition(":")[0], str(share))
+            for each in budgets
+            for share in _SHARES
+            if share <= each.spending.share * 100
+        )
         days = max(alerts.key_expiry_days, default=0)
         expiring = await self._watching.expiring(now + days * _DAY) if days else ()
         found = [
@@ -150,6 +164,13 @@ class AccountBackend(Struct, frozen=True):
     clock: Clock
     conditions: AccountConditions
     probe_results: SqlProbeResults
+    outage: Outage
+
+    def store_status(self) -> StoreStatus:
+        """Return what metrics tell of the database."""
+        waiting, journal_fails = self.bookkeeping.store_status()
+        there = not self.outage.lasts
+        return StoreStatus(there, not journal_fails, waiting, self.conditions.budgets)
 
 
 @asynccontextmanager
@@ -198,6 +219,7 @@ async def account_backend(
             _clock,
             AccountConditions(SqlAlertBook(database), watching, _clock),
             SqlProbeResults(database),
+            database.outage,
         )
 
 
@@ -236,6 +258,17 @@ async def migrated(store: StoreSettings) -> str:
     """Bring the tables to this version and return their revision; raise :class:`CannotStart`."""
     async with opened(store) as database:
         return await revision(database) or ""
+
+
+async def planned(store: StoreSettings) -> UpgradePlan:
+    """Return what :func:`migrated` would do; raise :class:`CannotStart`."""
+    database = await asyncio.to_thread(_database, store)
+    try:
+        return await upgrade_plan(database)
+    except (NewerSchema, StoreUnavailable) as failure:
+        raise _unusable(failure) from failure
+    finally:
+        await database.close()
 
 
 @asynccontextmanager

@@ -262,8 +262,8 @@ class Alerting:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except StoreUnavailable:
-            log.warning("alerts wait for the database")
+        except StoreUnavailable:  # alerts wait for the database
+            pass
         except Exception:
             log.exception("alerts failed")
 
@@ -272,9 +272,13 @@ class Alerting:
         settings, credentials = now.settings, now.credentials
         for webhook in settings.alerts.webhooks:
             if webhook.name == name:
-                key = secret_bytes(credentials.alerts[name])
+                secret = credentials.alerts.get(name)
                 return Webhook(
-                    webhook.url, key, webhook.ca_file, networks=private_networks(settings.server)
+                    webhook.url,
+                    None if secret is None else secret_bytes(secret),
+                    webhook.format,
+                    webhook.ca_file,
+                    networks=private_networks(settings.server),
                 )
         server = mail_server(settings.mail, credentials.mail)
         written = [OWNERS] * settings.alerts.remind_owners
@@ -308,5 +312,5 @@ def _kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:
-    options = alert_options(settings)
-    return bool(options.receivers) or (accounts and bool(options.owners))
+    # With accounts the console shows alerts, also without a channel.
+    return accounts or bool(alert_options(settings).receivers)

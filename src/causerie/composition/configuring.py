@@ -278,7 +278,8 @@ def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
 
 def _signed(entry: StoredEntry) -> StoredEntry:
     # A webhook whose secret cannot be read now is left out until it is given anew.
-    if entry.kind == "webhook" and entry.credential is None and not entry.unreadable:
+    signs = entry.kind == "webhook" and entry.body.get("format", "standard") == "standard"
+    if signs and entry.credential is None and not entry.unreadable:
         words = "A webhook needs a secret to sign with; give it as `key`."
         raise InvalidRequest(words, param="key")
     return entry

@@ -33,12 +33,17 @@ _WEIGHTS = {
 
 
 def checked(
-    read: Callable[[], Loaded], *, commands: bool = True, weights: bool = False
+    read: Callable[[], Loaded],
+    *,
+    commands: bool = True,
+    weights: bool = False,
+    secrets: bool = True,
 ) -> tuple[Loaded, Credentials]:
     """Return the settings that ``read`` gives, with their secrets. Blocks.
 
     Raises :class:`SettingsError` with every problem. Commands that give secrets run only with
     ``commands`` and valid settings. ``weights``: also look for paths of weights and programs.
+    Without ``secrets`` none is looked for.
     """
     findings = Findings()
     try:
@@ -49,8 +54,9 @@ def checked(
         findings.add(error.problems)
         loaded, commands = error.partial, False
     credentials = NO_CREDENTIALS
-    with findings.collecting():
-        credentials = read_credentials(loaded, commands=commands)
+    if secrets:
+        with findings.collecting():
+            credentials = read_credentials(loaded, commands=commands)
     with findings.collecting():
         chat_options(loaded.settings, loaded.where)
     if weights:

@@ -23,11 +23,15 @@ from causerie.settings.problems import Findings, Problem, SettingsError
 class ImportStep(Struct, frozen=True):
     """Effect of the import on one entry; ``what`` names its changes, or who has it locked."""
 
-    action: Literal["new", "changed", "same", "locked"]
+    action: Literal["new", "changed", "same", "locked", "deleted"]
     entry: Entry
     what: str = ""
     before: StoredEntry | None = None
     after: StoredEntry | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.before is not None or self.after is not None
 
 
 class EntryImport(Struct):
@@ -38,20 +42,30 @@ class EntryImport(Struct):
     _read: ReadWith
     _environ: Mapping[str, str]
 
-    async def plan(self, filed: Sequence[FiledEntry]) -> Sequence[ImportStep]:
+    async def plan(
+        self, filed: Sequence[FiledEntry], *, prune: bool = False
+    ) -> Sequence[ImportStep]:
+        """Return a step for each entry; with ``prune`` also for those that are in no file.
+
+        Raises :class:`SettingsError` with every problem.
+        """
         stored = await self._entries.every()
         by_key = {entry_of(each).key: each for each in known(stored)}
         findings, steps = Findings(), list[ImportStep]()
         for one in filed:
             with findings.collecting():
                 steps.append(self._step(one, by_key.get(one.entry.key), len(steps)))
+        if prune:
+            named = {one.entry.key for one in filed}
+            left = [each for key, each in by_key.items() if key not in named]
+            steps += [ImportStep("deleted", entry_of(each), "", each) for each in left]
         findings.problems += self._problems(stored, steps)
         findings.end()
         return steps
 
     async def carry_out(self, steps: Sequence[ImportStep]) -> None:
         """Write all of it, or nothing if an entry has changed since."""
-        written = [EntryChange(each.before, each.after) for each in steps if each.after is not None]
+        written = [EntryChange(each.before, each.after) for each in steps if each.changes]
         await self._entries.write(SYSTEM, written)
 
     def _step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
@@ -75,7 +89,7 @@ class EntryImport(Struct):
         # None: the stored key stays.
         label = KEYS.get(filed.entry.section, "")
         if filed.key is None:
-            if label == "secret":
+            if label == "secret" and filed.entry.body.get("format", "standard") == "standard":
                 advice = "is missing; receivers check signatures by it"
                 raise SettingsError([Problem(filed.entry.place, label, advice)])
             return ""
@@ -99,7 +113,9 @@ class EntryImport(Struct):
         text = self._alone.text
         now = merged_with(self._read, stored, text)
         touched = {each.entry.key: each for each in steps if each.after is not None}
-        others = [entry_of(each) for each in stored if not each.unreadable]
+        gone = {each.entry.key for each in steps if each.action == "deleted"}
+        entries = [entry_of(each) for each in known(stored) if not each.unreadable]
+        others = [each for each in entries if each.key not in gone]
         names = {one.key for one in others}
         wanted = [touched[one.key].entry if one.key in touched else one for one in others]
         wanted += [each.entry for key, each in touched.items() if key not in names]

@@ -195,7 +195,11 @@ class RunningService:
             lambda: "" if front is None else front.backed.bookkeeping.obstacle(),
         )
         self.counters = MetricsCounters(
-            engines.status, lambda: self.now.targets.waiting(), health.targets, shared.here
+            engines.status,
+            lambda: self.now.targets.waiting(),
+            health.targets,
+            shared.here,
+            lambda: None if front is None else front.backed.store_status(),
         )
         self._request_log = RequestLog(fixed.log_buffer)
         sinks: list[RecordSink] = [self.counters, self._request_log]

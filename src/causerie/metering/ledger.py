@@ -172,7 +172,14 @@ class Ledger:
         self._waiting: deque[_Waiting] = deque()
         self._more = asyncio.Event()
         self._closing = self._away = False
+        self.journal_fails = False
+        """Whether the journal did not take the last record."""
         self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of records that the database does not have yet."""
+        return len(self._waiting)
 
     @property
     def full(self) -> bool:
@@ -268,8 +275,10 @@ class Ledger:
                 waiting.mark = self._write_ahead_log.write(record)
                 self._put(waiting)
                 await self._write_ahead_log.flushed(waiting.mark)
+                self.journal_fails = False
                 return
             except OSError as failure:
+                self.journal_fails = True
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
             self._put(waiting)
@@ -315,9 +324,6 @@ class Ledger:
     def _put_off(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.
         self._away = True
-        log.warning(
-            "usage waits for the database", records=len(self._waiting), reason=failure.message
-        )
         for each in self._waiting:
             if each.kept is not None and not each.kept.done():
                 each.record = unrecorded(each.record, failure)

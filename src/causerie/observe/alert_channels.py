@@ -1,10 +1,11 @@
-"""Channels of alerts: e-mails, and signed JSON that is posted to a URL."""
+"""Channels of alerts: e-mails, and JSON that is posted to a URL."""
 
 from __future__ import annotations
 
 import asyncio
+import html
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -67,10 +68,14 @@ _GONE = 410  # the specification: the receiver wants nothing more
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A receiver. ``ca_file`` has the certificates to trust; unset, those of the system."""
+    """A receiver. ``ca_file`` has the certificates to trust; unset, those of the system.
+
+    Without a ``key`` messages are not signed. ``format`` is a setting of the channel.
+    """
 
     url: str = field(repr=False)  # its path may be what others must not know
-    key: bytes = field(repr=False)
+    key: bytes | None = field(repr=False)
+    format: str = "standard"
     ca_file: str | None = None
     seconds: float = 15.0
     networks: Sequence[IpNetwork] | None = None
@@ -88,14 +93,16 @@ class Webhook:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except (OSError, ValueError) as failure:
             return Outcome(delivered=False, words=f"The channel cannot be used: {failure}.")
-        body, seconds = payload(message), int(now.timestamp())
+        body, seconds = _PAYLOADS[self.format](message), int(now.timestamp())
         headers = [
             ("content-type", "application/json"),
             ("user-agent", "causerie"),
             ("webhook-id", message.id),
             ("webhook-timestamp", str(seconds)),
-            ("webhook-signature", signature(self.key, message.id, seconds, body)),
         ]
+        if self.key is not None:
+            signed = signature(self.key, message.id, seconds, body)
+            headers.append(("webhook-signature", signed))
         try:
             async with asyncio.timeout(self.seconds):
                 response = await client.send("POST", path, headers, body)
@@ -117,9 +124,40 @@ def payload(message: Delivery) -> bytes:
         {
             "type": "alert.test" if message.kind == "test" else f"{message.kind}.{state}",
             "timestamp": message.at,
-            "data": {"summary": message.summary, "state": state, **message.details},
+            "data": {"summary": message.title, "state": state, **message.details},
         }
     )
+
+
+def _slack(message: Delivery) -> bytes:
+    facts = [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
+    text = "\n".join([message.title, *facts])
+    return msgspec.json.encode({"text": html.escape(text, quote=False)})
+
+
+def _teams(message: Delivery) -> bytes:
+    # Runs of text are shown as they are; text blocks and facts would be read as Markdown.
+    runs = [{"type": "TextRun", "text": message.title, "weight": "bolder"}]
+    runs += [
+        {"type": "TextRun", "text": f"\n{name.replace('_', ' ')}: {value}"}
+        for name, value in message.details.items()
+    ]
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [{"type": "RichTextBlock", "inlines": runs}],
+    }
+    kind = "application/vnd.microsoft.card.adaptive"
+    attachment = {"contentType": kind, "contentUrl": None, "content": card}
+    return msgspec.json.encode({"type": "message", "attachments": [attachment]})
+
+
+_PAYLOADS: Mapping[str, Callable[[Delivery], bytes]] = {
+    "standard": payload,
+    "slack": _slack,
+    "teams": _teams,
+}
 
 
 def _outcome(place: str, status: int, answer: str) -> Outcome:

@@ -189,6 +189,31 @@ def _joined_lines(lines: Sequence[object]) -> Iterator[str]:
         yield b"".join(piece).decode()
 
 
+_OUTAGE_SECONDS = 60.0
+
+
+class Outage:
+    """Lines about something that cannot be used: at once, once a minute, and when it is back."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.lasts = False
+        self._due = 0.0
+
+    def seen(self, **facts: object) -> None:
+        """Record that it could not be used."""
+        self.lasts = True
+        if (now := monotonic()) >= self._due:
+            self._due = now + _OUTAGE_SECONDS
+            structlog.get_logger(__name__).warning(f"{self.what} cannot be used", **facts)
+
+    def over(self) -> None:
+        """Record that it could be used."""
+        if self.lasts:
+            self.lasts = False
+            structlog.get_logger(__name__).info(f"{self.what} can be used again")
+
+
 # The terminal may be closed, its reader may be gone or slow, the disk may be full: output is lost
 # then.
 

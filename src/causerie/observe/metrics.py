@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import add
 
+from msgspec import Struct
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import (
@@ -54,6 +56,18 @@ QueueSize = Callable[[], Iterable[tuple[str, int]]]
 """Returns how many requests wait for each model."""
 
 
+class StoreStatus(Struct, frozen=True):
+    """State of the database of accounts and of what is on its way there.
+
+    ``budgets`` counts budgets by owner and the share in percent that is used at least.
+    """
+
+    database: bool
+    journal: bool
+    waiting: int
+    budgets: Mapping[tuple[str, str], int] = {}
+
+
 class MetricsCounters(Collector):
     """All metrics of one service; a sink for records, which are counted many at a time."""
 
@@ -65,8 +79,13 @@ class MetricsCounters(Collector):
         queue: QueueSize | None = None,
         targets: Callable[[], Sequence[TargetStatus]] = tuple,
         shared: Callable[[], bool | None] = lambda: None,
+        store: Callable[[], StoreStatus | None] = lambda: None,
     ) -> None:
-        """``shared`` returns whether the shared store of limits answers, if there is one."""
+        """``shared`` returns whether the shared store of limits answers, if there is one.
+
+        So does ``store`` with accounts.
+        """
+        self._store = store
         self._engines = engines
         self._queue = queue
         self._targets = targets
@@ -115,6 +134,7 @@ class MetricsCounters(Collector):
         tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
         words = "Replies that another target continued after a failure."
         continued = _counter("continued", words, *_PLACE)
+        cost = _counter("cost", "Cost of requests, in the currency of the prices.", *_PLACE)
         for place, numbers in self._places.items():
             for (status, code, finish, stream), count in numbers.requests.items():
                 end = (str(status), code or "", finish or "", "true" if stream else "false")
@@ -122,7 +142,8 @@ class MetricsCounters(Collector):
             for kind, count in numbers.tokens.items():
                 tokens.add_metric([*place, kind], count)
             continued.add_metric(place, numbers.continued)
-        yield from (requests, tokens, continued)
+            cost.add_metric(place, numbers.cost)
+        yield from (requests, tokens, continued, cost)
         words = "Requests rejected before a model was chosen."
         yield _filled(_counter("refused", words, "door", "status", "code"), self._refused.items())
         for name, (words, _) in _TIMES.items():
@@ -171,6 +192,8 @@ class MetricsCounters(Collector):
         if (here := self._shared()) is not None:
             words = "1 while the server of shared limits and budgets is reachable."
             yield _filled(_gauge("shared_store_up", words), [((), float(here))])
+        if (store := self._store()) is not None:
+            yield from _stored(store)
 
     def _label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
@@ -214,11 +237,13 @@ class _Place:
         self.requests: Counter[_End] = Counter()
         self.tokens = dict.fromkeys(_TOKENS, 0)
         self.continued = 0
+        self.cost = 0.0
         self.times = {name: _Times(bounds) for name, (_, bounds) in _TIMES.items()}
 
     def add(self, records: Sequence[Record]) -> None:
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
         self.continued += sum([one.continued for one in records])
+        self.cost += float(sum([one.cost for one in records]))
         used = [record.used for record in records]
         for kind in _TOKENS:
             self.tokens[kind] += sum([getattr(one, kind) for one in used])
@@ -235,6 +260,18 @@ class _Place:
         times["token"].add(
             [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
         )
+
+
+def _stored(store: StoreStatus) -> Iterator[Metric]:
+    facts: Mapping[str, tuple[str, float]] = {
+        "database_up": ("1 while the database answers.", store.database),
+        "journal_up": ("1 while the journal takes records, or there is none.", store.journal),
+        "usage_records_waiting": ("Usage records that wait for the database.", store.waiting),
+    }
+    for name, (words, value) in facts.items():
+        yield _filled(_gauge(name, words), [((), float(value))])
+    words = "Budgets of which at least this share is used, in percent."
+    yield _filled(_gauge("budgets", words, "owner", "used"), store.budgets.items())
 
 
 def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
@@ -270,8 +307,9 @@ def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"causerie_{name}", words, labels=list(labels))
 
 
-_HIGHEST = ("_state", "_up", "build_info", "_start_time_seconds")
-"""Ends of the names of gauges that are merged by their highest value, not by the sum."""
+_HIGHEST = ("_state", "shared_store_up", "build_info", "_start_time_seconds", "_budgets")
+_LOWEST = ("database_up", "journal_up")
+"""Ends of the names of gauges that are merged by their highest or lowest value, not by the sum."""
 
 
 def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
@@ -291,16 +329,22 @@ def _families(texts: Sequence[str]) -> Iterator[Metric]:
     found: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for family in (each for text in texts for each in text_string_to_metric_families(text)):
         _, kept = found.setdefault(family.name, (family, {}))
-        highest = family.type == "gauge" and family.name.endswith(_HIGHEST)
+        merge = _merge_of(family)
         for sample in family.samples:
             place = sample.name, tuple(sorted(sample.labels.items()))
-            before = kept.get(place, 0.0)
-            kept[place] = max(before, sample.value) if highest else before + sample.value
+            value = sample.value
+            kept[place] = merge(kept[place], value) if place in kept else value
     for family, kept in found.values():
         whole = Metric(family.name, family.documentation, family.type)
         for (name, labels), value in kept.items():
             whole.add_sample(name, dict(labels), value)
         yield whole
+
+
+def _merge_of(family: Metric) -> Callable[[float, float], float]:
+    if family.type == "gauge" and family.name.endswith(_HIGHEST):
+        return max
+    return min if family.name.endswith(_LOWEST) else add
 
 
 class _Given(Collector):

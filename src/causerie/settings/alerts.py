@@ -72,15 +72,22 @@ EmailAddress = Annotated[
 Percent = Annotated[int, Meta(ge=1, le=1000)]
 
 
+WebhookFormat = Literal["standard", "slack", "teams"]
+
+
 class AlertWebhook(Struct, frozen=True, kw_only=True):
-    """An address that gets alerts as signed JSON, by the Standard Webhooks specification."""
+    """An address that gets alerts as JSON."""
 
     name: DoorName
     """Name of the channel."""
     url: WebAddress
     """Where alerts are posted; `https://`, but on this machine."""
+    format: WebhookFormat = "standard"
+    """`standard` is signed JSON by the Standard Webhooks specification; `slack` and `teams` are
+    messages for an incoming webhook of Slack, or of a workflow in Microsoft Teams."""
     secret: KeyPlace | None = None
-    """Where the secret for signatures is found: `whsec_` and 24 to 64 bytes in base64."""
+    """Where the secret for signatures is found: `whsec_` and 24 to 64 bytes in base64. `standard`
+    needs it."""
     allow_http: bool = False
     """Whether `url` may begin with `http://` and name another machine."""
     ca_file: TrustedCertificates = None
@@ -153,7 +160,7 @@ def _name_rules(alerts: Alerts) -> Iterator[Broken]:
 def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
     base = webhook.url.partition("?")[0]
     yield from address_rules((*at, "url"), base, "sign with `secret` instead")
-    if webhook.secret is None:
+    if webhook.secret is None and webhook.format == "standard":
         yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
     yield from certificate_rules((*at, "ca_file"), webhook.ca_file)
     host = urlsplit(base).hostname or ""

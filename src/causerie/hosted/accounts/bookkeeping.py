@@ -174,6 +174,10 @@ class Bookkeeping:
         """Return why requests cannot be recorded now, or an empty text."""
         return self._ledger.obstacle()
 
+    def store_status(self) -> tuple[int, bool]:
+        """Return how many records wait for the database, and whether the journal fails."""
+        return self._ledger.waiting, self._ledger.journal_fails
+
     def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
         """Return the scopes of the limits that apply to this caller and model."""
         if not isinstance(caller, AccountCaller):

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-import structlog
 from msgspec import Struct
 
 from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
@@ -22,8 +21,6 @@ from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
 from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.ports import CHANGED, AccountStore
 from causerie.hosted.accounts.projects import PlaygroundProject
-
-log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _LOOKUPS_AT_ONCE = 256
@@ -199,8 +196,7 @@ class KeyCache:
             await asyncio.sleep(self._options.poll_seconds)
             try:
                 number, subjects = await self._changes()
-            except StoreUnavailable as failure:
-                log.warning("changes of keys cannot be followed", reason=failure.message)
+            except StoreUnavailable:  # of which the log has a line each minute
                 self._trusted = clock() - heard < self._options.offline_seconds
                 continue
             self._apply(number, subjects)

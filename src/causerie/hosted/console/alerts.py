@@ -29,6 +29,12 @@ _SECRET_BYTES = 32
 _FIELDS = (
     SettingField("name", "Name", missing="is missing; deliveries and logs show it"),
     SettingField("url", "URL"),
+    SettingField(
+        "format",
+        "Format",
+        "choice",
+        choices=(("", "Signed JSON"), ("slack", "Slack"), ("teams", "Microsoft Teams")),
+    ),
     SettingField("to", "Addresses", "lines"),
     SettingField("kinds", "Alerts", "list"),
 )
@@ -42,7 +48,7 @@ class AlertsPages(EntryFormPages):
     async def create(self, context: RequestContext) -> None:
         """Add a channel; a secret that is made here is shown once."""
         given = context.form.get("key")
-        if self._kind(context) == "email" or given:
+        if self._kind(context) == "email" or given or context.form.get("format"):
             await self._create(context, given)
             self._leave(context, "added")
             return

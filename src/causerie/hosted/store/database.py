@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from ssl import SSLContext
 from time import monotonic
@@ -19,21 +20,30 @@ from typing import Any
 
 import aiosqlite
 import asyncpg
+import structlog
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from alembic.script import Script, ScriptDirectory
+from alembic.util import CommandError
+from msgspec import Struct
 from sqlalchemy import (
     URL,
     Connection,
     ExceptionContext,
     event,
     exc,
+    inspect,
     make_url,
+    select,
+    update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from causerie import __version__
 from causerie.errors import StoreUnavailable
+from causerie.hosted.store.tables import schema_state
+from causerie.observe.logging import Outage
 
 _PLAIN = ("disable", "allow", "prefer", "require")
 _CHECKED = ("verify-ca", "verify-full")
@@ -132,6 +142,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """Raise :class:`WrongAddress`. Connects on first use only."""
+        self.outage = Outage("the database")
         address = _address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         if self.sqlite:
@@ -148,7 +159,7 @@ class Database:
 
         Raises :class:`StoreUnavailable`.
         """
-        with _translated_failures():
+        with self._watched():
             async with self._writer.begin() as connection:
                 yield connection
 
@@ -167,9 +178,19 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """Begin a reading transaction, which sees one state; raise :class:`StoreUnavailable`."""
-        with _translated_failures():
+        with self._watched():
             async with self._reader.connect() as connection:
                 yield connection
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            with _translated_failures():
+                yield
+        except StoreUnavailable as failure:
+            self.outage.seen(reason=obstacle_of(failure))
+            raise
+        self.outage.over()
 
     async def checkpoint(self) -> None:
         """Write SQLite's log into the file, and empty the log."""
@@ -325,16 +346,39 @@ def _reconnect_if_read_only(context: ExceptionContext) -> None:
 
 
 _LOCK = 0x63617573  # any number, the same for every process
+log = structlog.get_logger(__name__)
 
 
 class NewerSchema(Exception):
-    """A newer version of the program created the database, and has to run instead."""
+    """A newer version of the program changed the tables, and this one cannot serve them."""
+
+
+class UpgradeStep(Struct, frozen=True):
+    """One revision to come: its words, and its statements where they do not depend on the rows."""
+
+    revision: str
+    words: str
+    statements: Sequence[str] = ()
+
+
+class UpgradePlan(Struct, frozen=True):
+    """Changes that an upgrade would make.
+
+    ``revision`` is the present one, unset without tables. Afterwards versions that know the
+    revision ``served_from`` serve the tables; ``returns``: so does one that has the present ones.
+    """
+
+    revision: str | None
+    steps: Sequence[UpgradeStep]
+    served_from: str
+    returns: bool
 
 
 async def upgrade(database: Database, revision: str = "head") -> None:
     """Migrate the tables to ``revision``, in one transaction under a lock.
 
-    Of several processes that start together, one does the work. Raises :class:`NewerSchema`, and
+    Of several processes that start together, one does the work. Tables of a newer version are left
+    as they are if it says that this one can serve them. Raises :class:`NewerSchema`, and
     :class:`~causerie.errors.StoreUnavailable`.
     """
     async with database.migrating() as connection:
@@ -347,29 +391,99 @@ async def revision(database: Database) -> str | None:
         return await connection.run_sync(_current)
 
 
+async def upgrade_plan(database: Database) -> UpgradePlan:
+    """Return what :func:`upgrade` would do, and raise the same; nothing is changed."""
+    async with database.reading() as connection:
+        return await connection.run_sync(_plan)
+
+
 def _upgrade(connection: Connection, revision: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    config = alembic_config(connection)
-    current = _current(connection)
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if current is not None and current not in known:
-        raise NewerSchema(
-            f"the database has revision {current}, which this version of the program does not "
-            "know: run the newer version that made it. A database from before the first release "
-            "cannot be taken over: export its configuration with the version that made it "
-            "(`causerie export-config`), and start with a new database"
-        )
-    command.upgrade(config, revision)
+    scripts = ScriptDirectory.from_config(alembic_config(connection))
+    if not _is_older(connection, scripts):
+        return
+    command.upgrade(alembic_config(connection), revision)
+    if inspect(connection).has_table(schema_state.name):
+        values = {"served_from": _served_from(_newest_first(scripts)), "version": __version__}
+        column = schema_state.c.served_from
+        other = column.is_(None) | (column != values["served_from"])
+        connection.execute(update(schema_state).where(other).values(values))
+
+
+def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
+    # False for tables of a newer version that this one can serve.
+    current, known = _current(connection), {each.revision for each in _newest_first(scripts)}
+    if current is None or current in known:
+        return True
+    made_by = "a newer version"
+    if inspect(connection).has_table(schema_state.name):
+        served_from, version = connection.execute(
+            select(schema_state.c.served_from, schema_state.c.version)
+        ).one()
+        if served_from in known:
+            log.warning("the tables are those of a newer version", revision=current, by=version)
+            return False
+        made_by = f"version {version}, which lets no version without revision {served_from} serve"
+    raise NewerSchema(
+        f"the database has revision {current} of {made_by}: run the version that made it. "
+        "A database from before the first release cannot be taken over: export its configuration "
+        "with the version that made it (`causerie export-config`), and start with a new database"
+    )
+
+
+def _newest_first(scripts: ScriptDirectory) -> Sequence[Script]:
+    return list(scripts.walk_revisions())
+
+
+def _served_from(newest_first: Sequence[Script]) -> str:
+    # Of the revision that last took something away, or the first one.
+    said = (getattr(each.module, "served_from", None) for each in newest_first)
+    return next((found for found in said if found), newest_first[-1].revision)
+
+
+def _plan(connection: Connection) -> UpgradePlan:
+    scripts = ScriptDirectory.from_config(alembic_config(connection))
+    current, every = _current(connection), _newest_first(scripts)
+    due: list[Script] = []
+    if _is_older(connection, scripts):
+        for each in every:
+            if each.revision == current:
+                break
+            due.insert(0, each)
+    steps = [
+        UpgradeStep(each.revision, each.doc, _statements(connection, each) if current else ())
+        for each in due
+    ]
+    oldest = _served_from(every)
+    since = next(index for index, each in enumerate(every) if each.revision == oldest)
+    now = next((index for index, each in enumerate(every) if each.revision == current), 0)
+    return UpgradePlan(current, steps, oldest, returns=now <= since)
+
+
+def _statements(connection: Connection, step: Script) -> Sequence[str]:
+    written = StringIO()
+    config = alembic_config(connection, written)
+    try:
+        command.upgrade(config, f"{step.down_revision}:{step.revision}", sql=True)
+    except CommandError:  # SQLite rebuilds a table out of what it finds
+        return ()
+    lines = (line for line in written.getvalue().splitlines() if not line.startswith("--"))
+    found = [" ".join(each.split()) for each in "\n".join(lines).split(";")]
+    ours = ("BEGIN", "COMMIT", "")
+    return [each for each in found if each not in ours and "alembic_version" not in each]
 
 
 def _current(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def alembic_config(connection: Connection) -> Config:
-    """Return the configuration for commands of Alembic on this connection."""
-    config = Config()
+def alembic_config(connection: Connection, output: StringIO | None = None) -> Config:
+    """Return the configuration for commands of Alembic on this connection.
+
+    ``output`` gets the statements of a command that only prints them.
+    """
+    config = Config(output_buffer=output)
     config.set_main_option("script_location", "causerie.hosted.store:migrations")
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection

@@ -294,6 +294,13 @@ credits = _table(
 
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
+schema_state = _table(
+    "schema_state",
+    *_keys(Integer, "id"),
+    Column("served_from", Text),  # the revision that a version must know to serve these tables
+    Column("version", Text),  # of the program that said so
+)
+
 change_counter = _table("change_counter", *_keys(Integer, "id"), *_required(BigInteger, "number"))
 
 changes = _table(
