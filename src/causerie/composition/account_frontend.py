@@ -197,7 +197,9 @@ class AccountFrontend:
     _shared: SharedBudgetStore | None = None
 
     def __post_init__(self) -> None:
-        self._managers = OperatorKeys(self.backed.key_cache)
+        self._managers = OperatorKeys(
+            self.backed.key_cache, stored=self.backed.accounts.operator_keys
+        )
         self._providers: tuple[OidcProvider, ...] = ()
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:

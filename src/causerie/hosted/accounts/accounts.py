@@ -5,6 +5,7 @@ from __future__ import annotations
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import KeyIssuing
 from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.operator_keys import OperatorKeyIssuing
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
@@ -29,6 +30,7 @@ class Accounts:
         self.sign_in = SignIn(store, passwords, clock)
         self.projects = Projects(store, clock)
         self.keys = KeyIssuing(store, clock)
+        self.operator_keys = OperatorKeyIssuing(store, clock)
         self.usage = UsageReports(store, reader)
         self.credits = Credits(store, reader, clock)
         self.recordings = Recordings(store, clock)

@@ -21,6 +21,7 @@ class AuditKind(StrEnum):
     PROJECT = "project"
     CREDITS = "credits"
     USER = "user"
+    OPERATOR_KEY = "operator_key"
     PROVIDER = "provider"
     ALIAS = "alias"
     MODEL = "model"

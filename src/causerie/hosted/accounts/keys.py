@@ -124,6 +124,26 @@ class Grant:
     """Whether the project keeps the contents of requests."""
 
 
+@dataclass(frozen=True, slots=True)
+class OperatorKey:
+    """A key of operators without its secret."""
+
+    id: str
+    digest: bytes = field(repr=False)
+    name: str
+    rights: frozenset[str]
+    """Rights that it is limited to; empty: all rights of operators."""
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    deleted_at: datetime | None = None
+
+    def good(self, now: datetime) -> bool:
+        """Return whether it works."""
+        ended = self.expires_at is not None and self.expires_at <= now
+        return self.deleted_at is None and not ended
+
+
 def new_key_id() -> str:
     return f"ck_{letters(_PUBLIC_LENGTH)}"
 

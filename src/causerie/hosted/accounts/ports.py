@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
 from causerie.hosted.accounts.bounds import Credit, LimitsAndBudgets
-from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OneTimeLink
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OneTimeLink, OperatorKey
 from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import (
     LinkedIdentity,
@@ -207,6 +207,15 @@ class KeyRepository(Protocol):
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]: ...
 
 
+class OperatorKeyRepository(Protocol):
+    """Keys of operators."""
+
+    async def add(self, key: OperatorKey) -> None: ...
+    async def change(self, key: OperatorKey) -> None: ...
+    async def every(self) -> Sequence[OperatorKey]: ...  # not deleted, newest first
+    async def by_digest(self, digest: bytes) -> OperatorKey | None: ...  # also if it is deleted
+
+
 class AuditRepository(Protocol):
     """Audit log of actions by actor; append-only."""
 
@@ -267,6 +276,7 @@ class Transaction:
     factors: FactorRepository
     attempts: AttemptRepository
     keys: KeyRepository
+    operator_keys: OperatorKeyRepository
     audit: AuditRepository
     credits: CreditRepository
     recordings: RecordingRepository

@@ -189,6 +189,24 @@ class Projects(AccountService):
             await tx.links.withdraw(link_id)
             await self._record(tx, actor, "member.withdraw", link_id, project.id)
 
+    async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:
+        """Make a user a member without an invitation; one who is a member with the role stays.
+
+        Raises :class:`InvalidRequest` for a member with another role.
+        """
+        async with self._store.writing() as tx:
+            project = await visible_project(tx, actor, project_id, Action.MEMBERS_ADD)
+            await self._require_owner_rights(tx, actor, project_id, role)
+            await found_user(tx, user_id)
+            made = await tx.projects.membership(project_id, user_id)
+            if made is not None and made.role is not role:
+                raise conflict("taken", f"This user is a member with the role {made.role} already.")
+            if made is None:
+                made = Membership(project_id, user_id, role, self._clock())
+                await tx.projects.join(made)
+                await self._record(tx, actor, "member.add", user_id, project.id, role=role)
+        return made
+
     async def change_role(
         self, actor: Actor, project_id: str, user_id: str, role: Role
     ) -> Narrowed:

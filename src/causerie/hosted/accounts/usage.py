@@ -263,7 +263,8 @@ class UsageReports:
     async def _require(self, actor: Actor, project_id: str | None, action: Action) -> None:
         async with self._store.reading() as tx:
             if project_id is None:
-                await require(tx, actor, Action.SERVICE_SEE)
+                await require(tx, actor, Action.USAGE_SEE_ALL)
+                await require(tx, actor, action)
             else:
                 await visible_project(tx, actor, project_id, action)
 
@@ -369,12 +370,12 @@ class Rankings(AccountService):
 
     async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all models for operators; raise :class:`Forbidden`."""
-        await self.require(actor, Action.SERVICE_SEE)
+        await self.require(actor, Action.USAGE_SEE_ALL)
         return _ranking(period, await self._sums(period), lambda served: served[0])
 
     async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all providers for operators; raise :class:`Forbidden`."""
-        await self.require(actor, Action.SERVICE_SEE)
+        await self.require(actor, Action.USAGE_SEE_ALL)
         sums = await self._sums(period, by_target=True)
         return _ranking(period, sums, lambda served: provider_of(served[1]))
 

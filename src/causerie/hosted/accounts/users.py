@@ -32,6 +32,7 @@ from causerie.hosted.accounts.keys import (
 )
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import (
+    OPERATOR_RIGHTS,
     SYSTEM,
     Action,
     Actor,
@@ -53,6 +54,16 @@ class Asked:
 
     made: NewLink
     known: bool
+
+
+def checked_rights(rights: frozenset[str]) -> frozenset[str]:
+    """Return rights of a limited operator; raise :class:`InvalidRequest` for unknown ones."""
+    if unknown := sorted(rights - {*OPERATOR_RIGHTS}):
+        raise InvalidRequest(
+            f"There is no right {unknown[0][:40]}; the rights are {', '.join(OPERATOR_RIGHTS)}.",
+            param="rights",
+        )
+    return rights
 
 
 class SignUps(AccountService):
@@ -129,7 +140,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             if operator:
-                await require(tx, actor, Action.USERS_CHANGE)
+                await require(tx, actor, Action.OPERATORS_CHANGE)
             made = new_link(LinkKind.INVITATION, self._clock(), actor, grant)
             await tx.links.add(made.link)
             await self._record(tx, actor, "user.invite", made.link.id, email=address or "anybody")
@@ -185,7 +196,7 @@ class Users(AccountService):
                 raise InvalidRequest("The invitation is for another address.", param="email")
             current = await tx.people.find(user.id)
             if link.operator and current is not None and not current.operator:
-                await tx.people.change(replace(current, operator=True))
+                await tx.people.change(replace(current, operator=True, rights=frozenset()))
                 await self._record(tx, actor_of(user), "user.operator", user.id, by=link.created_by)
             await self._join(tx, link, user)
 
@@ -198,6 +209,8 @@ class Users(AccountService):
         hashed = await self._hashed(password, email, name)
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_CHANGE)
+            if operator:
+                await require(tx, actor, Action.OPERATORS_CHANGE)
             user = self._new(email, name, hashed, operator=operator)
             await self._add(tx, user, actor, by=actor.label)
             return user
@@ -302,15 +315,32 @@ class Users(AccountService):
             await self._record(tx, actor, verb, user.id)
             return changed
 
-    async def make_operator(self, actor: Actor, user_id: str, *, operator: bool = True) -> User:
-        """Make a user an operator, or end that."""
+    async def make_operator(
+        self,
+        actor: Actor,
+        user_id: str,
+        *,
+        operator: bool = True,
+        rights: frozenset[str] = frozenset(),
+    ) -> User:
+        """Make a user an operator, limit one to some ``rights``, or (without both) end that."""
+        rights = checked_rights(rights)
+        full = operator and not rights
         async with self._store.writing() as tx:
+            await require(tx, actor, Action.OPERATORS_CHANGE)
             user = await self._changeable(tx, actor, user_id)
-            changed = replace(user, operator=operator, operator_group="")
+            changed = replace(
+                user, operator=full, operator_group="", rights=rights if operator else frozenset()
+            )
             await self._require_other_operator(tx, user, changed)
             await tx.people.change(changed)
-            await withdraw_links(tx, user.id, self._clock())
-            await self._record(tx, actor, "user.operator", user.id, operator=str(operator))
+            now = self._clock()
+            await withdraw_links(tx, user.id, now)
+            await tx.links.withdraw(*(link.id for link in await tx.links.resets(user.id, now)))
+            details = {"operator": str(operator)}
+            if rights:
+                details["rights"] = ", ".join(sorted(rights))
+            await self._record(tx, actor, "user.operator", user.id, **details)
             return changed
 
     async def remove_factor(self, actor: Actor, user_id: str) -> User:
@@ -341,7 +371,7 @@ class Users(AccountService):
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
-            await found_user(tx, user_id)
+            await self._require_for(tx, actor, await found_user(tx, user_id))
             made = new_link(LinkKind.RESET, self._clock(), actor, LinkGrant(user_id=user_id))
             await tx.links.add(made.link)
             await self._record(tx, actor, "user.reset_link", user_id)
@@ -397,7 +427,14 @@ class Users(AccountService):
     async def _changeable(self, tx: Transaction, actor: Actor, user_id: str) -> User:
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
-        return await found_user(tx, user_id)
+        user = await found_user(tx, user_id)
+        await self._require_for(tx, actor, user)
+        return user
+
+    async def _require_for(self, tx: Transaction, actor: Actor, user: User) -> None:
+        # Whoever has the account of an operator has their rights.
+        if user.operates:
+            await require(tx, actor, Action.OPERATORS_CHANGE)
 
     async def _require_other_operator(self, tx: Transaction, before: User, after: User) -> None:
         was = before.operator and before.disabled_at is None

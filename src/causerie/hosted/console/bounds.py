@@ -10,6 +10,7 @@ from typing import Any
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.people import Action
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
 from causerie.protocol.numbers import money, whole_number
@@ -157,6 +158,7 @@ def _joined(text: str) -> str:
 
 
 async def show_person_bounds(context: RequestContext) -> None:
+    await context.check_right(Action.BOUNDS_SET)
     user = await context.accounts.users.see(context.actor, context.params["user"])
     bounds = await context.accounts.person_bounds.see(context.actor, user.id)
     await context.show("operator/person_bounds.html", person=user, **offered(context, bounds))

@@ -79,20 +79,21 @@ class KeyForm:
             raise InvalidRequest("A key is for inference or management.", param="purpose") from (
                 failure
             )
-        return KeyDraft(purpose=purpose, expires_at=self._end(now), **self._others())
+        return KeyDraft(purpose=purpose, expires_at=self.expires_at(now), **self._others())
 
     def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
         """Return the changes to a key; an untouched end stays as it is, to the second."""
         before = KeyForm.of(key)
         same = (self.end, self.date) == (before.end, before.date)
-        expires_at = key.expires_at if same else self._end(now)
+        expires_at = key.expires_at if same else self.expires_at(now)
         return KeyEdit(expires_at=expires_at, **self._others())
 
     def _others(self) -> dict[str, Any]:
         bounds = self.rows.bounds()
         return {"name": self.name, "doors": self.doors, "models": self.models, "bounds": bounds}
 
-    def _end(self, now: datetime) -> datetime | None:
+    def expires_at(self, now: datetime) -> datetime | None:
+        """Return the chosen end; raise :class:`InvalidRequest`."""
         if self.end in _DAYS:
             return now + timedelta(days=_DAYS[self.end])
         if self.end != "date":

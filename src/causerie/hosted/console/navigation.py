@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 from urllib.parse import quote
 
-from causerie.hosted.accounts.people import Project
+from causerie.hosted.accounts.people import Action, Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class NavigationLink:
     """With ``{project}``: only for members of one."""
     icon: str
     section: str = ""
+    needs: Action | None = None
+    """Right that a place of operators needs."""
     here: bool = False
 
 
@@ -43,32 +45,33 @@ _LINKS = (
     NavigationLink("Usage", "/projects/{project}/usage", "chart"),
     NavigationLink("Activity", "/projects/{project}/activity", "list"),
     NavigationLink("Project", "/projects/{project}", "folder"),
-    NavigationLink("Health", "/operator", "pulse", "Service"),
-    NavigationLink("Doors", "/operator/doors", "key", "Service"),
-    NavigationLink("Routing", "/operator/explain", "route", "Service"),
-    NavigationLink("Alerts", "/operator/alerts", "bell", "Service"),
-    NavigationLink("Providers", "/operator/providers", "plug", "Models"),
-    NavigationLink("Aliases", "/operator/aliases", "tag", "Models"),
-    NavigationLink("Own models", "/operator/models", "cube", "Models"),
-    NavigationLink("Catalog models", "/operator/catalog", "cube", "Models"),
-    NavigationLink("Users", "/operator/users", "people", "People"),
-    NavigationLink("Projects", "/operator/projects", "folders", "People"),
-    NavigationLink("All usage", "/operator/usage", "chart", "Reports"),
-    NavigationLink("All activity", "/operator/activity", "list", "Reports"),
-    NavigationLink("Rankings", "/rankings", "up", "Reports"),
-    NavigationLink("Audit log", "/operator/audit", "shield", "Reports"),
+    NavigationLink("Health", "/operator", "pulse", "Service", Action.SERVICE_SEE),
+    NavigationLink("Doors", "/operator/doors", "key", "Service", Action.PROVIDERS_SEE),
+    NavigationLink("Routing", "/operator/explain", "route", "Service", Action.PROVIDERS_SEE),
+    NavigationLink("Alerts", "/operator/alerts", "bell", "Service", Action.SERVICE_SEE),
+    NavigationLink("Providers", "/operator/providers", "plug", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Aliases", "/operator/aliases", "tag", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Own models", "/operator/models", "cube", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Catalog models", "/operator/catalog", "cube", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Users", "/operator/users", "people", "People", Action.USERS_SEE),
+    NavigationLink("Projects", "/operator/projects", "folders", "People", Action.USERS_SEE),
+    NavigationLink("Operator keys", "/operator/keys", "key", "People", Action.USERS_SEE),
+    NavigationLink("All usage", "/operator/usage", "chart", "Reports", Action.USAGE_SEE_ALL),
+    NavigationLink("All activity", "/operator/activity", "list", "Reports", Action.USAGE_SEE_ALL),
+    NavigationLink("Rankings", "/rankings", "up", "Reports", Action.USAGE_SEE_ALL),
+    NavigationLink("Audit log", "/operator/audit", "shield", "Reports", Action.SERVICE_SEE),
 )
 _MARKET = ("/catalog", "/rankings")
 
 
 def sections(
-    project: Project | None, path: str, *, operator: bool, has_catalog: bool
+    project: Project | None, path: str, *, may: Callable[[Action], bool], has_catalog: bool
 ) -> Sequence[NavigationSection]:
-    """Return the links for a visitor; those of the catalog only if there is one."""
+    """Return the links for a visitor who ``may`` do this; those of the catalog only with one."""
     id, found = quote(project.id) if project is not None else "", list[NavigationLink]()
     for link in _LINKS:
-        needs_project = not link.section and link.path != "/catalog"
-        fits = operator if link.section else needs_project is (project is not None)
+        of_project = (link.path != "/catalog") is (project is not None)
+        fits = of_project if link.needs is None else may(link.needs)
         if fits and (has_catalog or link.path not in _MARKET):
             found.append(replace(link, path=link.path.replace("{project}", id)))
     around = [link.path for link in found if f"{path}/".startswith(f"{link.path}/")]
@@ -113,8 +116,8 @@ NOTICES = MappingProxyType(
         "user-disabled": "The user was disabled; their sessions have ended and their keys stop.",
         "user-enabled": "The user may sign in again; their keys work again.",
         "users-factor-removed": "Two-factor authentication was removed; their sessions have ended.",
-        "operator-made": "The user is an operator now.",
-        "operator-unmade": "The user is no longer an operator.",
+        "operator-saved": "The rights over the service were changed.",
+        "operator-key-deleted": "The key was deleted; it has stopped.",
         "probe-cancelled": "The probe was cancelled.",
         "probe-used": "The result was written to the configuration and is in force.",
         "project-made": "The project was created.",

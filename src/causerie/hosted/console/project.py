@@ -156,7 +156,7 @@ async def remove_member(context: RequestContext) -> None:
     await context.accounts.projects.remove(
         context.actor, project_id, member.user.id, keys_to=keys_to
     )
-    if member.user.id == context.me.id and not context.me.operator:
+    if member.user.id == context.me.id and not context.me.operates:
         context.go("/", done="left")
     else:
         context.go(f"/projects/{project_id}", done="member-removed")

@@ -236,7 +236,12 @@ class RequestContext:
 
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""
-        return bool((await self._frame())["may"](action))
+        return (await self.rights())(action)
+
+    async def rights(self) -> Callable[[Action], bool]:
+        """Return what says whether :meth:`may`."""
+        found: Callable[[Action], bool] = (await self._frame())["may"]
+        return found
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
         """Raise :class:`Forbidden` before a form is shown that would be refused."""
@@ -359,8 +364,10 @@ class RequestContext:
         self, projects: Sequence[Project], current: Project | None, role: Role | None = None
     ) -> dict[str, Any]:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
-        status = PersonStatus(user.name, user.operator, False, role) if user is not None else None
-        operator, has_catalog = user is not None and user.operator, self.services.has_catalog
+        status = None
+        if user is not None:
+            status = PersonStatus(user.name, user.operator, False, role, user.rights)
+        has_catalog = self.services.has_catalog
         parts = columns(status)
 
         def may(action: str, made_by: str | None = None) -> bool:
@@ -378,7 +385,7 @@ class RequestContext:
             "project": current,
             "columns": parts,
             "may": may,
-            "sections": sections(current, path, operator=operator, has_catalog=has_catalog),
+            "sections": sections(current, path, may=may, has_catalog=has_catalog),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.services.clock(),
             "providers": self.services.providers(),

@@ -29,6 +29,7 @@ from causerie.hosted.management.requests import (
     BoundsBody,
     ChangeMember,
     CreateKey,
+    CreateOperatorKey,
     CreateProject,
     CreateUser,
     EditKey,
@@ -53,10 +54,14 @@ from causerie.hosted.management.views import (
     KeyView,
     LinkView,
     Me,
+    MembershipView,
     MemberView,
     NarrowedView,
     NewKeyView,
     NewLinkView,
+    NewOperatorKeyView,
+    OperatorKeyList,
+    OperatorKeyView,
     ProjectDetails,
     ProjectView,
     UserView,
@@ -154,9 +159,29 @@ async def enable_user(call: ApiCall[NoQuery, NoBody]) -> UserView:
 async def set_operator(call: ApiCall[NoQuery, SetOperator]) -> UserView:
     return UserView.of(
         await call.accounts.users.make_operator(
-            call.actor, call.ids["user"], operator=call.body.operator
+            call.actor, call.ids["user"], operator=call.body.operator, rights=call.body.rights
         )
     )
+
+
+@route("GET /operator-keys", "List operator keys")
+async def list_operator_keys(call: ApiCall[NoQuery, NoBody]) -> OperatorKeyList:
+    found = await call.accounts.operator_keys.every(call.actor)
+    return OperatorKeyList(data=[viewed(OperatorKeyView, each) for each in found])
+
+
+@route("POST /operator-keys 201", "Create an operator key")
+async def create_operator_key(call: ApiCall[NoQuery, CreateOperatorKey]) -> NewOperatorKeyView:
+    body = call.body
+    made = await call.accounts.operator_keys.create(
+        call.actor, body.name, body.rights, body.expires_at
+    )
+    return viewed(NewOperatorKeyView, made.key, credential=made.credential)
+
+
+@route("DELETE /operator-keys/{key}", "Delete an operator key")
+async def delete_operator_key(call: ApiCall[NoQuery, NoBody]) -> None:
+    await call.accounts.operator_keys.delete(call.actor, call.ids["key"])
 
 
 @route("GET /projects", "List projects")
@@ -243,6 +268,13 @@ async def list_members(call: ApiCall[PageQuery, NoBody]) -> MemberList:
         call.query,
         lambda each: (each.user.name, each.user.id),
     )
+
+
+@route("PUT /projects/{project}/members/{user}", "Add a member")
+async def add_member(call: ApiCall[NoQuery, ChangeMember]) -> MembershipView:
+    project, user = call.ids["project"], call.ids["user"]
+    made = await call.accounts.projects.add(call.actor, project, user, call.body.role)
+    return viewed(MembershipView, made, user=user, project=project)
 
 
 @route("PATCH /projects/{project}/members/{user}", "Change the role of a member")

@@ -77,10 +77,25 @@ class CreateUser(Body, frozen=True):
     operator: bool = False
 
 
+Rights = Annotated[
+    frozenset[Literal["read", "people", "configuration", "usage"]],
+    Meta(description="What it is limited to; empty: all rights of operators."),
+]
+
+
 class SetOperator(Body, frozen=True):
     """Operator status of a user."""
 
     operator: bool
+    rights: Rights = frozenset()
+
+
+class CreateOperatorKey(Body, frozen=True):
+    """A key for programs of operators."""
+
+    name: Name
+    rights: Rights = frozenset()
+    expires_at: Moment | None = None
 
 
 class InviteUser(Body, frozen=True):

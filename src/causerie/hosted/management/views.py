@@ -39,6 +39,7 @@ class Me(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     operator: bool
+    rights: frozenset[str]
     project: str | None
 
 
@@ -85,6 +86,9 @@ class UserView(Struct, frozen=True, kw_only=True):
     email: str
     name: str
     operator: bool
+    rights: Annotated[
+        frozenset[str], Meta(description="What they may do with the whole service, if not all.")
+    ]
     created_at: Moment
     disabled_at: Moment | None
 
@@ -169,6 +173,15 @@ class MemberView(Struct, frozen=True, kw_only=True):
         )
 
 
+class MembershipView(Struct, frozen=True, kw_only=True):
+    """A user's role in a project."""
+
+    project: str
+    user: str
+    role: Role
+    since: Moment
+
+
 class LinkView(Struct, frozen=True, kw_only=True):
     """A link that works once."""
 
@@ -231,6 +244,29 @@ class KeyView(Struct, frozen=True, kw_only=True):
             models=None if key.models is None else sorted(key.models),
             bounds=BoundsView.of(key.bounds),
         )
+
+
+class OperatorKeyView(Struct, frozen=True, kw_only=True):
+    """A key of operators, without its secret."""
+
+    id: Annotated[str, Meta(description="The public part of the key.")]
+    name: str
+    rights: Annotated[frozenset[str], Meta(description="Empty: all rights of operators.")]
+    created_by: str
+    created_at: Moment
+    expires_at: Moment | None
+
+
+class NewOperatorKeyView(OperatorKeyView, frozen=True, kw_only=True):
+    """A key of operators with its secret."""
+
+    credential: Annotated[str, Meta(description="The whole key, shown only once.")]
+
+
+class OperatorKeyList(Struct, frozen=True, kw_only=True):
+    """Newest first. Those of the settings are not among them."""
+
+    data: list[OperatorKeyView]
 
 
 class NarrowedView(Struct, frozen=True, kw_only=True):

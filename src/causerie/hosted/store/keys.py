@@ -22,7 +22,7 @@ from causerie.hosted.accounts.bounds import (
     Unit,
     bounded,
 )
-from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, Purpose
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, Purpose
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, part_of
 from causerie.hosted.store.tables import (
@@ -36,6 +36,7 @@ from causerie.hosted.store.tables import (
     key_secrets,
     limits,
     memberships,
+    operator_keys,
     projects,
     users,
 )
@@ -56,6 +57,23 @@ class SqlCredits(SqlRepository):
     async def total(self, project_id: str) -> Decimal | None:
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
         return cast(Decimal | None, await self._scalar(query))
+
+
+class SqlOperatorKeys(SqlRepository):
+    async def add(self, key: OperatorKey) -> None:
+        await self._insert(operator_keys, key)
+
+    async def change(self, key: OperatorKey) -> None:
+        await self._update(operator_keys, key)
+
+    async def every(self) -> Sequence[OperatorKey]:
+        query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
+        query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
+        return await self._all(query, lambda row: OperatorKey(**row))
+
+    async def by_digest(self, digest: bytes) -> OperatorKey | None:
+        query = select(operator_keys).where(operator_keys.c.digest == digest)
+        return await self._one(query, lambda row: OperatorKey(**row))
 
 
 _CHANGES_KEPT = timedelta(hours=1)

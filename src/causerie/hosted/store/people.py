@@ -31,6 +31,7 @@ from causerie.hosted.store.tables import (
     departures,
     identities,
     memberships,
+    operator_keys,
     projects,
     users,
 )
@@ -39,6 +40,7 @@ from causerie.hosted.store.tables import (
 PERSON_STATUS = (
     users.c.name.label("person_name"),
     users.c.operator.label("person_operator"),
+    users.c.rights.label("person_rights"),
     users.c.disabled_at.label("person_disabled_at"),
     memberships.c.role.label("person_role"),
 )
@@ -52,6 +54,7 @@ def person_status_of(row: RowMapping) -> PersonStatus:
         operator=row["person_operator"],
         disabled=row["person_disabled_at"] is not None,
         role=Role(role) if role else None,
+        rights=row["person_rights"],
     )
 
 
@@ -201,6 +204,9 @@ def _member(row: RowMapping) -> ProjectMember:
     return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])
 
 
+_NAMED = (api_keys, users, projects, operator_keys)
+
+
 class SqlAudit(SqlRepository):
     async def add(self, *entries: AuditEntry) -> None:
         rows = [row_of(audit, entry) for entry in entries]
@@ -223,12 +229,15 @@ class SqlAudit(SqlRepository):
         named = (
             select(
                 page,
-                func.coalesce(api_keys.c.name, users.c.name, projects.c.name).label("subject_name"),
-                api_keys.c.deleted_at.is_not(None).label("subject_deleted"),
+                func.coalesce(*(each.c.name for each in _NAMED)).label("subject_name"),
+                func.coalesce(api_keys.c.deleted_at, operator_keys.c.deleted_at)
+                .is_not(None)
+                .label("subject_deleted"),
             )
             .outerjoin(api_keys, api_keys.c.id == page.c.subject)
             .outerjoin(users, users.c.id == page.c.subject)
             .outerjoin(projects, projects.c.id == page.c.subject)
+            .outerjoin(operator_keys, operator_keys.c.id == page.c.subject)
             .order_by(page.c.id.desc())
         )
         return await self._all(named, lambda row: AuditEntry(**row))
