@@ -29,7 +29,7 @@ from causerie.access.keys import (
     StaticKeys,
 )
 from causerie.access.limits import Estimate, Lease, RateLimiter, RateScope, tell
-from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over
+from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over, named_entry
 from causerie.catalog.listing import Listing
 from causerie.errors import (
     ContextLengthExceeded,
@@ -194,6 +194,8 @@ class Pipeline:
         model = choice.model
         request = model.adapted(scoped(door, caller, request.without_hints(model.parameters)))
         candidates = self.able(model, request)
+        if caller.access is not None:
+            candidates = caller.access.kept(model, candidates)
         async with self._counts.enter():
             try:
                 tokens = await self.router.count_tokens(candidates, request)
@@ -230,6 +232,8 @@ class Pipeline:
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if choice.free else model.candidates(request)
+        if caller.access is not None:
+            candidates = caller.access.kept(model, candidates)
         need = Estimate(request, candidates)
         scopes = self._scopes(caller, choice) if members or choice.free else choice.scopes
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
@@ -358,6 +362,8 @@ class Pipeline:
                 code="model_not_allowed",
                 param="model",
             )
+        if caller.access is not None:
+            caller.access.check(choice.model)
         return choice
 
     def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
@@ -388,7 +394,7 @@ class Pipeline:
         return [
             one
             for one in self.catalog.listed(door.models)
-            if mine is None or not mine.isdisjoint(one.names)
+            if (mine is None or not mine.isdisjoint(one.names)) and _allows(caller, one)
         ]
 
     def listing(self, door: PipelineDoor, name: str) -> Listing:
@@ -408,7 +414,11 @@ class Pipeline:
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
             entry = model.entry(reasoning_object=door.reasoning_object)
-            entries += [structs.replace(entry, id=name) for name in names]
+            entries += [
+                structs.replace(entry, id=name)
+                for name in names
+                if _allows(caller, named_entry(model, name))
+            ]
         return entries
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
@@ -437,6 +447,11 @@ def _kept(asked: _Asked) -> Contents:
     context = ResponseContext(asked.identity, asked.request.model, "")
     contents = asked.record.contents = Contents(asked.request, context, asked.completion)
     return contents
+
+
+def _allows(caller: Caller | None, model: Entry) -> bool:
+    access = None if caller is None else caller.access
+    return access is None or not access.verdict(model).refusal
 
 
 def another_may(failure: ServiceError) -> bool:

@@ -100,3 +100,28 @@ async def test_a_promotion_takes_password_links_back(services: Office) -> None:
     await world.users.make_operator(SYSTEM, person.id)
     with pytest.raises(Exception, match="does not work any more"):
         await world.users.link(link)
+
+
+async def test_models_and_doors_are_set_by_api(services: Office) -> None:
+    key, world = await key_with(services, "people"), services.world
+    member = await world.person()
+    project = await world.project(owner=await world.person(), member=member)
+    rule = {"models": ["openai/*"], "completion_price": "10.50"}
+    whole = {"models": None, "doors": None, "providers": None}
+    whole |= {"prompt_price": None, "completion_price": None}
+    for path in (
+        f"/projects/{project.id}/access",
+        f"/projects/{project.id}/members/{member.id}/access",
+        f"/users/{member.id}/access",
+    ):
+        assert (await services.ask(key, path)).json() == whole
+        put = await services.ask(key, path, rule, method="PUT")
+        assert put.json() == whole | {"models": ["openai/*"], "completion_price": "10.5"}
+        assert (await services.ask(key, path)).json() == put.json()
+        wrong = await services.ask(key, path, {"models": ["*x"]}, method="PUT")
+        assert (wrong.status, wrong.error["param"]) == (400, "models")
+        assert (await services.ask(key, path, {}, method="PUT")).json() == whole
+    manager = await services.manager(project)
+    assert (await services.ask(manager, f"/projects/{project.id}/access")).status == 200
+    refused = await services.ask(manager, f"/projects/{project.id}/access", rule, method="PUT")
+    assert refused.status == 403

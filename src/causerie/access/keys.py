@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from causerie.access.allowed import Permissions
 from causerie.access.limits import Rates, RateScope, Tokens
 from causerie.errors import RateLimited, Unauthenticated
 from causerie.protocol.model_entries import free_name
@@ -122,6 +123,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """User that is charged; empty for keys of the configuration."""
     models: frozenset[str] | None = None
     """Models that the caller may use, of those of the door; ``None`` for all."""
+    access: Permissions | None = None
+    """Rules for models beyond ``models``; ``None`` for none."""
     recorded: bool = False
     """The project logs the contents of requests."""
 

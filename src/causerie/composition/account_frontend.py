@@ -7,7 +7,7 @@ gateway.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -15,9 +15,10 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
+from causerie.access.allowed import AccessRule, Permissions
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
-from causerie.catalog.catalog import DoorCatalog
+from causerie.catalog.catalog import DoorCatalog, Entry, named_entry
 from causerie.catalog.model import Tariff
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
@@ -40,7 +41,7 @@ from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
-from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
@@ -99,16 +100,38 @@ class LiveServiceView:
     def doors(self) -> Sequence[DoorView]:
         return [DoorView(way.door.name, way.prefix) for way in self._ways()]
 
-    def models(self, door: str | None = None) -> Sequence[dict[str, Any]]:
-        found = (each for each in self._ways() if door is None or each.door.name == door)
-        shown = frozenset(id for way in found for id in way.models)
+    def models(
+        self, door: str | None = None, rules: Sequence[AccessRule] = ()
+    ) -> Sequence[dict[str, Any]]:
+        permissions = Permissions(rules)
         entries: list[dict[str, Any]] = []
-        for model, names in self._running.now.catalog.shown(shown):
+        for model, every in self._shown(door):
+            names = [
+                one for one in every if not permissions.verdict(named_entry(model, one)).refusal
+            ]
+            if not names:
+                continue
             entry = {"name": model.card.name, **to_builtins(model.entry())}
             entries += [
                 entry if name == model.id else entry | {"name": name, "id": name} for name in names
             ]
         return entries
+
+    def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
+        permissions, found = Permissions(rules), []
+        for model, names in self._shown():
+            providers = list(dict.fromkeys(one.provider for one in model.offers))
+            for name in names:
+                verdict = permissions.verdict(named_entry(model, name))
+                left = model.targets if verdict.targets is None else sorted(verdict.targets)
+                whole = verdict.targets is None
+                found.append(ModelVerdict(name, verdict.refusal, left, providers, whole))
+        return found
+
+    def _shown(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
+        found = (each for each in self._ways() if door is None or each.door.name == door)
+        shown = frozenset(id for way in found for id in way.models)
+        return self._running.now.catalog.shown(shown)
 
     def market(self) -> DoorCatalog | None:
         if (way := self._router()) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from causerie.hosted.accounts.access import AccessRules
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import KeyIssuing
 from causerie.hosted.accounts.operating import Entries
@@ -31,6 +32,7 @@ class Accounts:
         self.projects = Projects(store, clock)
         self.keys = KeyIssuing(store, clock)
         self.operator_keys = OperatorKeyIssuing(store, clock)
+        self.access = AccessRules(store, clock)
         self.usage = UsageReports(store, reader)
         self.credits = Credits(store, reader, clock)
         self.recordings = Recordings(store, clock)

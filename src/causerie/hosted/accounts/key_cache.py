@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 import structlog
 from msgspec import Struct
 
+from causerie.access.allowed import Permissions
 from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
 from causerie.errors import Forbidden, ServiceError, StoreUnavailable
 from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
@@ -239,6 +240,12 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
         )
     if key.doors is not None and door not in key.doors:
         raise Forbidden(f"This key may not use the door `{door}`.", code="scope_not_allowed")
+    for rule in grant.access:
+        if rule.access.doors is not None and door not in rule.access.doors:
+            raise Forbidden(
+                f"The {rule.whose} of this key may not use the door `{door}`.",
+                code="scope_not_allowed",
+            )
     return AccountCaller(
         key=key.id,
         name=key.name,
@@ -246,6 +253,7 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
         project=key.project_id,
         user=key.person or key.created_by,
         models=key.models,
+        access=Permissions(grant.access) if grant.access else None,
         recorded=grant.recorded,
         grant=grant,
     )
@@ -277,6 +285,7 @@ def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
         until=None,
         project_bounds=place.bounds,
         person_bounds=place.person_bounds,
+        access=place.access,
         recorded=project.recording_days is not None,
     )
     return admitted(grant, door)

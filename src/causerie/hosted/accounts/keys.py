@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from causerie.access.allowed import AccessRule
 from causerie.errors import NotFound
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.people import (
@@ -120,6 +121,8 @@ class Grant:
     project_bounds: LimitsAndBudgets
     person_bounds: LimitsAndBudgets = UNBOUNDED
     """Bounds of the person, over all their keys and projects."""
+    access: tuple[AccessRule, ...] = ()
+    """What project, person and membership allow, where they restrict something."""
     recorded: bool = False
     """Whether the project keeps the contents of requests."""
 

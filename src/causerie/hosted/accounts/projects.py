@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from causerie.access.allowed import AccessRule
 from causerie.errors import Forbidden
+from causerie.hosted.accounts.access import found_rules
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
     Narrowed,
@@ -59,6 +61,7 @@ class PlaygroundProject:
     project: Project
     bounds: LimitsAndBudgets
     person_bounds: LimitsAndBudgets
+    access: tuple[AccessRule, ...] = ()
 
 
 class Projects(AccountService):
@@ -102,7 +105,9 @@ class Projects(AccountService):
             put_in = await tx.credits.total(project_id)
             owners = f"project:{project_id}", f"user:{actor.person}"
             found = await tx.keys.bounds_of(owners)
-            return PlaygroundProject(project, bounded(found[owners[0]], put_in), found[owners[1]])
+            bounds = bounded(found[owners[0]], put_in)
+            access = await found_rules(tx, project_id, actor.person)
+            return PlaygroundProject(project, bounds, found[owners[1]], access)
 
     async def of(self, user: User) -> Sequence[tuple[Project, Membership]]:
         """Return the projects of a user, by name."""

@@ -59,7 +59,8 @@ _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONT
 async def show_models(context: RequestContext) -> None:
     project = (await context.project()).project
     path = f"/projects/{project.id}/models"
-    callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models()}
+    rules = await context.rules()
+    callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models(rules=rules)}
     await _models_page(context, path, callable_ids=callable_ids)
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
+from causerie.access.allowed import AccessRule
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
@@ -67,8 +68,8 @@ class KeyForm:
             purpose=form.get("purpose") or Purpose.INFERENCE,
             end=form.get("end") or "never",
             date=form.get("date"),
-            doors=_chosen(form, "doors"),
-            models=_chosen(form, "models"),
+            doors=chosen(form, "doors"),
+            models=chosen(form, "models"),
             rows=BoundsRows.typed(form),
         )
 
@@ -107,7 +108,8 @@ class KeyForm:
         return datetime.combine(day, time(23, 59, 59), UTC)
 
 
-def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
+def chosen(form: FormFields, name: str) -> frozenset[str] | None:
+    """Return the chosen ones of a field, or ``None`` for all."""
     if form.get(f"{name}_all") != "some":
         return None
     return frozenset(form.every(name))
@@ -149,7 +151,7 @@ async def show_list(context: RequestContext) -> None:
 async def new(context: RequestContext) -> None:
     await context.project()
     await context.check_right(Action.KEYS_CREATE)
-    await context.show("keys/new.html", **_choices(context, KeyForm()))
+    await context.show("keys/new.html", **await _choices(context, KeyForm()))
 
 
 async def create(context: RequestContext) -> None:
@@ -161,7 +163,7 @@ async def create(context: RequestContext) -> None:
 
 async def show(context: RequestContext) -> None:
     key = await _asked(context, Action.KEYS_EDIT)
-    await context.show("keys/edit.html", key=key, **_choices(context, KeyForm.of(key)))
+    await context.show("keys/edit.html", key=key, **await _choices(context, KeyForm.of(key)))
 
 
 async def edit(context: RequestContext) -> None:
@@ -230,10 +232,11 @@ async def _asked(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+async def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+    rules = await context.rules()
     form = KeyForm.typed(context.form) if context.form else kept
-    doors = [door.name for door in context.service_view.doors()]
-    models = [str(entry["id"]) for entry in context.service_view.models()]
+    doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]
+    models = [str(entry["id"]) for entry in context.service_view.models(rules=rules)]
     limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]
     return {
         "form": form,
@@ -244,16 +247,21 @@ def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
         ],
         "ends": ENDS,
         "choices": CHOICES,
+        "rules": rules,
     }
 
 
+def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
+    return all(each.access.doors is None or door.name in each.access.doors for each in rules)
+
+
 def _first_request(
-    context: RequestContext, key: ApiKey, doors: Sequence[DoorView]
+    context: RequestContext, key: ApiKey, doors: Sequence[DoorView], rules: Sequence[AccessRule]
 ) -> tuple[DoorView | None, str]:
     usable = [
         (door, entry)
         for door in doors
-        for entry in context.service_view.models(door.name)
+        for entry in context.service_view.models(door.name, rules)
         if key.models is None or entry["id"] in key.models
     ]
     if not usable:
@@ -263,11 +271,13 @@ def _first_request(
 
 
 async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime | None) -> None:
-    key, credential = made.key, made.credential
+    key, credential, rules = made.key, made.credential, await context.rules()
     doors = [
-        door for door in context.service_view.doors() if key.doors is None or door.name in key.doors
+        door
+        for door in context.service_view.doors()
+        if (key.doors is None or door.name in key.doors) and door_allowed(door, rules)
     ]
-    first, model = _first_request(context, key, doors)
+    first, model = _first_request(context, key, doors, rules)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
     code: Sequence[SnippetGroup] = ()

@@ -107,6 +107,7 @@ NOTICES = MappingProxyType(
         "project-archived": "The project was archived; its keys no longer work.",
         "project-restored": "The project was restored; its keys work again.",
         "bounds-saved": "Limits and budgets were changed.",
+        "access-saved": "Allowed models and doors were changed.",
         "recording-on": "Request logging is on.",
         "recording-off": "Request logging is off; all logged prompts and replies were deleted.",
         "invitation-withdrawn": "The invitation was withdrawn.",

@@ -146,7 +146,8 @@ async def ask_operator(context: RequestContext) -> None:
 
 
 async def make_operator(context: RequestContext) -> None:
-    user_id, operator = context.params["user"], context.form.get("operator") != "none"
+    user_id = context.params["user"]
+    operator = context.form.one_of("operator", ("none", "some", "all")) != "none"
     rights = chosen_rights(context)
     await context.accounts.users.make_operator(
         context.actor, user_id, operator=operator, rights=rights
@@ -157,7 +158,7 @@ async def make_operator(context: RequestContext) -> None:
 
 def chosen_rights(context: RequestContext) -> frozenset[str]:
     """Return the rights that a form limits somebody to; raise :class:`InvalidRequest` for none."""
-    if context.form.get("operator") != "some":
+    if context.form.one_of("operator", ("some", "none", "all")) != "some":
         return frozenset()
     found = frozenset(context.form.every("rights"))
     if not found:

@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment
 
+from causerie.access.allowed import AccessRule
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
@@ -229,6 +230,11 @@ class RequestContext:
         if self.view is None:
             self.view = await self.accounts.projects.see(self.actor, self.params["project"])
         return self.view
+
+    async def rules(self) -> Sequence[AccessRule]:
+        """Return the rules for one's own keys in the project of the path."""
+        id = (await self.project()).project.id
+        return await self.accounts.access.mine(self.actor, id)
 
     async def scope(self) -> Project | None:
         """Return the project of the path; ``None`` for a page of the whole service."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from causerie.hosted.console import (
+    access,
     activity,
     audit,
     bounds,
@@ -146,6 +147,10 @@ ROUTES = (
     PageRoute("GET", "/operator/activity", activity.show),
     PageRoute("GET", _PROJECT, project.show),
     PageRoute("GET", f"{_PROJECT}/limits", project.show_limits),
+    PageRoute("GET", f"{_PROJECT}/access", access.show_project),
+    *_form(f"{_PROJECT}/access/change", access.ask_project, access.set_project, kept=True),
+    *_form(f"{_MEMBER}/access", access.ask_member, access.set_member, kept=True),
+    *_form(f"{_USER}/access", access.ask_user, access.set_user, kept=True),
     PageRoute("GET", f"{_PROJECT}/logging", project.show_logging),
     PageRoute("GET", f"{_PROJECT}/settings", project.show_settings),
     PageRoute("POST", f"{_PROJECT}/name", project.rename, project.show_settings, kept=True),

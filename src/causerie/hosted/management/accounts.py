@@ -26,6 +26,7 @@ from causerie.hosted.management.reports import (
     page_of,
 )
 from causerie.hosted.management.requests import (
+    AccessBody,
     BoundsBody,
     ChangeMember,
     CreateKey,
@@ -48,6 +49,7 @@ from causerie.hosted.management.requests import (
 )
 from causerie.hosted.management.routing import ApiCall, route
 from causerie.hosted.management.views import (
+    AccessView,
     BoundsView,
     CreditsView,
     CreditView,
@@ -102,6 +104,18 @@ async def set_user_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
 async def user_spending(call: ApiCall[NoQuery, NoBody]) -> PersonSpending:
     found = await call.accounts.person_bounds.spending(call.actor, call.ids["user"])
     return PersonSpending(budgets=[BudgetSpending.of(each) for each in found])
+
+
+@route("GET /users/{user}/access", "Get the models and doors that a user may use")
+async def see_user_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
+    return AccessView.of(await call.accounts.access.of_user(call.actor, call.ids["user"]))
+
+
+@route("PUT /users/{user}/access", "Set the models and doors that a user may use")
+async def set_user_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
+    access = call.body.access()
+    await call.accounts.access.set_user(call.actor, call.ids["user"], access)
+    return AccessView.of(access)
 
 
 @route("POST /users 201", "Create a user")
@@ -232,6 +246,31 @@ async def set_project_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
     bounds = call.body.bounds()
     await call.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
     return BoundsView.of(bounds)
+
+
+@route("GET /projects/{project}/access", "Get the models and doors that a project may use")
+async def see_project_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
+    return AccessView.of(await call.accounts.access.of_project(call.actor, call.ids["project"]))
+
+
+@route("PUT /projects/{project}/access", "Set the models and doors that a project may use")
+async def set_project_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
+    access = call.body.access()
+    await call.accounts.access.set_project(call.actor, call.ids["project"], access)
+    return AccessView.of(access)
+
+
+@route("GET /projects/{project}/members/{user}/access", "Get what a member may use")
+async def see_member_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
+    project, user = call.ids["project"], call.ids["user"]
+    return AccessView.of(await call.accounts.access.of_member(call.actor, project, user))
+
+
+@route("PUT /projects/{project}/members/{user}/access", "Set what a member may use")
+async def set_member_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
+    project, user, access = call.ids["project"], call.ids["user"], call.body.access()
+    await call.accounts.access.set_member(call.actor, project, user, access)
+    return AccessView.of(access)
 
 
 @route("PUT /projects/{project}/recording", "Set request logging of a project")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
+from causerie.access.allowed import Access
 from causerie.hosted.accounts.audit import AuditKind
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import Purpose
@@ -67,6 +68,26 @@ class BoundsBody(Body, frozen=True):
             tuple(Limit(**asdict(each)) for each in self.limits),
             tuple(Budget(**asdict(each)) for each in self.budgets),
         )
+
+
+Price = Annotated[Decimal, Meta(description="Highest price of 1M tokens, in decimal notation.")]
+
+
+class AccessBody(Body, frozen=True):
+    """Allowed models and doors; ``null`` does not restrict, what is not in it ends."""
+
+    models: Annotated[
+        Names | None, Meta(description="Names; with `*` at the end all that begin so.")
+    ] = None
+    doors: Names | None = None
+    providers: Annotated[
+        Names | None, Meta(description="`causerie`: models that this service runs itself.")
+    ] = None
+    prompt_price: Price | None = None
+    completion_price: Price | None = None
+
+    def access(self) -> Access:
+        return Access(**asdict(self))
 
 
 class CreateUser(Body, frozen=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
 
+from causerie.access.allowed import Access
 from causerie.hosted.accounts.authorization import Narrowed
 from causerie.hosted.accounts.bounds import BudgetPeriod, Credit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import NewKey
@@ -77,6 +78,28 @@ class BoundsView(Struct, frozen=True, kw_only=True):
                 viewed(BudgetView, each, amount=amount(each.amount)) for each in bounds.budgets
             ),
         )
+
+
+class AccessView(Struct, frozen=True, kw_only=True):
+    """Allowed models and doors; ``null`` does not restrict."""
+
+    models: list[str] | None
+    doors: list[str] | None
+    providers: list[str] | None
+    prompt_price: Amount | None
+    completion_price: Amount | None
+
+    @staticmethod
+    def of(access: Access) -> AccessView:
+        names: dict[str, Any] = {
+            name: None if (found := getattr(access, name)) is None else sorted(found)
+            for name in ("models", "doors", "providers")
+        }
+        prices: dict[str, Any] = {
+            name: None if (price := getattr(access, name)) is None else amount(price)
+            for name in ("prompt_price", "completion_price")
+        }
+        return AccessView(**names, **prices)
 
 
 class UserView(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
 
+from causerie.access.allowed import ALL, Access, AccessRule
+from causerie.hosted.accounts.access import rules_of
 from causerie.hosted.accounts.bounds import (
     UNBOUNDED,
     Budget,
@@ -25,6 +27,7 @@ from causerie.hosted.accounts.bounds import (
 from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, Purpose
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, part_of
+from causerie.hosted.store.tables import access as access_rules
 from causerie.hosted.store.tables import (
     amount_of,
     api_keys,
@@ -171,6 +174,16 @@ class SqlKeys(SqlRepository):
             found |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
         return found
 
+    async def set_access(self, owner: str, access: Access) -> None:
+        await self._execute(access_rules.delete().where(access_rules.c.owner == owner))
+        if access != ALL:
+            await self._execute(access_rules.insert().values(owner=owner, **asdict(access)))
+
+    async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
+        query = select(access_rules).where(access_rules.c.owner.in_(owners))
+        found = (await self._execute(query)).mappings()
+        return {values.pop("owner"): Access(**values) for values in map(dict, found)}
+
     async def announce(self, subject: str, at: datetime) -> None:
         number = await self._scalar(
             change_counter.update()
@@ -209,6 +222,8 @@ class SqlKeys(SqlRepository):
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
         owners += [f"user:{key.person}"] if key.person else []
         bounds = await self._bounds(owners)
+        access = rules_of(key.project_id, key.person)
+        rules = await self.access([*access])
         put_in = await SqlCredits(self.connection, self.cipher, self.writing).total(key.project_id)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         works = all(each is None for each in stopped) and not key.withdrawn
@@ -219,6 +234,7 @@ class SqlKeys(SqlRepository):
             until=min(ends, default=None),
             project_bounds=bounded(bounds[owners[1]], put_in),
             person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
+            access=tuple(AccessRule(access[owner], rule) for owner, rule in rules.items()),
             recorded=row["recording_days"] is not None,
         )
 
