@@ -66,7 +66,7 @@ async def pages(world: Site) -> Sequence[Entry]:
 
 
 _ENDING = re.compile(
-    r"/(sign-out|end|end-others|disable|archive|no-operator|delete|remove|password|reset|confirm"
+    r"/(sign-out|end|end-others|disable|archive|usr_[A-Za-z0-9]+/operator|delete|remove|password|reset|confirm"
     r"|factor|withdraw|rotate|transfer|unlink|back|begin)$"
 )  # of pages that would end the visitor's session, or what the others need
 

@@ -125,3 +125,28 @@ async def test_models_and_doors_are_set_by_api(services: Office) -> None:
     assert (await services.ask(manager, f"/projects/{project.id}/access")).status == 200
     refused = await services.ask(manager, f"/projects/{project.id}/access", rule, method="PUT")
     assert refused.status == 403
+
+
+async def test_budgets_of_tags_and_bounds_of_many_are_set_by_api(services: Office) -> None:
+    key, world = await key_with(services, "people"), services.world
+    people = [await world.person() for _ in range(2)]
+    project = await world.project(owner=people[0])
+    soft = {"amount": "5", "soft": True}
+    put = await services.ask(
+        key, "/budgets", {"kind": "tag", "name": "a b", "budgets": [soft]}, method="PUT"
+    )
+    assert (put.status, put.json()["data"][0]["name"]) == (200, "a b")
+    (listed,) = (await services.ask(key, "/budgets")).json()["data"]
+    assert (listed["budgets"][0]["soft"], listed["budgets"][0]["spent"]) == (True, "0")
+    many = {"budgets": [{"amount": "25"}], "everyone": True, "projects": [project.id]}
+    changed = await services.ask(key, "/bounds", many, method="PUT")
+    assert changed.json() == {"changed": 3}
+    bounds = (await services.ask(key, f"/users/{people[1].id}/bounds")).json()
+    assert bounds["budgets"][0]["amount"] == "25"
+    of_members = {"members_of": project.id, "keep": True, "limits": [{"concurrent": 2}]}
+    assert (await services.ask(key, "/bounds", of_members, method="PUT")).json()["changed"] == 1
+    unknown = await services.ask(key, "/bounds", {"users": ["usr_none"]}, method="PUT")
+    assert (unknown.status, unknown.error["param"]) == (400, "ids")
+    reader = await key_with(services, "read")
+    assert (await services.ask(reader, "/budgets")).status == 200
+    assert (await services.ask(reader, "/bounds", many, method="PUT")).status == 403

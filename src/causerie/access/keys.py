@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from causerie.access.allowed import Permissions
-from causerie.access.limits import Rates, RateScope, Tokens
+from causerie.access.limits import Rates, RateScope, SpentProviders, Tokens
 from causerie.errors import RateLimited, Unauthenticated
 from causerie.protocol.model_entries import free_name
 from causerie.protocol.targets import Candidate
@@ -196,7 +196,13 @@ class Allowances(Protocol):
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
         """Return the scopes whose limits apply, in addition to those of door and model."""
 
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+    @property
+    def spent_providers(self) -> SpentProviders:
+        """Return the providers that get no requests, because their budget is spent."""
+
+    async def reserve(
+        self, caller: Caller, model: str, need: Callable[[], Tokens], tag: str = ""
+    ) -> object:
         """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``."""
 
     def release(self, held: object) -> None:

@@ -11,6 +11,7 @@ from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.recordings import Recordings
+from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
 from causerie.hosted.accounts.spending import PersonBounds, Summaries
 from causerie.hosted.accounts.sso_provisioning import GroupMemberships, SsoProvisioning
@@ -32,6 +33,8 @@ class Accounts:
         self.projects = Projects(store, clock)
         self.keys = KeyIssuing(store, clock)
         self.operator_keys = OperatorKeyIssuing(store, clock)
+        self.scope_budgets = ScopeBudgets(store, reader, clock)
+        self.bulk_bounds = BulkBounds(store, clock)
         self.access = AccessRules(store, clock)
         self.usage = UsageReports(store, reader)
         self.credits = Credits(store, reader, clock)

@@ -23,6 +23,7 @@ class AuditKind(StrEnum):
     USER = "user"
     OPERATOR_KEY = "operator_key"
     PROVIDER = "provider"
+    TAG = "tag"
     ALIAS = "alias"
     MODEL = "model"
     DOOR = "door"

@@ -54,7 +54,7 @@ class SpentReader(Protocol):
 
 
 class Claim(Struct, frozen=True):
-    """Budgets of one owner: ``key:ID``, ``user:ID`` or ``project:ID``."""
+    """Budgets of one owner: ``key:ID``, ``user:ID``, ``project:ID`` or ``tag:NAME``."""
 
     owner: str
     budgets: tuple[Budget, ...]
@@ -425,7 +425,9 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
             if limit.model in ("", model)
         ),
         claims=tuple(
-            Claim(f"{kind}:{name}", each.budgets) for kind, name, each in bounds if each.budgets
+            Claim(f"{kind}:{name}", hard)
+            for kind, name, each in bounds
+            if (hard := tuple(one for one in each.budgets if not one.soft))
         ),
     )
 

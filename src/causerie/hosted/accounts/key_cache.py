@@ -19,6 +19,7 @@ from msgspec import Struct
 from causerie.access.allowed import Permissions
 from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
 from causerie.errors import Forbidden, ServiceError, StoreUnavailable
+from causerie.hosted.accounts.bounds import SCOPES
 from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
 from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.ports import CHANGED, AccountStore
@@ -31,6 +32,7 @@ _LOOKUPS_AT_ONCE = 256
 _ABSENT_SECONDS = 5
 _ABSENT_KEPT = 10_000
 _FOR_EVER = 2**63
+_SCOPES = tuple(f"{kind}:" for kind in SCOPES)
 
 
 class KeyCacheOptions(Struct, frozen=True, kw_only=True):
@@ -82,6 +84,8 @@ class KeyCache:
         self._polling: asyncio.Task[None] | None = None
         self.configuration_changed = asyncio.Event()
         self.configuration_changed.set()  # by whoever was faster than this began to follow
+        self.scopes_changed = asyncio.Event()
+        self.scopes_changed.set()
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
@@ -221,6 +225,8 @@ class KeyCache:
         self._seen = number
         if subjects is None or CHANGED in subjects:
             self.configuration_changed.set()
+        if subjects is None or any(each.startswith(_SCOPES) for each in subjects):
+            self.scopes_changed.set()
         if subjects is None:  # more than is remembered, or another database
             for digest in list(self._known):
                 self._drop(digest)

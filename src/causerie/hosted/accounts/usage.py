@@ -22,7 +22,7 @@ from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
 
 _MOST_RECORDS = 1000
-_OWN_PROVIDER = "causerie"
+OWN_PROVIDER = "causerie"
 PERCENTILES = (0.5, 0.9, 0.99)
 
 
@@ -189,7 +189,8 @@ class UsageReader(Protocol):
     """Reader of usage, as the store implements it.
 
     ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
-    is that of ``key:ID``, ``user:ID`` or ``project:ID``, with an empty ``model`` for all models.
+    is that of ``key:ID``, ``user:ID``, ``project:ID``, ``tag:NAME`` or ``provider:NAME``, with an
+    empty ``model`` for all models.
     ``charged_failures`` are the charged requests of models whose id ends with ``suffix`` that were
     rejected or failed.
     """
@@ -272,7 +273,7 @@ class UsageReports:
 def provider_of(served_by: str) -> str:
     """Return the provider of a target: this service for own models; empty without a target."""
     provider, slash, _ = served_by.partition("/")
-    return provider if slash or not served_by else _OWN_PROVIDER
+    return provider if slash or not served_by else OWN_PROVIDER
 
 
 _MOST_INTERVALS = 64

@@ -55,6 +55,7 @@ _LINKS = (
     NavigationLink("Catalog models", "/operator/catalog", "cube", "Models", Action.PROVIDERS_SEE),
     NavigationLink("Users", "/operator/users", "people", "People", Action.USERS_SEE),
     NavigationLink("Projects", "/operator/projects", "folders", "People", Action.USERS_SEE),
+    NavigationLink("Budgets", "/operator/budgets", "chart", "People", Action.USAGE_SEE_ALL),
     NavigationLink("Operator keys", "/operator/keys", "key", "People", Action.USERS_SEE),
     NavigationLink("All usage", "/operator/usage", "chart", "Reports", Action.USAGE_SEE_ALL),
     NavigationLink("All activity", "/operator/activity", "list", "Reports", Action.USAGE_SEE_ALL),

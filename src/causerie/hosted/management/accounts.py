@@ -21,6 +21,8 @@ from causerie.hosted.management.reports import (
     MemberList,
     PersonSpending,
     ProjectList,
+    ScopeList,
+    ScopeView,
     UserList,
     by_creation,
     page_of,
@@ -37,12 +39,14 @@ from causerie.hosted.management.requests import (
     InviteMember,
     InviteUser,
     Leaving,
+    ManyBounds,
     NoBody,
     NoQuery,
     PageQuery,
     PutCredits,
     RenameProject,
     RotateKey,
+    ScopeBody,
     SetOperator,
     SetRecording,
     TransferKey,
@@ -51,6 +55,7 @@ from causerie.hosted.management.routing import ApiCall, route
 from causerie.hosted.management.views import (
     AccessView,
     BoundsView,
+    ChangedView,
     CreditsView,
     CreditView,
     KeyView,
@@ -116,6 +121,34 @@ async def set_user_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
     access = call.body.access()
     await call.accounts.access.set_user(call.actor, call.ids["user"], access)
     return AccessView.of(access)
+
+
+@route("PUT /bounds", "Set limits and budgets of many users and projects")
+async def set_many_bounds(call: ApiCall[NoQuery, ManyBounds]) -> ChangedView:
+    actor, body = call.actor, call.body
+    users = set(body.users)
+    if body.everyone:
+        users |= {each.id for each in await call.accounts.users.every(actor)}
+    if body.members_of is not None:
+        members = await call.accounts.projects.members(actor, body.members_of)
+        users |= {each.user.id for each in members}
+    changed = await call.accounts.bulk_bounds.set(
+        actor, body.bounds(), users=[*users], projects=[*body.projects], keep=body.keep
+    )
+    return ChangedView(changed=changed)
+
+
+@route("GET /budgets", "List budgets of tags and providers, and what is spent of them")
+async def list_scopes(call: ApiCall[NoQuery, NoBody]) -> ScopeList:
+    return await _scopes(call)
+
+
+@route("PUT /budgets", "Set the budgets of a tag or a provider")
+async def set_scope(call: ApiCall[NoQuery, ScopeBody]) -> ScopeList:
+    body = call.body
+    budgets = BoundsBody(budgets=body.budgets).bounds().budgets
+    await call.accounts.scope_budgets.set(call.actor, body.kind, body.name, budgets)
+    return await _scopes(call)
 
 
 @route("POST /users 201", "Create a user")
@@ -359,6 +392,16 @@ async def list_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
 async def list_user_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
     return _key_list(
         call, call.query, await call.accounts.keys.derived(call.actor, call.ids["user"])
+    )
+
+
+async def _scopes(call: ApiCall[Any, Any]) -> ScopeList:
+    found = await call.accounts.scope_budgets.every(call.actor)
+    return ScopeList(
+        data=[
+            viewed(ScopeView, each, budgets=[BudgetSpending.of(one) for one in each.spending])
+            for each in found
+        ]
     )
 
 

@@ -55,6 +55,7 @@ class BudgetBody(Body, frozen=True):
     )
     unit: Unit = Unit.MONEY
     model: Annotated[str, Meta(max_length=200, description="Empty: all models together.")] = ""
+    soft: Annotated[bool, Meta(description="It refuses nothing; its use is notified.")] = False
 
 
 class BoundsBody(Body, frozen=True):
@@ -71,6 +72,26 @@ class BoundsBody(Body, frozen=True):
 
 
 Price = Annotated[Decimal, Meta(description="Highest price of 1M tokens, in decimal notation.")]
+
+
+class ManyBounds(BoundsBody, frozen=True):
+    """Limits and budgets, and whose they are."""
+
+    users: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
+    projects: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
+    everyone: Annotated[bool, Meta(description="All users.")] = False
+    members_of: Annotated[Id | None, Meta(description="All members of this project.")] = None
+    keep: Annotated[
+        bool, Meta(description="Former limits and budgets stay which no new one replaces.")
+    ] = False
+
+
+class ScopeBody(Body, frozen=True):
+    """All budgets of a tag or a provider; what is not in it ends."""
+
+    kind: Literal["tag", "provider"]
+    name: Annotated[str, Meta(min_length=1, max_length=80)]
+    budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
 
 
 class AccessBody(Body, frozen=True):

@@ -62,6 +62,7 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     period: BudgetPeriod
     unit: Unit
     model: str
+    soft: bool
 
 
 class BoundsView(Struct, frozen=True, kw_only=True):
@@ -290,6 +291,12 @@ class OperatorKeyList(Struct, frozen=True, kw_only=True):
     """Newest first. Those of the settings are not among them."""
 
     data: list[OperatorKeyView]
+
+
+class ChangedView(Struct, frozen=True, kw_only=True):
+    """Number of users and projects that have changed."""
+
+    changed: int
 
 
 class NarrowedView(Struct, frozen=True, kw_only=True):

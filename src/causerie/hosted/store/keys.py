@@ -15,6 +15,7 @@ from sqlalchemy import RowMapping, Select, and_, func, or_, select
 from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.hosted.accounts.access import rules_of
 from causerie.hosted.accounts.bounds import (
+    SCOPES,
     UNBOUNDED,
     Budget,
     BudgetPeriod,
@@ -152,18 +153,28 @@ class SqlKeys(SqlRepository):
         await self._insert(key_secrets, secret)
 
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        for table in (limits, budgets):
-            await self._execute(table.delete().where(table.c.owner == owner))
-        if bounds.limits:
-            await self._execute(
-                limits.insert(), [{"owner": owner, **asdict(each)} for each in bounds.limits]
-            )
-        rows = [{"owner": owner, **asdict(each)} for each in bounds.budgets]
+        await self.set_bounds_of({owner: bounds})
+
+    async def set_bounds_of(self, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+        owners = [*bounds]
+        for first in range(0, len(owners), _OWNERS_AT_ONCE):
+            some = owners[first : first + _OWNERS_AT_ONCE]
+            for table in (limits, budgets):
+                await self._execute(table.delete().where(table.c.owner.in_(some)))
+        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.limits]
+        if rows:
+            await self._execute(limits.insert(), rows)
+        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.budgets]
         for row in rows:
             money = row["unit"] is Unit.MONEY
             row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
         if rows:
             await self._execute(budgets.insert(), rows)
+
+    async def scoped(self) -> Mapping[str, LimitsAndBudgets]:
+        of = budgets.c.owner
+        query = select(of).where(or_(*(of.startswith(f"{kind}:") for kind in SCOPES))).distinct()
+        return await self.bounds_of([*(await self._execute(query)).scalars()])
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
         return (await self._bounds([owner]))[owner]
@@ -185,12 +196,20 @@ class SqlKeys(SqlRepository):
         return {values.pop("owner"): Access(**values) for values in map(dict, found)}
 
     async def announce(self, subject: str, at: datetime) -> None:
+        await self.announce_all([subject], at)
+
+    async def announce_all(self, subjects: Sequence[str], at: datetime) -> None:
         number = await self._scalar(
             change_counter.update()
-            .values(number=change_counter.c.number + 1)
+            .values(number=change_counter.c.number + len(subjects))
             .returning(change_counter.c.number)
         )
-        await self._execute(changes.insert().values(number=number, subject=subject, at=at))
+        first = number - len(subjects) + 1
+        rows = [
+            {"number": number, "subject": subject, "at": at}
+            for number, subject in enumerate(subjects, first)
+        ]
+        await self._execute(changes.insert(), rows)
         await self._execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
@@ -284,4 +303,4 @@ def _key(row: RowMapping) -> ApiKey:
 def _budget(row: RowMapping) -> Budget:
     unit = Unit(row["unit"])
     amount = amount_of(row["amount"]) if unit is Unit.MONEY else Decimal(row["amount"])
-    return Budget(amount, BudgetPeriod(row["period"]), unit, row["model"])
+    return Budget(amount, BudgetPeriod(row["period"]), unit, row["model"], row["soft"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -193,6 +193,18 @@ class SqlProjects(SqlRepository):
             memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
         )
         return len((await self._execute(query.with_for_update())).all())
+
+    async def owner_emails(self) -> Mapping[str, Sequence[str]]:
+        query = (
+            select(memberships.c.project_id, users.c.email)
+            .join(users, users.c.id == memberships.c.user_id)
+            .where(memberships.c.role == Role.OWNER, users.c.disabled_at.is_(None))
+            .order_by(memberships.c.project_id, users.c.email)
+        )
+        found: dict[str, list[str]] = {}
+        for project_id, email in await self._execute(query):
+            found.setdefault(project_id, []).append(email)
+        return found
 
 
 def _of(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool], ...]:
