@@ -208,6 +208,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
     "model": {"id": "small", "engine": "fake", "options": {"context_length": 1000}},
     "door": {"name": "market", "kind": "router"},
+    "policy": {"name": "people", "budget": "25", "models": ["openai/*"], "role": "member"},
     "webhook": {"name": "ops", "url": "http://127.0.0.1:9/hook"},
     "email": {"name": "team", "to": ["ops@example.org"]},
 }  # fmt: skip

@@ -25,6 +25,7 @@ from causerie.composition.alerting import mail_server
 from causerie.composition.catalog import tariff
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to, logos
+from causerie.composition.policies import policies
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -32,7 +33,6 @@ from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.bookkeeping import ModelPrices
-from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
@@ -55,7 +55,7 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, IdentityProvider
+from causerie.settings.console import IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -236,9 +236,9 @@ class AccountFrontend:
             paid_requests=settings.free.paid_requests_per_day,
             paid_from=money(settings.free.paid_from),
         )
-        amount = settings.console.new_project_budget
-        budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
-        self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
+        governing = policies(settings)
+        self.backed.accounts.govern(governing)
+        self.backed.bookkeeping.logs_contents = bool(governing.loggers)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:

@@ -95,6 +95,7 @@ SECTIONS: Mapping[EntryKind, Section] = MappingProxyType(
         "catalog_model": "catalog",
         "model": "models",
         "door": "doors",
+        "policy": "policies",
         "webhook": "webhooks",
         "email": "emails",
     }

@@ -8,6 +8,7 @@ from causerie.hosted.accounts.issuing import KeyIssuing
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.operator_keys import OperatorKeyIssuing
 from causerie.hosted.accounts.passwords import Passwords
+from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.recordings import Recordings
@@ -44,5 +45,11 @@ class Accounts:
         self.entries = Entries(store, clock)
         self.person_bounds = PersonBounds(store, reader, clock)
         self.rankings = Rankings(store, reader, clock)
+        self._governed = (self.users, self.projects, self.recordings)
         memberships = GroupMemberships(store, clock)
         self.arrivals = SsoProvisioning(self.users, self.sign_in, memberships)
+
+    def govern(self, policies: Policies) -> None:
+        """Put policies in force."""
+        for each in self._governed:
+            each.policies = policies

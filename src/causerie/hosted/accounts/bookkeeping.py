@@ -186,6 +186,7 @@ class Bookkeeping:
         self._due: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self.prices = ModelPrices()
+        self.logs_contents = True
 
     def obstacle(self) -> str:
         """Return why requests cannot be recorded now, or an empty text."""
@@ -274,7 +275,8 @@ class Bookkeeping:
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted
-        if contents is not None and record.attempts and self._recorder is not None:
+        kept = contents is not None and record.attempts and self.logs_contents
+        if kept and contents is not None and self._recorder is not None:
             self._recorder.put(usage, contents)
         await self.keep(usage, hold)
         if self._scope_budgets is not None:

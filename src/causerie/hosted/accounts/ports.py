@@ -53,7 +53,9 @@ class Recording:
 CHANGED = "configuration"
 """Subject of the announcements of configuration changes to all processes."""
 
-EntryKind = Literal["provider", "alias", "catalog_model", "model", "door", "webhook", "email"]
+EntryKind = Literal[
+    "provider", "alias", "catalog_model", "model", "door", "policy", "webhook", "email"
+]
 
 
 @dataclass(frozen=True, slots=True)

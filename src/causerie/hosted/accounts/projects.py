@@ -11,6 +11,7 @@ from causerie.errors import Forbidden
 from causerie.hosted.accounts.access import found_rules
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
+    Clock,
     Narrowed,
     conflict,
     found_user,
@@ -41,7 +42,8 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.accounts.ports import Transaction
+from causerie.hosted.accounts.policies import Policies
+from causerie.hosted.accounts.ports import AccountStore, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 
@@ -71,6 +73,10 @@ class Projects(AccountService):
     not see.
     """
 
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        super().__init__(store, clock)
+        self.policies = Policies()
+
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
         """Create a project; its owner is this user, or the one who creates it."""
         now = self._clock()
@@ -79,6 +85,7 @@ class Projects(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.PROJECTS_CREATE)
             await tx.projects.add(project)
+            await self.policies.project.give(tx, f"project:{project.id}")
             if owner_id is not None:
                 await found_user(tx, owner_id)
                 await tx.projects.join(Membership(project.id, owner_id, Role.OWNER, now))

@@ -19,7 +19,6 @@ from causerie.hosted.accounts.authorization import (
     used_link,
     withdraw_links,
 )
-from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.keys import (
     APPROVED,
     SIGN_UP,
@@ -39,10 +38,10 @@ from causerie.hosted.accounts.people import (
     LinkedIdentity,
     Membership,
     Project,
-    Role,
     User,
     actor_of,
 )
+from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
@@ -119,8 +118,7 @@ class Users(AccountService):
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
-        self.new_project_bounds = LimitsAndBudgets()
-        """Limits and budgets of the first project of people who sign up."""
+        self.policies = Policies()
 
     async def first_link(self) -> NewLink | None:
         """Create the link for the first operator; return ``None`` if there is an operator."""
@@ -183,9 +181,9 @@ class Users(AccountService):
                 await self._bind(tx, user, *identity)
             await self._join(tx, link, user)
             if link.kind is LinkKind.OWNER:
-                await self._first_project(tx, user, LimitsAndBudgets())
+                await self._first_project(tx, user, self.policies.owned())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
-                await self._first_project(tx, user, self.new_project_bounds)
+                await self._first_project(tx, user, self.policies)
             return user
 
     async def join(self, token: str, user: User) -> None:
@@ -232,7 +230,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             user = self._new(email, name, hashed, operator=False)
             await self._add(tx, user, actor_of(user), by="sign-up")
-            await self._first_project(tx, user, self.new_project_bounds)
+            await self._first_project(tx, user, self.policies)
             if identity is not None:
                 await self._bind(tx, user, *identity)
             return user
@@ -394,6 +392,8 @@ class Users(AccountService):
                 status=409,
             ) from failure
         await self._record(tx, actor, "user.create", user.id, email=user.email, by=by)
+        if not user.operator:
+            await self.policies.person.give(tx, f"user:{user.id}")
 
     async def _bind(self, tx: Transaction, user: User, issuer: str, subject: str) -> None:
         try:
@@ -402,15 +402,16 @@ class Users(AccountService):
             raise conflict("taken", "This identity belongs to an account already.") from failure
         await self._record(tx, actor_of(user), "user.link_identity", user.id, issuer=issuer)
 
-    async def _first_project(self, tx: Transaction, user: User, bounds: LimitsAndBudgets) -> None:
-        now = self._clock()
-        project = Project(new_id("prj"), "Main", now)
+    async def _first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
+        if policies.personal_project is None:
+            return
+        now, name = self._clock(), policies.name_of(user)
+        project = Project(new_id("prj"), name, now)
         await tx.projects.add(project)
-        await tx.projects.join(Membership(project.id, user.id, Role.OWNER, now))
+        await tx.projects.join(Membership(project.id, user.id, policies.personal_role, now))
         creator = actor_of(user)
-        await self._record(tx, creator, "project.create", project.id, project.id, name="Main")
-        if bounds != LimitsAndBudgets():
-            await tx.keys.set_bounds(f"project:{project.id}", bounds)
+        await self._record(tx, creator, "project.create", project.id, project.id, name=name)
+        await policies.personal_project.give(tx, f"project:{project.id}")
 
     async def _join(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:

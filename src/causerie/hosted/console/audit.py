@@ -30,6 +30,7 @@ KINDS: Mapping[AuditKind, str] = MappingProxyType(
         AuditKind.MODEL: "Own models",
         AuditKind.DOOR: "Doors",
         AuditKind.CATALOG_MODEL: "Catalog models",
+        AuditKind.POLICY: "Policies",
         AuditKind.ALERTS: "Alerts",
     }
 )
@@ -110,6 +111,7 @@ _ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "model": ("own model", "/operator/models?find={name}"),
         "door": ("door", "/operator/doors?find={name}"),
         "catalog_model": ("catalog model", "/operator/catalog?find={name}"),
+        "policy": ("policy", "/operator/policies"),
         "webhook": ("alert channel", "/operator/alerts"),
         "email": ("alert channel", "/operator/alerts"),
     }
@@ -118,6 +120,8 @@ _ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
 _LABELS: Mapping[str, str] = MappingProxyType(
     {
         "bounds": "Limits and budgets",
+        "access": "Models and doors",
+        "rights": "Rights",
         "what": "Settings",
         "days": "Days kept",
         "expires_at": "Expires",

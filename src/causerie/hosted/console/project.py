@@ -48,7 +48,8 @@ async def show_limits(context: RequestContext) -> None:
 async def show_logging(context: RequestContext) -> None:
     view = await context.project()
     days = context.form.get("days", str(view.project.recording_days or ""))
-    await context.show("project/logging.html", longest=LONGEST_DAYS, days=days)
+    may_log = context.accounts.recordings.may_log((await context.frame())["columns"])
+    await context.show("project/logging.html", longest=LONGEST_DAYS, days=days, may_log=may_log)
 
 
 async def show_settings(context: RequestContext) -> None:

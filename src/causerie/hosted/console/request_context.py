@@ -246,12 +246,12 @@ class RequestContext:
 
     async def rights(self) -> Callable[[Action], bool]:
         """Return what says whether :meth:`may`."""
-        found: Callable[[Action], bool] = (await self._frame())["may"]
+        found: Callable[[Action], bool] = (await self.frame())["may"]
         return found
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
         """Raise :class:`Forbidden` before a form is shown that would be refused."""
-        frame = await self._frame()
+        frame = await self.frame()
         if not frame["may"](action, made_by):
             raise forbidden(action, extent(action, frame["columns"]))
 
@@ -336,7 +336,7 @@ class RequestContext:
         return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._headers}
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
-        context = {**await self._frame(), **values}
+        context = {**await self.frame(), **values}
         found = self.services.templates.get_template(template)
         pieces, turns = [], Turns()
         for piece in found.generate(context):
@@ -344,7 +344,8 @@ class RequestContext:
             await turns.pause()
         return "".join(pieces)
 
-    async def _frame(self) -> dict[str, Any]:
+    async def frame(self) -> dict[str, Any]:
+        """Return what every page needs."""
         found = await self._memberships()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None

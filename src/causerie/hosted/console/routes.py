@@ -29,7 +29,7 @@ from causerie.hosted.console.alerts import CHANNELS
 from causerie.hosted.console.aliases import ALIASES
 from causerie.hosted.console.entries import EntryFormPages, EntryPages
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.settings_entries import DOORS, MODELS
+from causerie.hosted.console.settings_entries import DOORS, MODELS, POLICIES
 
 Page = Callable[[RequestContext], Awaitable[None]]
 
@@ -211,5 +211,7 @@ ROUTES = (
     *_form_entries("/operator/models", MODELS),
     PageRoute("GET", "/operator/doors", DOORS.list),
     *_form_entries("/operator/doors", DOORS),
+    PageRoute("GET", "/operator/policies", POLICIES.list),
+    *_form_entries("/operator/policies", POLICIES),
 )
 """All pages, their paths below the console's own."""
