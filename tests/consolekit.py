@@ -9,6 +9,7 @@ import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -18,23 +19,33 @@ import pytest
 from accountkit import PASSWORD, World
 from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
+from causerie.access.allowed import AccessRule, Permissions
 from causerie.catalog.catalog import DoorCatalog
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
-from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.store.database import Database
 from causerie.http.api import CompletionHandlers, RequestLimits
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import Drain
 from causerie.observe.mail import Outbox
-from causerie.protocol.targets import TimeBucket
+from causerie.protocol.targets import TargetOffer, TimeBucket
 from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
+
+
+class OneModel:
+    """A model of the service itself, without a price."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name
+        self.names = (name,)
+        self.offers = (TargetOffer(name, "causerie", Decimal(0), Decimal(0)),)
 
 
 class ScriptedServiceView(Statuses):
@@ -52,8 +63,18 @@ class ScriptedServiceView(Statuses):
     def doors(self) -> Sequence[DoorView]:
         return self.open_doors
 
-    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
-        return [{"id": name, "object": "model"} for name in MODELS]
+    def models(
+        self, door: str | None = None, rules: Sequence[AccessRule] = ()
+    ) -> Sequence[Mapping[str, Any]]:
+        left = [each.id for each in self.verdicts(rules) if not each.refusal]
+        return [{"id": name, "object": "model"} for name in left]
+
+    def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
+        permissions = Permissions(rules)
+        return [
+            ModelVerdict(name, permissions.verdict(OneModel(name)).refusal, [name], ["causerie"])
+            for name in MODELS
+        ]
 
     operations: Any = None
 

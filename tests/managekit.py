@@ -87,7 +87,7 @@ async def office(world: World, *, requests_per_minute: int = 1_000_000) -> Async
 
     async with KeyCache(world.store, now=now) as key_cache, seen_to(world) as operations:
         people = People(key_cache)
-        managers = OperatorKeys(people, [KeyDigest.of("ops", OPERATOR)])
+        managers = OperatorKeys(people, [KeyDigest.of("ops", OPERATOR)], accounts.operator_keys)
         management = Management(
             accounts, managers, world.clock, link_path, operations, requests_per_minute
         )

@@ -66,7 +66,7 @@ async def pages(world: Site) -> Sequence[Entry]:
 
 
 _ENDING = re.compile(
-    r"/(sign-out|end|end-others|disable|archive|no-operator|delete|remove|password|reset|confirm"
+    r"/(sign-out|end|end-others|disable|archive|usr_[A-Za-z0-9]+/operator|delete|remove|password|reset|confirm"
     r"|factor|withdraw|rotate|transfer|unlink|back|begin)$"
 )  # of pages that would end the visitor's session, or what the others need
 
@@ -208,6 +208,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
     "model": {"id": "small", "engine": "fake", "options": {"context_length": 1000}},
     "door": {"name": "market", "kind": "router"},
+    "policy": {"name": "people", "budget": "25", "models": ["openai/*"], "role": "member"},
     "webhook": {"name": "ops", "url": "http://127.0.0.1:9/hook"},
     "email": {"name": "team", "to": ["ops@example.org"]},
 }  # fmt: skip

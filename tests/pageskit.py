@@ -12,6 +12,7 @@ from accountkit import PASSWORD, World
 from consolekit import Place, ScriptedServiceView, console_of
 from ledgerkit import record
 
+from causerie.access.allowed import AccessRule
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.people import Project, User
 from causerie.hosted.console.service_view import DoorView
@@ -72,7 +73,9 @@ class Shop(ScriptedServiceView):
             TargetStatus(f"far/{LONG}", "up", 2, 0, 0.0, ""),
         ]
 
-    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
+    def models(
+        self, door: str | None = None, rules: Sequence[AccessRule] = ()
+    ) -> Sequence[Mapping[str, Any]]:
         return self.entries
 
     def answering(self, model: str) -> Sequence[str]:

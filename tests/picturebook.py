@@ -19,6 +19,7 @@ from marketkit import Fair
 from pageskit import LONG, Team
 from playwright.async_api import Locator, Page, expect
 
+from causerie.access.allowed import AccessRule
 from causerie.errors import RateLimited, UpstreamFailed
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
@@ -65,10 +66,12 @@ class Broken(Fair):
     file: Path
     """The configuration file of its operations."""
 
-    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
+    def models(
+        self, door: str | None = None, rules: Sequence[AccessRule] = ()
+    ) -> Sequence[Mapping[str, Any]]:
         if self.broken:
             raise RuntimeError("this picture is of a bug")
-        return super().models(door)
+        return super().models(door, rules)
 
 
 @dataclass(frozen=True, slots=True)

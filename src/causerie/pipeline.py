@@ -28,8 +28,15 @@ from causerie.access.keys import (
     Locked,
     StaticKeys,
 )
-from causerie.access.limits import Estimate, Lease, RateLimiter, RateScope, tell
-from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over
+from causerie.access.limits import (
+    Estimate,
+    Lease,
+    RateLimiter,
+    RateScope,
+    SpentProviders,
+    tell,
+)
+from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over, named_entry
 from causerie.catalog.listing import Listing
 from causerie.errors import (
     ContextLengthExceeded,
@@ -195,6 +202,8 @@ class Pipeline:
         model = choice.model
         request = model.adapted(scoped(door, caller, request.without_hints(model.parameters)))
         candidates = self.able(model, request)
+        if caller.access is not None:
+            candidates = caller.access.kept(model, candidates)
         async with self._counts.enter():
             try:
                 tokens = await self.router.count_tokens(candidates, request)
@@ -230,7 +239,7 @@ class Pipeline:
     ) -> None:
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
-        candidates = self.able(model, request) if choice.free else model.candidates(request)
+        candidates = self._usable(caller, choice, request)
         need = Estimate(request, candidates)
         scopes = self._scopes(caller, choice) if members or choice.free else choice.scopes
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
@@ -267,11 +276,21 @@ class Pipeline:
             finally:
                 await self._leave(lease, execution, model, record)
 
+    def _usable(self, caller: Caller, choice: _Choice, request: ChatRequest) -> Sequence[Candidate]:
+        model, members = choice.model, self.members
+        candidates = self.able(model, request) if choice.free else model.candidates(request)
+        if caller.access is not None:
+            candidates = caller.access.kept(model, candidates)
+        if members is not None and (spent := members.allowances.spent_providers):
+            candidates = unspent(model, candidates, spent)
+        return candidates
+
     async def _reserve(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
         record = asked.record
-        record.held = await members.allowances.reserve(asked.caller, model.id, need)
+        tag = record.labels.tag
+        record.held = await members.allowances.reserve(asked.caller, model.id, need, tag)
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
 
@@ -359,6 +378,8 @@ class Pipeline:
                 code="model_not_allowed",
                 param="model",
             )
+        if caller.access is not None:
+            caller.access.check(choice.model)
         return choice
 
     def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
@@ -389,7 +410,7 @@ class Pipeline:
         return [
             one
             for one in self.catalog.listed(door.models)
-            if mine is None or not mine.isdisjoint(one.names)
+            if (mine is None or not mine.isdisjoint(one.names)) and _allows(caller, one)
         ]
 
     def listing(self, door: PipelineDoor, name: str) -> Listing:
@@ -409,7 +430,11 @@ class Pipeline:
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
             entry = model.entry(reasoning_object=door.reasoning_object)
-            entries += [structs.replace(entry, id=name) for name in names]
+            entries += [
+                structs.replace(entry, id=name)
+                for name in names
+                if _allows(caller, named_entry(model, name))
+            ]
         return entries
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:
@@ -438,6 +463,25 @@ def _kept(asked: _Asked) -> Contents:
     context = ResponseContext(asked.identity, asked.request.model, "")
     contents = asked.record.contents = Contents(asked.request, context, asked.completion)
     return contents
+
+
+def _allows(caller: Caller | None, model: Entry) -> bool:
+    access = None if caller is None else caller.access
+    return access is None or not access.verdict(model).refusal
+
+
+def unspent(
+    model: Entry, candidates: Sequence[Candidate], spent: SpentProviders
+) -> Sequence[Candidate]:
+    """Return candidates of providers whose budget is not ``spent``; raise :class:`OverBudget`."""
+    resting = {one.target: one.provider for one in model.offers if one.provider in spent}
+    found = [one for one in candidates if one.name not in resting]
+    if found or not candidates:
+        return found
+    provider = resting[candidates[0].name]
+    end = spent[provider]
+    anew = "" if end is None else f" It begins anew at {end:%Y-%m-%dT%H:%MZ}."
+    raise OverBudget(f"The budget of this service for the provider {provider} is spent.{anew}")
 
 
 def another_may(failure: ServiceError) -> bool:

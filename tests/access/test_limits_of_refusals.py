@@ -15,7 +15,7 @@ from msgspec import structs
 from routingkit import ASK, BROKEN, FULL, REPLY, Scripted
 
 from causerie.access.keys import AccountPorts, Caller, Credential, Named, StaticKeys
-from causerie.access.limits import RateLimiter, RateScope, Tokens
+from causerie.access.limits import RateLimiter, RateScope, SpentProviders, Tokens
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.errors import (
@@ -90,7 +90,11 @@ class Accounts:
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
         return (MINE,)
 
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+    spent_providers: SpentProviders = {}  # noqa: RUF012 - never changed
+
+    async def reserve(
+        self, caller: Caller, model: str, need: Callable[[], Tokens], tag: str = ""
+    ) -> object:
         if self.step.budget is not None:
             raise self.step.budget
         return object()

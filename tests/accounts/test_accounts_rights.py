@@ -22,6 +22,7 @@ from causerie.hosted.accounts.bounds import UNBOUNDED
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
 from causerie.hosted.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id
 from causerie.hosted.accounts.people import (
+    OPERATOR_RIGHTS,
     RIGHTS,
     SYSTEM,
     Action,
@@ -32,6 +33,7 @@ from causerie.hosted.accounts.people import (
     RoleColumn,
     User,
     actor_of,
+    extent,
 )
 from causerie.hosted.accounts.ports import Recording
 from causerie.hosted.accounts.tokens import digest, new_token
@@ -120,12 +122,18 @@ async def archive(s: Scene) -> object:
     return await s.world.projects.archive(s.actor, s.project.id, archived=False)
 
 
+async def add_member(s: Scene) -> object:
+    user = await s.world.person()
+    return await s.world.projects.add(s.actor, s.project.id, user.id, Role.MEMBER)
+
+
 ATTEMPTS: dict[Action, Attempt] = {
     Action.PROJECT_SEE: lambda s: s.world.projects.see(s.actor, s.project.id),
     Action.PROJECT_RENAME: lambda s: s.world.projects.rename(s.actor, s.project.id, "New"),
     Action.PROJECT_ARCHIVE: archive,
     Action.MEMBERS_SEE: lambda s: s.world.projects.members(s.actor, s.project.id),
     Action.MEMBERS_INVITE: lambda s: s.world.projects.invite(s.actor, s.project.id, Role.MEMBER),
+    Action.MEMBERS_ADD: add_member,
     Action.MEMBERS_CHANGE: lambda s: s.world.projects.change_role(
         s.actor, s.project.id, s.member.id, Role.VIEWER
     ),
@@ -150,8 +158,10 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.USERS_SEE: lambda s: s.world.users.every(s.actor),
     Action.USERS_INVITE: lambda s: s.world.users.invite(s.actor),
     Action.USERS_CHANGE: lambda s: s.world.users.disable(s.actor, s.member.id),
+    Action.OPERATORS_CHANGE: lambda s: s.world.accounts.operator_keys.create(s.actor, "key"),
     Action.PROJECTS_CREATE: lambda s: s.world.projects.create(s.actor, "Another"),
-    Action.SERVICE_SEE: lambda s: s.world.usage.sums(s.actor, None, s.question()),
+    Action.USAGE_SEE_ALL: lambda s: s.world.usage.sums(s.actor, None, s.question()),
+    Action.SERVICE_SEE: lambda s: s.world.projects.audit_of_all(s.actor, AuditFilter()),
     Action.PROVIDERS_SEE: lambda s: s.world.operating.require(s.actor, Action.PROVIDERS_SEE),
     Action.PROVIDERS_PROBE: lambda s: s.world.operating.record(
         s.actor, Action.PROVIDERS_PROBE, "provider.probe", "north"
@@ -172,14 +182,24 @@ OWNED = {
 ROLES = {RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MEMBER, RoleColumn.VIEWER}
 
 
+def columns_of(part: RoleColumn) -> set[RoleColumn]:
+    """The columns that apply to who is in this one."""
+    return {part, RoleColumn.PEOPLE} if part is RoleColumn.OPERATOR_KEY else {part}
+
+
 async def scene(world: World, part: RoleColumn, *, own: bool) -> Scene:
     member = await world.person()
     project = await world.project(owner=await world.person(), member=member)
     if part is RoleColumn.MANAGEMENT_KEY:
         made = await world.key(project, purpose=Purpose.MANAGEMENT)
         actor = Actor("key", made.key.id, made.key.name, project=project.id)
+    elif part is RoleColumn.OPERATOR_KEY:
+        actor = Actor("key", "ck_people", "people", rights=frozenset({RoleColumn.PEOPLE}))
     else:
         user = await world.person(operator=part is RoleColumn.OPERATOR)
+        if part in OPERATOR_RIGHTS:
+            rights = frozenset[str]({part})
+            user = await world.users.make_operator(SYSTEM, user.id, rights=rights)
         if part in ROLES:
             await world.join(project, user, Role(part))
         actor = actor_of(user)
@@ -197,13 +217,13 @@ async def test_the_table_holds(world: World, part: RoleColumn) -> None:
             if own and action is Action.MEMBERS_REMOVE and part not in ROLES:
                 continue  # they are no members who could leave
             s = await scene(world, part, own=own)
-            reach = RIGHTS[action][part]
+            reach = extent(action, columns_of(part))
             if reach is Extent.ALL or (reach is Extent.OWN and own):
                 await attempt(s)
                 continue
             wanted = (
                 Forbidden
-                if RIGHTS[Action.PROJECT_SEE][part] is Extent.ALL
+                if extent(Action.PROJECT_SEE, columns_of(part)) is Extent.ALL
                 else (Forbidden, NotFound)
             )
             with pytest.raises(wanted):

@@ -116,7 +116,7 @@ async def test_a_higher_level_is_told_and_a_lower_is_not(bench: Bench) -> None:
 
 async def test_kinds_and_owners_get_what_is_theirs(bench: Bench) -> None:
     some = replace(OPTIONS, receivers=[Receiver("ops", "", frozenset({AlertKind.BUDGET}))])
-    await bench.after(0, NORTH, replace(BUDGET, owner="ada@example.org"), options=some)
+    await bench.after(0, NORTH, replace(BUDGET, owners=("ada@example.org",)), options=some)
     assert bench.said() == bench.said("owners") == [BUDGET.summary]
     assert bench.said("team") == []
     sent = {(each.channel, each.to) for each in await bench.book.deliveries(10)}

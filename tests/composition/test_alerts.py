@@ -16,6 +16,7 @@ import openai
 import pytest
 from accountkit import World
 from hostedkit import Office, office
+from ledgerkit import record
 from openai import AsyncOpenAI
 from operationskit import market
 from routingkit import Scripted
@@ -35,8 +36,9 @@ from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable, UpstreamFailed
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import KeyDraft
-from causerie.hosted.accounts.people import SYSTEM, User, actor_of
+from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
 from causerie.hosted.accounts.spending import Watching
+from causerie.hosted.store.usage import SqlUsage
 from causerie.http.tasks import owned
 from causerie.observe.alert_center import MemoryBook
 from causerie.observe.alerts import AlertKind, ErrorRate, ErrorRates, StoredAlert
@@ -186,6 +188,8 @@ async def told_of_accounts(service: Service, office: Office, heard: Heard, box: 
     await ask(service, secret, "small")
     budgets = [await heard.of("budget.firing") for _ in range(2)]
     assert {each["owner"] for each in budgets} == {f"key:{key}", f"user:{ada.id}"}
+    for _ in budgets:
+        await letter_to(box, ada.email, "of its budget")
     assert all(int(each["percent"]) >= int(each["threshold"]) >= 50 for each in budgets)
     assert secret not in str(budgets)
 
@@ -220,11 +224,19 @@ async def told_team(box: Mailbox) -> None:
     assert subjects[1].startswith("[Causerie] Resolved: Provider north")
 
 
+ADA, OLGA = "ada@example.org", "olga@example.org"
+
+
 async def found(world: World) -> Sequence[tuple[str, int, str]]:
     """Levels, owners and words of conditions of accounts."""
     watching = Watching(world.store, world.usage, world.clock)
-    conditions = AccountConditions(MemoryBook(), watching, world.clock)
-    return [(each.summary, each.level, each.owner) for each in await conditions.look(Alerts())]
+    conditions = AccountConditions(
+        MemoryBook(), watching, world.accounts.scope_budgets, world.clock
+    )
+    return [
+        (each.summary, each.level, " ".join(each.owners))
+        for each in await conditions.look(Alerts())
+    ]
 
 
 async def test_a_key_is_told_of_as_its_end_comes_near(lite: World) -> None:
@@ -244,6 +256,42 @@ async def test_a_key_is_told_of_as_its_end_comes_near(lite: World) -> None:
     ]
     await lite.keys.delete(actor_of(ada), key.id)
     assert await found(lite) == []
+
+
+async def test_people_learn_of_their_budgets_and_owners_of_those_of_their_projects(
+    lite: World,
+) -> None:
+    """A soft limit too, which refuses nothing."""
+    ada, olga = await lite.person("ada"), await lite.person("olga")
+    gone = await lite.person("gone")
+    project = await lite.project(owner=olga, member=ada)
+    await lite.join(project, gone, Role.OWNER)
+    await lite.users.disable(SYSTEM, gone.id)
+    soft = LimitsAndBudgets(budgets=(Budget(Decimal("0.0001"), soft=True),))
+    key = (await lite.key(project, ada, bounds=soft)).key
+    for owner in (f"project:{project.id}", f"user:{ada.id}"):
+        async with lite.store.writing() as repositories:
+            await repositories.keys.set_bounds(owner, soft)
+    budgets = [Budget(Decimal("0.0001"))]
+    await lite.accounts.scope_budgets.set(SYSTEM, "tag", "nightly", budgets)
+    await lite.accounts.scope_budgets.set(SYSTEM, "provider", "north", budgets)
+    used = record(project=project.id, key=key.id, user=ada.id, tag="nightly", served_by="north/m")
+    await SqlUsage(lite.database).append([used])
+    words = "has used 123 % of its"
+    assert sorted(await found(lite)) == sorted(
+        [
+            (f"Project Project {words} soft limit ($0.0001 a month (soft))", 100, OLGA),
+            (f"ada ({ada.id}) {words} soft limit ($0.0001 a month (soft))", 100, ADA),
+            (
+                f'Key "key" ({key.id}) of project Project {words} soft limit '
+                "($0.0001 a month (soft))",
+                100,
+                f"{ADA} {OLGA}",
+            ),
+            (f"Tag nightly {words} budget ($0.0001 a month)", 100, ""),
+            (f"Provider north {words} budget ($0.0001 a month)", 100, ""),
+        ]
+    )
 
 
 def test_the_rate_of_errors_is_that_of_the_window() -> None:
@@ -282,7 +330,9 @@ class AwayBook(MemoryBook):
 async def test_a_database_that_is_away_is_told_without_it(lite: World, tmp_path: Path) -> None:
     async with webhook_receiver() as hook, market(lite, tmp_path, hook=hook.url) as made:
         watching = Watching(lite.store, lite.usage, lite.clock)
-        conditions = AccountConditions(AwayBook(), watching, lite.clock)
+        conditions = AccountConditions(
+            AwayBook(), watching, lite.accounts.scope_budgets, lite.clock
+        )
         alerting = Alerting(made.service, made.configuration, conditions)
         await alerting.look()
         await alerting.look()

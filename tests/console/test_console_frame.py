@@ -13,6 +13,7 @@ import pytest
 from accountkit import PASSWORD, World
 from consolekit import Place, ScriptedServiceView, Visitor, console_of
 
+from causerie.access.allowed import AccessRule
 from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.people import SYSTEM, User, actor_of
 from causerie.hosted.console.request_context import Site
@@ -410,7 +411,9 @@ async def test_a_bug_is_a_page_for_people_and_json_for_scripts(lite: World) -> N
 class Faulty(ScriptedServiceView):
     """A service with a bug."""
 
-    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
+    def models(
+        self, door: str | None = None, rules: Sequence[AccessRule] = ()
+    ) -> Sequence[Mapping[str, Any]]:
         raise RuntimeError("secret of the bug")
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:

@@ -16,7 +16,8 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.people import SYSTEM, RoleColumn
+from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.console.entries import SettingsForm
 from causerie.hosted.console.settings_entries import DOORS, MODELS
 from causerie.hosted.store.operations import SqlAlertBook
@@ -169,3 +170,43 @@ def test_a_form_gives_back_what_it_was_made_of() -> None:
     door = {"name": "d", "kind": "router", "hosts": ["a.example.org"], "reasoning": True}
     for kind, settings in ((MODELS, model), (DOORS, door)):
         assert SettingsForm.of(kind.fields, settings, 1).settings() == settings
+
+
+async def test_a_policy_is_made_and_holds_for_new_people(desk: tuple[Visitor, Market]) -> None:
+    visitor, _ = desk
+    list_path = "/operator/policies"
+    assert "No policies yet" in (await visitor.get(list_path)).text
+    fields = {
+        "name": "people",
+        "budget": "25",
+        "limits.requests_per_minute": "60",
+        "models": "small, openai/*",
+        "personal_projects": "never",
+    }
+    made = await visitor.post(f"{list_path}/new", fields)
+    assert made.target == f"{list_path}?done=policy-added"
+    page = await visitor.get(list_path)
+    assert "$25 month" in page.text
+    assert "openai/*" in page.text
+    path = edit_path(page, "people")
+    form = (await visitor.get(path)).text
+    assert 'value="never" selected' in form
+    assert 'name="budget" type="text" value="25"' in form
+    wrong = await visitor.post(f"{list_path}/new", {"name": "projects", "role": "member"})
+    assert (wrong.status, invalid(wrong)) == (400, {"role"})
+    assert (await visitor.post(f"{path}/delete", {})).target == f"{list_path}?done=policy-deleted"
+
+
+async def test_the_page_of_request_logging_says_who_may_not(lite: World) -> None:
+    async with console_of(lite) as place:
+        admin = await lite.person()
+        project = await lite.project(admin=admin)
+        visitor = await place.visitor_of(admin)
+        page = f"/projects/{project.id}/logging"
+        assert "Turn on" in (await visitor.get(page)).text
+        lite.accounts.govern(Policies(loggers=frozenset({RoleColumn.OWNER})))
+        shown = (await visitor.get(page)).text
+        assert "does not let you turn it on" in shown
+        assert "Turn on" not in shown
+        refused = await visitor.post(f"/projects/{project.id}/recording", {"days": "7"})
+        assert refused.status == 403

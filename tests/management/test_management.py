@@ -32,6 +32,7 @@ async def test_a_key_says_who_it_is(services: Office, project: Project) -> None:
         "id": key.rsplit("_", 1)[0],
         "name": "key",
         "operator": False,
+        "rights": [],
         "project": project.id,
     }
     assert answer.headers["cache-control"] == "no-store"
@@ -40,6 +41,7 @@ async def test_a_key_says_who_it_is(services: Office, project: Project) -> None:
         "id": "ops",
         "name": "ops",
         "operator": True,
+        "rights": [],
         "project": None,
     }
 

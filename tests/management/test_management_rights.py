@@ -14,7 +14,17 @@ from edgekit import Response
 from managekit import OPERATOR, Office, office
 
 from causerie.hosted.accounts.keys import Purpose
-from causerie.hosted.accounts.people import RIGHTS, Action, Extent, Project, Role, RoleColumn, User
+from causerie.hosted.accounts.people import (
+    OPERATOR_RIGHTS,
+    SYSTEM,
+    Action,
+    Extent,
+    Project,
+    Role,
+    RoleColumn,
+    User,
+    extent,
+)
 
 
 @pytest.fixture
@@ -92,6 +102,11 @@ async def _change(scene: Scene) -> Response:
     return await scene.ask(await _member(scene), {"role": "viewer"}, "PATCH")
 
 
+async def _add(scene: Scene) -> Response:
+    user = await scene.services.world.person()
+    return await scene.ask(f"{scene.place}/members/{user.id}", {"role": "member"}, "PUT")
+
+
 def asking(path: str, body: object = None, method: str | None = None) -> Ask:
     """A request whose path may name the project, and the user that it is about."""
 
@@ -112,6 +127,7 @@ ASKS: dict[Action, Ask] = {
     Action.PROJECT_ARCHIVE: asking("{place}/archive", {}),
     Action.MEMBERS_SEE: asking("{place}/members"),
     Action.MEMBERS_INVITE: asking("{place}/invitations", {}),
+    Action.MEMBERS_ADD: _add,
     Action.MEMBERS_CHANGE: _change,
     Action.MEMBERS_REMOVE: _leaving,
     Action.OWNERS_CHANGE: asking("{place}/invitations", {"role": "owner"}),
@@ -132,8 +148,10 @@ ASKS: dict[Action, Ask] = {
     Action.USERS_SEE: asking("/users"),
     Action.USERS_INVITE: asking("/invitations", {}),
     Action.USERS_CHANGE: asking("/users/{user}/disable", {}),
+    Action.OPERATORS_CHANGE: asking("/operator-keys", {"name": "new"}),
     Action.PROJECTS_CREATE: asking("/projects", {"name": "new"}),
-    Action.SERVICE_SEE: asking("/usage"),
+    Action.USAGE_SEE_ALL: asking("/usage"),
+    Action.SERVICE_SEE: asking("/audit"),
     Action.PROVIDERS_SEE: asking("/providers"),
     Action.PROVIDERS_PROBE: asking("/providers/south/probe/use", {"model": "m"}),
     Action.CONFIGURATION_CHANGE: asking(
@@ -145,7 +163,9 @@ OF_THE_SERVICE = {
     Action.USERS_SEE,
     Action.USERS_INVITE,
     Action.USERS_CHANGE,
+    Action.OPERATORS_CHANGE,
     Action.PROJECTS_CREATE,
+    Action.USAGE_SEE_ALL,
     Action.SERVICE_SEE,
     Action.PROVIDERS_SEE,
     Action.PROVIDERS_PROBE,
@@ -163,6 +183,10 @@ async def scene_of(services: Office, part: RoleColumn, *, own: bool) -> Scene:
         key = await services.manager(project)
     elif part is RoleColumn.OUTSIDER:
         key = await services.manager(await world.project(owner=await world.person()))
+    elif part in (*OPERATOR_RIGHTS, RoleColumn.OPERATOR_KEY):
+        rights = frozenset[str]({"people" if part is RoleColumn.OPERATOR_KEY else part})
+        made = await world.accounts.operator_keys.create(SYSTEM, "program", rights)
+        key = made.credential
     elif part is not RoleColumn.OPERATOR:
         me = await world.person()
         await world.join(project, me, Role(part))
@@ -171,10 +195,16 @@ async def scene_of(services: Office, part: RoleColumn, *, own: bool) -> Scene:
 
 
 def expected(action: Action, part: RoleColumn, *, own: bool) -> set[int]:
-    extent = RIGHTS[action][part]
-    if extent is Extent.ALL or (extent is Extent.OWN and own):
+    columns = {part}
+    if part in (RoleColumn.PEOPLE, RoleColumn.OPERATOR_KEY):
+        columns = {RoleColumn.PEOPLE, RoleColumn.OPERATOR_KEY}
+    elif part is RoleColumn.OPERATOR:
+        columns.add(RoleColumn.OPERATOR_KEY)
+    found = extent(action, columns)
+    if found is Extent.ALL or (found is Extent.OWN and own):
         return {200, 201, 204}
-    if action not in OF_THE_SERVICE and part is RoleColumn.OUTSIDER:
+    unseen = part in (RoleColumn.OUTSIDER, RoleColumn.CONFIGURATION)
+    if action not in OF_THE_SERVICE and unseen:
         return {404}
     return {403}
 
@@ -189,7 +219,7 @@ def test_every_action_is_walked() -> None:
 @pytest.mark.parametrize("part", RoleColumn)
 async def test_everybody_may_what_the_table_says(services: Office, part: RoleColumn) -> None:
     for action, ask in ASKS.items():
-        if action is Action.SERVICE_SEE and part in (
+        if action in (Action.USAGE_SEE_ALL, Action.SERVICE_SEE) and part in (
             RoleColumn.MANAGEMENT_KEY,
             RoleColumn.OUTSIDER,
         ):
@@ -231,6 +261,7 @@ async def test_an_inference_key_may_nothing(services: Office) -> None:
                 Action.KEYS_TRANSFER,
                 Action.MANAGEMENT_KEYS,
                 Action.MEMBERS_REMOVE,
+                Action.MEMBERS_ADD,
                 Action.MEMBERS_CHANGE,
             ),
         ):

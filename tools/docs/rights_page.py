@@ -25,6 +25,10 @@ def rights_page() -> str:
         "A management key acts in its own project and cannot infer; an inference key can do "
         "nothing of this. A key of `console.operator_keys` has the rights of operators.",
         "",
+        "An operator, or an operator key of the database, can be limited to some of the rights "
+        "`read`, `people`, `configuration` and `usage`. Operator keys with all rights or with "
+        "`people` have those of the column *operator key* in addition; they derive from nobody.",
+        "",
         "Keys and links carry the person they derive from: whoever created them, also through "
         "other keys, or whom they were transferred to. The person's present role decides:",
         "",

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from causerie.access.limits import Rates, RateScope, Tokens
+from causerie.access.allowed import Permissions
+from causerie.access.limits import Rates, RateScope, SpentProviders, Tokens
 from causerie.errors import RateLimited, Unauthenticated
 from causerie.protocol.model_entries import free_name
 from causerie.protocol.targets import Candidate
@@ -122,6 +123,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """User that is charged; empty for keys of the configuration."""
     models: frozenset[str] | None = None
     """Models that the caller may use, of those of the door; ``None`` for all."""
+    access: Permissions | None = None
+    """Rules for models beyond ``models``; ``None`` for none."""
     recorded: bool = False
     """The project logs the contents of requests."""
 
@@ -193,7 +196,13 @@ class Allowances(Protocol):
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
         """Return the scopes whose limits apply, in addition to those of door and model."""
 
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+    @property
+    def spent_providers(self) -> SpentProviders:
+        """Return the providers that get no requests, because their budget is spent."""
+
+    async def reserve(
+        self, caller: Caller, model: str, need: Callable[[], Tokens], tag: str = ""
+    ) -> object:
         """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``."""
 
     def release(self, held: object) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Literal, Protocol, Self
 
 from msgspec import Struct
@@ -57,6 +58,9 @@ class Tokens(Struct, frozen=True, gc=False):
     output: int = 0
     units: int = 0
 
+
+SpentProviders = Mapping[str, datetime | None]
+"""Providers whose budget is spent, and when it begins anew."""
 
 LimitStatus = tuple[int, int, int]
 """A limit, what is left of it, and the tenths of a second (at most 600) until more is left."""

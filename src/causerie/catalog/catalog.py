@@ -165,6 +165,12 @@ class Catalog:
         return entry.twisted(twist)
 
 
+def named_entry(entry: Entry, name: str) -> Entry:
+    """Return the model of one of the names that :meth:`Catalog.shown` yields with an entry."""
+    wild = isinstance(entry, WildcardModel) and entry.begins(name) and name != entry.id
+    return entry.named(name) if wild and isinstance(entry, WildcardModel) else entry
+
+
 def is_over(entry: Entry) -> bool:
     return isinstance(entry, Listing) and entry.is_over
 

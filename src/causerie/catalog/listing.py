@@ -42,6 +42,7 @@ from causerie.protocol.targets import (
     Candidate,
     Percentiles,
     SortBy,
+    TargetOffer,
     TargetStats,
 )
 
@@ -104,6 +105,10 @@ class Listing:
     @property
     def targets(self) -> Sequence[str]:
         return [one.name for one in self.endpoints]
+
+    @property
+    def offers(self) -> Sequence[TargetOffer]:
+        return [one.tariff.offer(one.name, one.provider) for one in self.endpoints]
 
     @property
     def sort(self) -> SortBy | None:

@@ -13,7 +13,7 @@ from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import Modalities, Pricing, ReasoningSupport, ServedModelEntry
 from causerie.protocol.parameters import EFFORTS, HONOURED, Effort, SamplingDefaults, refused_by
 from causerie.protocol.request import ChatRequest, Operation
-from causerie.protocol.targets import Candidate
+from causerie.protocol.targets import Candidate, TargetOffer
 
 
 class TargetExclusion(Struct, frozen=True):
@@ -23,6 +23,8 @@ class TargetExclusion(Struct, frozen=True):
     words: str
 
 
+OWN_PROVIDER = "causerie"
+"""The name of this service among the providers of a model."""
 _MILLION = 1_000_000
 _REQUESTS = 1000
 _BILLIONTH = 9  # decimals of what a request costs
@@ -97,6 +99,10 @@ class Tariff:
             "completion": self.completion * _MILLION,
             "request": self.request,
         }
+
+    def offer(self, target: str, provider: str) -> TargetOffer:
+        prompt, completion = self.prompt * _MILLION, self.dearest_output * _MILLION
+        return TargetOffer(target, provider, prompt, completion)
 
     def entry(self) -> Pricing:
         return Pricing(
@@ -186,6 +192,7 @@ class TargetCapabilities:
     profile: Callable[[], ModelProfile] = field(default=ModelProfile)
     operations: frozenset[Operation] | None = None
     """``None`` if unknown: all pass."""
+    provider: str = OWN_PROVIDER
 
     def serves(self, operation: Operation) -> bool:
         return self.operations is None or operation in self.operations
@@ -270,6 +277,10 @@ class ServedModel:
     @property
     def targets(self) -> Sequence[str]:
         return [one.name for one in self._all]
+
+    @property
+    def offers(self) -> Sequence[TargetOffer]:
+        return [self._tariff.offer(one.candidate.name, one.provider) for one in self._capabilities]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         capabilities, operation = self._capabilities, request.operation

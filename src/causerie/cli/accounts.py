@@ -188,7 +188,7 @@ def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> Non
         (
             each.email,
             each.name,
-            "operator" if each.operator else "-",
+            "operator" if each.operator else ",".join(sorted(each.rights)) or "-",
             _state("disabled", each.disabled_at),
             each.id,
         )

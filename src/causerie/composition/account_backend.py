@@ -33,7 +33,14 @@ from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.ports import StoredEntry
 from causerie.hosted.accounts.recordings import Recorder
-from causerie.hosted.accounts.spending import ExpiringKey, WatchedBudget, WatchedKey, Watching
+from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets, ScopeBudgets
+from causerie.hosted.accounts.spending import (
+    ExpiringKey,
+    ScopeSpending,
+    WatchedBudget,
+    WatchedKey,
+    Watching,
+)
 from causerie.hosted.accounts.statement import Statements
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import (
@@ -69,6 +76,7 @@ class AccountConditions(Struct):
 
     book: AlertBook
     _watching: Watching
+    _scopes: ScopeBudgets
     _clock: Clock
     budgets: Mapping[tuple[str, str], int] = {}
     """How many there were at the last look, by owner and the share that is used at least."""
@@ -76,7 +84,11 @@ class AccountConditions(Struct):
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
         """Return what holds now; raise ``StoreUnavailable``."""
         now = self._clock()
-        budgets = await self._watching.budgets() if alerts.budget_percent else ()
+        budgets: list[WatchedBudget] = []
+        if alerts.budget_percent:
+            scopes = await self._scopes.every()
+            budgets += await self._watching.budgets()
+            budgets += [WatchedBudget(each, one) for each in scopes for one in each.spending]
         self.budgets = Counter(
             (_owner(each)[0].partition(":")[0], str(share))
             for each in budgets
@@ -112,11 +124,13 @@ def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> C
         "threshold": str(max(reached)),
         "resets_at": spending.resets_at.isoformat() if spending.resets_at else "",
     }
-    summary = f"{whose} has used {percent} % of its budget{model} ({budget.words()})"
+    kind = "soft limit" if budget.soft else "budget"
+    summary = f"{whose} has used {percent} % of its {kind}{model} ({budget.words()})"
     return Condition(
         *(key, AlertKind.BUDGET, summary, {name: each for name, each in details.items() if each}),
         level=max(reached),
         recovers=False,
+        owners=watched.emails,
     )
 
 
@@ -136,7 +150,7 @@ def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condit
         {"owner": f"key:{key.id}", "project": key.project_id, "expires_at": at.isoformat()},
         level=max(days) + 1 - min(reached),
         recovers=False,
-        owner=expiring.email,
+        owners=(expiring.email,) if expiring.email else (),
     )
 
 
@@ -146,6 +160,8 @@ def _owner(watched: WatchedBudget) -> tuple[str, str]:
             return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
         case Project() as project:
             return f"project:{project.id}", f"Project {project.name}"
+        case ScopeSpending(kind=kind, name=name):
+            return f"{kind}:{name}", f"{kind.capitalize()} {name}"
         case person:
             return f"user:{person.id}", f"{person.name} ({person.id})"
 
@@ -196,6 +212,7 @@ async def account_backend(
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
         budgets = Budgets(reader, time.time_ns, shared_budgets=shared_budgets)
+        scope_budgets = LiveScopeBudgets(sql, reader, _clock)
         recorder = Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
@@ -205,6 +222,8 @@ async def account_backend(
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
         _ = await stack.enter_async_context(owned(budgets.follow()))
+        follow = scope_budgets.follow(key_cache.scopes_changed)
+        _ = await stack.enter_async_context(owned(follow))
         _ = await stack.enter_async_context(owned(recorder.sweep()))
         _ = await stack.enter_async_context(recorder)
         accounts = Accounts(sql, reader, Passwords(), _clock)
@@ -213,11 +232,11 @@ async def account_backend(
         yield AccountBackend(
             accounts,
             key_cache,
-            Bookkeeping(ledger, budgets, recorder),
+            Bookkeeping(ledger, budgets, recorder, scope_budgets),
             free_days,
             Statements(sql, reader, _clock, free_days),
             _clock,
-            AccountConditions(SqlAlertBook(database), watching, _clock),
+            AccountConditions(SqlAlertBook(database), watching, accounts.scope_budgets, _clock),
             SqlProbeResults(database),
             database.outage,
         )

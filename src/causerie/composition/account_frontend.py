@@ -7,7 +7,7 @@ gateway.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -15,15 +15,17 @@ from typing import Any
 
 from msgspec import Struct, structs, to_builtins
 
+from causerie.access.allowed import AccessRule, Permissions
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
-from causerie.catalog.catalog import DoorCatalog
+from causerie.catalog.catalog import DoorCatalog, Entry, named_entry
 from causerie.catalog.model import Tariff
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
 from causerie.composition.catalog import tariff
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to
+from causerie.composition.policies import policies
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -31,7 +33,6 @@ from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.bookkeeping import ModelPrices
-from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
@@ -40,7 +41,7 @@ from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
-from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
@@ -54,7 +55,7 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
+from causerie.settings.console import IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -98,16 +99,38 @@ class LiveServiceView(Struct):
     def doors(self) -> Sequence[DoorView]:
         return [DoorView(way.door.name, way.prefix) for way in self._ways()]
 
-    def models(self, door: str | None = None) -> Sequence[dict[str, Any]]:
-        found = (each for each in self._ways() if door is None or each.door.name == door)
-        shown = frozenset(id for way in found for id in way.models)
+    def models(
+        self, door: str | None = None, rules: Sequence[AccessRule] = ()
+    ) -> Sequence[dict[str, Any]]:
+        permissions = Permissions(rules)
         entries: list[dict[str, Any]] = []
-        for model, names in self._running.now.catalog.shown(shown):
+        for model, every in self._shown(door):
+            names = [
+                one for one in every if not permissions.verdict(named_entry(model, one)).refusal
+            ]
+            if not names:
+                continue
             entry = {"name": model.card.name, **to_builtins(model.entry())}
             entries += [
                 entry if name == model.id else entry | {"name": name, "id": name} for name in names
             ]
         return entries
+
+    def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
+        permissions, found = Permissions(rules), []
+        for model, names in self._shown():
+            providers = list(dict.fromkeys(one.provider for one in model.offers))
+            for name in names:
+                verdict = permissions.verdict(named_entry(model, name))
+                left = model.targets if verdict.targets is None else sorted(verdict.targets)
+                whole = verdict.targets is None
+                found.append(ModelVerdict(name, verdict.refusal, left, providers, whole))
+        return found
+
+    def _shown(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
+        found = (each for each in self._ways() if door is None or each.door.name == door)
+        shown = frozenset(id for way in found for id in way.models)
+        return self._running.now.catalog.shown(shown)
 
     def market(self) -> DoorCatalog | None:
         if (way := self._router()) is None:
@@ -196,7 +219,9 @@ class AccountFrontend:
     _shared: SharedBudgetStore | None = None
 
     def __post_init__(self) -> None:
-        self._managers = OperatorKeys(self.backed.key_cache)
+        self._managers = OperatorKeys(
+            self.backed.key_cache, stored=self.backed.accounts.operator_keys
+        )
         self._providers: tuple[OidcProvider, ...] = ()
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
@@ -215,9 +240,9 @@ class AccountFrontend:
             paid_requests=settings.free.paid_requests_per_day,
             paid_from=money(settings.free.paid_from),
         )
-        amount = settings.console.new_project_budget
-        budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
-        self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
+        governing = policies(settings)
+        self.backed.accounts.govern(governing)
+        self.backed.bookkeeping.logs_contents = bool(governing.loggers)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:

@@ -16,6 +16,7 @@ from causerie.catalog.catalog import WILDCARD, Catalog, WildcardModel
 from causerie.catalog.endpoint import CatalogEndpoint, StatsReader
 from causerie.catalog.listing import Listing, today
 from causerie.catalog.model import (
+    OWN_PROVIDER,
     ModelCard,
     ModelProfile,
     ServedModel,
@@ -33,9 +34,6 @@ from causerie.settings.provider import ProviderModelSettings
 from causerie.settings.tree import ModelSettings as OwnSettings
 from causerie.settings.tree import Settings
 from causerie.settings.values import PriceSettings
-
-OWN_PROVIDER = "causerie"
-"""The name of this service among the providers of a model."""
 
 ProfileReader = Callable[[], ModelProfile]
 
@@ -98,7 +96,7 @@ class _Known(Struct, frozen=True):
         served = None if probed is None else probed.operations
         operations = None if served is None else frozenset(served)
         profile = _remote_profile(probed)
-        return TargetCapabilities(candidate, parameters(probed), profile, operations)
+        return TargetCapabilities(candidate, parameters(probed), profile, operations, provider)
 
 
 def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:

@@ -99,6 +99,7 @@ SECTIONS: Mapping[EntryKind, Section] = {
     "catalog_model": "catalog",
     "model": "models",
     "door": "doors",
+    "policy": "policies",
     "webhook": "webhooks",
     "email": "emails",
 }

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct, convert, structs
 
 from causerie.access.keys import Caller
+from causerie.catalog.model import OWN_PROVIDER
 from causerie.composition.alerting import receivers
-from causerie.composition.catalog import OWN_PROVIDER
 from causerie.composition.configuring import LiveConfiguration
 from causerie.composition.doors import limits
 from causerie.composition.provider_views import ProviderViews, changes, probe_view

@@ -208,8 +208,8 @@ class AlertCenter:
     ) -> None:
         message = _message(condition.kind, True, condition.summary, condition.details, now)
         receivers = _receivers(options, condition.kind)
-        if condition.owner and options.owners:
-            receivers.append(Receiver(options.owners, condition.owner))
+        if options.owners:
+            receivers += [Receiver(options.owners, each) for each in condition.owners]
         deliveries = _bounded(message, receivers, options, sent)
         if await self.book.fire(condition, deliveries, now, now - options.quiet):
             log.warning("alert", kind=condition.kind, alert=condition.key, level=condition.level)

@@ -58,8 +58,8 @@ class Condition:
     """A higher level is reported anew."""
     recovers: bool = True
     """Its end is reported."""
-    owner: str = field(default="", repr=False)
-    """E-mail address of a person that it concerns."""
+    owners: tuple[str, ...] = field(default=(), repr=False)
+    """E-mail addresses of the people that it concerns."""
 
 
 @dataclass(frozen=True, slots=True)

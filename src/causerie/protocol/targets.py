@@ -27,6 +27,15 @@ class Candidate(Struct, frozen=True):
     bounds: TokenBounds = UNBOUNDED_TOKENS
 
 
+class TargetOffer(Struct, frozen=True):
+    """A target of a model with its provider, and its prices of 1M tokens."""
+
+    target: str
+    provider: str
+    prompt: Decimal
+    completion: Decimal
+
+
 SortBy = Literal["price", "throughput", "latency"]
 
 

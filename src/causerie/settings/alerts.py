@@ -122,7 +122,8 @@ class Alerts(Struct, frozen=True, kw_only=True):
     key_expiry_days: tuple[Annotated[int, Meta(ge=1, le=365)], ...] = (14, 3, 1)
     """Days before a key expires on which that is notified."""
     remind_owners: bool = True
-    """Whether the person that a key belongs to gets a letter too, if `mail` is set."""
+    """Whether people get letters too, if `mail` is set: about their own keys and budgets, and
+    owners of a project about its budgets and those of its keys."""
     check_seconds: Patience = 15.0
     """How often providers, error rates and jobs are looked at."""
     accounts_seconds: Patience = 60.0

@@ -82,7 +82,8 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
         ),
     ] = "0"
     """Money that the project of a person who signed up may spend in a month, until an operator
-    changes its budgets, like `"5"`. `"0"`: only what costs nothing; `"unlimited"`: no budget."""
+    changes its budgets, like `"5"`. `"0"`: the budget of the policy of projects, and without one
+    only what costs nothing; `"unlimited"`: no budget."""
     public_rankings: bool = False
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""

@@ -14,6 +14,7 @@ import msgspec
 
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.settings.policies import PolicySettings
 from causerie.settings.problems import Problem, SettingsError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ NAMES: Mapping[Section, str] = {
     "catalog": "id",
     "models": "id",
     "doors": "name",
+    "policies": "name",
     "webhooks": "name",
     "emails": "name",
 }
@@ -62,6 +64,7 @@ _COMPLETED: Mapping[Section, Sequence[str]] = {
     "catalog": ("name", "description", "ends", "limits"),
     "models": ("name", "description", "limits", "max_output_tokens", "price", "queue", "sampling"),
     "doors": ("models", "limits", "unknown_params", "long_output", "reasoning", "cache_scope"),
+    "policies": tuple(name for name in PolicySettings.__struct_fields__ if name != "name"),
 }
 """Settings that an entry may add to what the file names, where the file does not set them."""
 
@@ -152,7 +155,9 @@ def has_value(table: object, path: Sequence[str | int]) -> bool:
 
 # Entries of the configuration that do not come from the file.
 
-Section = Literal["providers", "aliases", "catalog", "models", "doors", "webhooks", "emails"]
+Section = Literal[
+    "providers", "aliases", "catalog", "models", "doors", "policies", "webhooks", "emails"
+]
 EntryKey = tuple[Section, str]
 OFF = "all providers that it names are switched off"
 _NOUNS: Mapping[Section, str] = {
@@ -161,6 +166,7 @@ _NOUNS: Mapping[Section, str] = {
     "catalog": "catalog model",
     "models": "model",
     "doors": "door",
+    "policies": "policy",
     "webhooks": "webhook",
     "emails": "email",
 }

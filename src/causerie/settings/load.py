@@ -38,7 +38,7 @@ from causerie.settings.tree import DEFAULT_MODEL, Settings
 from causerie.settings.values import PLACES, Secret, secrets
 
 FILE_NAME = "causerie.toml"
-_BEHIND_NO_DOOR = {"providers", "webhooks", "emails"}
+_BEHIND_NO_DOOR = {"providers", "policies", "webhooks", "emails"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")

@@ -22,6 +22,7 @@ from causerie.settings.catalog import public_chat_rules
 from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
+from causerie.settings.policies import policy_of, policy_rules
 from causerie.settings.problems import Broken, dotted, repeated, suggestion
 from causerie.settings.provider import address_rules, secret_rules
 from causerie.settings.provider_rules import catalog_rules, provider_rules
@@ -95,6 +96,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from catalog_rules(settings)
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
+    yield from policy_rules(settings.policies)
     yield from store_rules(settings.store)
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
     yield from alert_rules(settings.alerts, settings.mail)
@@ -211,7 +213,11 @@ def notes(settings: Settings) -> Iterator[str]:
     console = settings.console
     by_identity = any(each.sign_up for each in settings.identity_providers)
     if found and console.enabled and (console.sign_up or by_identity):
-        yield _newcomers_budget(console.new_project_budget)
+        policy = policy_of(settings.policies, "projects")
+        amount = console.new_project_budget
+        if amount == "0" and policy.budget is not None:
+            amount = policy.budget
+        yield _newcomers_budget(amount)
         yield from _without_price(settings, found)
 
 

@@ -22,6 +22,7 @@ from causerie.settings.catalog import (
 )
 from causerie.settings.console import BrandingSettings, ConsoleSettings, IdentityProvider
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
+from causerie.settings.policies import PolicySettings
 from causerie.settings.provider import ProviderSettings
 from causerie.settings.store import SharedSettings, StoreSettings
 from causerie.settings.values import (
@@ -343,6 +344,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     mail: Mail = Mail()
     alerts: Alerts = Alerts()
     identity_providers: tuple[IdentityProvider, ...] = ()
+    policies: tuple[PolicySettings, ...] = ()
     logging: LoggingSettings = LoggingSettings()
     metrics: Metrics = Metrics()
     tracing: Tracing = Tracing()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from causerie.hosted.accounts.access import AccessRules
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import KeyIssuing
 from causerie.hosted.accounts.operating import Entries
+from causerie.hosted.accounts.operator_keys import OperatorKeyIssuing
 from causerie.hosted.accounts.passwords import Passwords
+from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.recordings import Recordings
+from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
 from causerie.hosted.accounts.spending import PersonBounds, Summaries
 from causerie.hosted.accounts.sso_provisioning import GroupMemberships, SsoProvisioning
@@ -29,6 +33,10 @@ class Accounts:
         self.sign_in = SignIn(store, passwords, clock)
         self.projects = Projects(store, clock)
         self.keys = KeyIssuing(store, clock)
+        self.operator_keys = OperatorKeyIssuing(store, clock)
+        self.scope_budgets = ScopeBudgets(store, reader, clock)
+        self.bulk_bounds = BulkBounds(store, clock)
+        self.access = AccessRules(store, clock)
         self.usage = UsageReports(store, reader)
         self.credits = Credits(store, reader, clock)
         self.recordings = Recordings(store, clock)
@@ -37,5 +45,11 @@ class Accounts:
         self.entries = Entries(store, clock)
         self.person_bounds = PersonBounds(store, reader, clock)
         self.rankings = Rankings(store, reader, clock)
+        self._governed = (self.users, self.projects, self.recordings)
         memberships = GroupMemberships(store, clock)
         self.arrivals = SsoProvisioning(self.users, self.sign_in, memberships)
+
+    def govern(self, policies: Policies) -> None:
+        """Put policies in force."""
+        for each in self._governed:
+            each.policies = policies

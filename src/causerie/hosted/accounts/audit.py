@@ -21,18 +21,22 @@ class AuditKind(StrEnum):
     PROJECT = "project"
     CREDITS = "credits"
     USER = "user"
+    OPERATOR_KEY = "operator_key"
     PROVIDER = "provider"
+    TAG = "tag"
     ALIAS = "alias"
     MODEL = "model"
     DOOR = "door"
     CATALOG_MODEL = "catalog_model"
+    POLICY = "policy"
     ALERTS = "alerts"
 
 
 CONFIGURATION = "configuration."
 """Prefix of the actions on entries of the configuration; their subjects begin with a kind."""
+_NAMED_ALIKE = ("provider", "alias", "model", "door", "catalog_model", "policy")
 ENTRY_KINDS: Mapping[str, AuditKind] = MappingProxyType(
-    {kind: AuditKind(kind) for kind in ("provider", "alias", "model", "door", "catalog_model")}
+    {kind: AuditKind(kind) for kind in _NAMED_ALIKE}
     | {"webhook": AuditKind.ALERTS, "email": AuditKind.ALERTS}
 )
 """Kinds of audit entries by kinds of configuration entries."""

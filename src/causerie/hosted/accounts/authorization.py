@@ -51,6 +51,9 @@ async def parts(
     own = {RoleColumn.OUTSIDER}
     if actor.operator:
         own.add(RoleColumn.OPERATOR)
+    own.update(map(RoleColumn, actor.rights))
+    if actor.oversees:
+        own.add(RoleColumn.OPERATOR_KEY)
     if project_id is not None and actor.project == project_id:
         own.add(RoleColumn.MANAGEMENT_KEY)
     if not actor.holder:
@@ -141,7 +144,7 @@ def needed(link: OneTimeLink) -> tuple[Action, ...]:
     if link.kind is not LinkKind.INVITATION:
         return (Action.USERS_INVITE,)
     if link.project_id is None:
-        return (Action.USERS_INVITE, *((Action.USERS_CHANGE,) if link.operator else ()))
+        return (Action.USERS_INVITE, *((Action.OPERATORS_CHANGE,) if link.operator else ()))
     owner = (Action.OWNERS_CHANGE,) if link.role is Role.OWNER else ()
     return (Action.MEMBERS_INVITE, *owner)
 

@@ -14,12 +14,13 @@ from contextlib import suppress
 from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
-from causerie.access.limits import RateScope, Tokens
+from causerie.access.limits import RateScope, SpentProviders, Tokens
 from causerie.catalog.model import Tariff
 from causerie.errors import InternalError, StoreUnavailable
 from causerie.hosted.accounts.budgets import Budgets, Entitlements, Reservation
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets
 from causerie.metering.ledger import (
     INTERRUPTED,
     INTERRUPTED_WORDS,
@@ -118,6 +119,7 @@ def _us_if_known(seconds: float | None) -> int | None:
 
 
 FREE = Tariff()
+_NONE_SPENT: SpentProviders = {}
 
 
 class ModelPrices(Struct, frozen=True):
@@ -160,8 +162,15 @@ class Bookkeeping:
     ``prices`` apply to new requests; ``recorder`` stores contents for projects that keep them.
     """
 
-    def __init__(self, ledger: Ledger, budgets: Budgets, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        budgets: Budgets,
+        recorder: Recorder | None = None,
+        scope_budgets: LiveScopeBudgets | None = None,
+    ) -> None:
         self._ledger = ledger
+        self._scope_budgets = scope_budgets
         self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
@@ -169,6 +178,7 @@ class Bookkeeping:
         self._due: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self.prices = ModelPrices()
+        self.logs_contents = True
 
     def obstacle(self) -> str:
         """Return why requests cannot be recorded now, or an empty text."""
@@ -184,7 +194,13 @@ class Bookkeeping:
             return ()
         return self._entitlements.of(caller.grant, model).scopes
 
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> RequestHold:
+    @property
+    def spent_providers(self) -> SpentProviders:
+        return _NONE_SPENT if self._scope_budgets is None else self._scope_budgets.spent
+
+    async def reserve(
+        self, caller: Caller, model: str, need: Callable[[], Tokens], tag: str = ""
+    ) -> RequestHold:
         """Reserve the estimated cost of a request in the budgets that apply.
 
         Raises :class:`OverBudget`, and :class:`StoreUnavailable` if usage cannot be recorded or
@@ -196,6 +212,8 @@ class Bookkeeping:
         if not isinstance(caller, AccountCaller):
             return RequestHold(prices, None, model)
         claims = self._entitlements.of(caller.grant, model).claims
+        if tag and self._scope_budgets is not None:
+            claims = (*claims, *self._scope_budgets.tags.get(tag, ()))
         if not claims:
             return RequestHold(prices, None, model)
         tokens = need()
@@ -253,9 +271,12 @@ class Bookkeeping:
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted
-        if contents is not None and record.attempts and self._recorder is not None:
+        kept = contents is not None and record.attempts and self.logs_contents
+        if kept and contents is not None and self._recorder is not None:
             self._recorder.put(usage, contents)
         await self.keep(usage, hold)
+        if self._scope_budgets is not None:
+            self._scope_budgets.count(usage)
 
     async def keep(self, usage: UsageRecord, hold: RequestHold) -> None:
         """Settle and store a record with its cost; raise as :meth:`enter`."""

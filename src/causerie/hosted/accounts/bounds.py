@@ -12,8 +12,10 @@ from decimal import Decimal
 from enum import StrEnum
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.money import exact
+from causerie.protocol.money import billionths, exact
 
+SCOPES = ("tag", "provider")
+"""Kinds of owners of budgets for the whole service, as in ``tag:NAME``."""
 _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
 
@@ -63,13 +65,24 @@ class Budget:
     period: BudgetPeriod = BudgetPeriod.MONTH
     unit: Unit = Unit.MONEY
     model: str = ""
+    soft: bool = False
+    """It refuses nothing; its use is notified."""
+
+    @property
+    def whole(self) -> int:
+        """Return the amount in billionths of money, or in tokens."""
+        return int(self.amount) if self.unit is Unit.TOKENS else billionths(self.amount)
+
+    def counted(self, cost: int, tokens: int) -> int:
+        """Return which of the two it counts: the cost in billionths, or the tokens."""
+        return tokens if self.unit is Unit.TOKENS else cost
 
     def words(self) -> str:
         """Return amount and period: ``$0.00001 a month``."""
         money = self.unit is Unit.MONEY
         amount = exact(self.amount) if money else f"{int(self.amount):,} tokens"
         period = "for good" if self.period is BudgetPeriod.NEVER else f"a {self.period}"
-        return f"{amount} {period}"
+        return f"{amount} {period}{' (soft)' if self.soft else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,14 @@ class LimitsAndBudgets:
             if part.name != "model" and getattr(each, part.name) is not None
         ]
         return "; ".join([*limits, *budgets]) or "none"
+
+    def added_to(self, before: LimitsAndBudgets) -> LimitsAndBudgets:
+        """Return these and the former ones that none of these replaces."""
+        limits, budgets = {each.model for each in self.limits}, set(map(_place, self.budgets))
+        return LimitsAndBudgets(
+            (*self.limits, *(each for each in before.limits if each.model not in limits)),
+            (*self.budgets, *(each for each in before.budgets if _place(each) not in budgets)),
+        )
 
     def check(self) -> None:
         """Raise :class:`InvalidRequest` for wrong limits and budgets."""
@@ -135,13 +156,17 @@ class LimitsAndBudgets:
                     )
         _once([(each.model,) for each in self.limits], "limits", "model")
         _once(
-            [(each.model, each.unit, each.period) for each in self.budgets],
+            [_place(each) for each in self.budgets],
             "budgets",
             "model, unit and period",
         )
 
 
 UNBOUNDED = LimitsAndBudgets()
+
+
+def _place(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
+    return budget.model, budget.unit, budget.period
 
 
 def _for(model: str) -> str:
@@ -185,7 +210,8 @@ def bounded(bounds: LimitsAndBudgets, put_in: Decimal | None) -> LimitsAndBudget
     amount = max(put_in, Decimal(0))
     others: list[Budget] = []
     for each in bounds.budgets:
-        if (each.model, each.unit, each.period) == ("", Unit.MONEY, BudgetPeriod.NEVER):
+        place = each.model, each.unit, each.period, each.soft
+        if place == ("", Unit.MONEY, BudgetPeriod.NEVER, False):
             amount = min(amount, each.amount)
         else:
             others.append(each)

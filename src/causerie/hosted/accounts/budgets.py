@@ -33,12 +33,10 @@ from causerie.hosted.accounts.bounds import (
     Budget,
     Limit,
     LimitsAndBudgets,
-    Unit,
 )
 from causerie.hosted.accounts.keys import Grant
 from causerie.hosted.accounts.usage import Spent
 from causerie.protocol.model_entries import free_name, is_free
-from causerie.protocol.money import billionths
 
 _SECOND = 1_000_000_000
 
@@ -50,7 +48,7 @@ class SpentReader(Protocol):
 
 
 class Claim(Struct, frozen=True):
-    """Budgets of one owner: ``key:ID``, ``user:ID`` or ``project:ID``."""
+    """Budgets of one owner: ``key:ID``, ``user:ID``, ``project:ID`` or ``tag:NAME``."""
 
     owner: str
     budgets: tuple[Budget, ...]
@@ -83,9 +81,6 @@ class _Counter(Struct):
     used: bool = True  # since the last read from the database
     reads: int = 1  # from the database
     joins: int | None = None  # of the replicas by this process, when the database was read for that
-
-    def used_of(self, cost: int, tokens: int) -> int:
-        return tokens if self.budget.unit is Unit.TOKENS else cost
 
 
 class _Part(Struct):
@@ -124,7 +119,7 @@ class Reservation:
         if not parts:
             return
         self._parts = ()
-        settled = [(part.counter, part.counter.used_of(cost, tokens)) for part in parts]
+        settled = [(part.counter, part.counter.budget.counted(cost, tokens)) for part in parts]
         self._settled = settled
         for counter, more in settled:
             counter.spent += more
@@ -206,7 +201,7 @@ class Budgets:
                 known = known or counter is not None
                 if counter is None:
                     counter = await self._load(claim.owner, place, budget, now)
-                parts.append(_Part(counter, counter.used_of(cost, tokens)))
+                parts.append(_Part(counter, counter.budget.counted(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
             wants = await self._hold(self.shared_budgets, parts, read=not known)
@@ -263,7 +258,7 @@ class Budgets:
     async def _read(self, counter: _Counter) -> None:
         spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
-        counter.spent = max(counter.spent, counter.used_of(spent.cost, spent.tokens))
+        counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
 
     def forget(self, reservation: Reservation) -> None:
         self._running.discard(reservation)
@@ -298,7 +293,7 @@ class Budgets:
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
         if counter.budget is not budget:
-            counter.budget, counter.amount = budget, _whole(budget)  # from now on
+            counter.budget, counter.amount = budget, budget.whole  # from now on
         return counter
 
     async def _load(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
@@ -313,9 +308,9 @@ class Budgets:
             ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
             shared_place = f"{place}:{since:%Y%m%d}"
             counter = _Counter(
-                owner, place, budget, _whole(budget), since, begins, ends, shared_place
+                owner, place, budget, budget.whole, since, begins, ends, shared_place
             )
-            counter.spent = counter.used_of(spent.cost, spent.tokens)
+            counter.spent = counter.budget.counted(spent.cost, spent.tokens)
             self._counters[place] = counter
             return counter
 
@@ -359,10 +354,6 @@ def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
             "retryable": waits,
         },
     )
-
-
-def _whole(budget: Budget) -> int:
-    return int(budget.amount) if budget.unit is Unit.TOKENS else billionths(budget.amount)
 
 
 _KEPT = 10_000
@@ -414,7 +405,9 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
             if limit.model in ("", model)
         ),
         claims=tuple(
-            Claim(f"{kind}:{name}", each.budgets) for kind, name, each in bounds if each.budgets
+            Claim(f"{kind}:{name}", hard)
+            for kind, name, each in bounds
+            if (hard := tuple(one for one in each.budgets if not one.soft))
         ),
     )
 

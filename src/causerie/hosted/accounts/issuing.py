@@ -73,7 +73,7 @@ class KeyIssuing(AccountService):
         """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
         now = self._clock()
         draft.bounds.check()
-        _check_end(draft.expires_at, now)
+        check_end(draft.expires_at, now)
         values: dict[str, Any] = {each.name: getattr(draft, each.name) for each in fields(draft)}
         key = ApiKey(
             id=new_key_id(),
@@ -120,7 +120,7 @@ class KeyIssuing(AccountService):
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
         async with self._store.writing() as tx:
             key = await self._key(tx, actor, key_id, Action.KEYS_DISABLE)
-            by = BY_OPERATOR if actor.operator else actor.id
+            by = BY_OPERATOR if actor.oversees else actor.id
             changed = replace(key, disabled_at=self._clock(), disabled_by=by)
             await self._change(tx, actor, "key.disable", changed)
         return changed
@@ -137,7 +137,7 @@ class KeyIssuing(AccountService):
                 tx, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
             )
             others = reach is Extent.OWN and key.disabled_by not in (None, actor.id)
-            if others or (key.disabled_by == BY_OPERATOR and not actor.operator):
+            if others or (key.disabled_by == BY_OPERATOR and not actor.oversees):
                 raise Forbidden(
                     "Somebody with more rights has disabled this key; ask them to enable it.",
                     code="scope_not_allowed",
@@ -207,7 +207,8 @@ class KeyIssuing(AccountService):
         await self._record(tx, actor, action, key.id, key.project_id, **details)
 
 
-def _check_end(end: datetime | None, now: datetime) -> None:
+def check_end(end: datetime | None, now: datetime) -> None:
+    """Raise :class:`InvalidRequest` for an end that no key can have."""
     if end is not None and end.tzinfo is None:
         raise InvalidRequest("The end needs a time zone.", param="expires_at")
     if end is not None and end.year > _LAST_YEAR:
@@ -223,7 +224,7 @@ def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     if edit.name is not UNSET:
         values["name"] = tidy_name(edit.name)
     if edit.expires_at is not UNSET:
-        _check_end(edit.expires_at, now)
+        check_end(edit.expires_at, now)
     if edit.bounds is not UNSET:
         edit.bounds.check()
     return replace(key, **{name: each for name, each in values.items() if each is not UNSET})

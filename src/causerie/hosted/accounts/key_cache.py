@@ -15,8 +15,10 @@ from contextlib import AsyncExitStack
 
 from msgspec import Struct
 
+from causerie.access.allowed import Permissions
 from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
 from causerie.errors import Forbidden, ServiceError, StoreUnavailable
+from causerie.hosted.accounts.bounds import SCOPES
 from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
 from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.ports import CHANGED, AccountStore
@@ -27,6 +29,7 @@ _LOOKUPS_AT_ONCE = 256
 _ABSENT_SECONDS = 5
 _ABSENT_KEPT = 10_000
 _FOR_EVER = 2**63
+_SCOPES = tuple(f"{kind}:" for kind in SCOPES)
 
 
 class KeyCacheOptions(Struct, frozen=True, kw_only=True):
@@ -78,6 +81,8 @@ class KeyCache:
         self._polling: asyncio.Task[None] | None = None
         self.configuration_changed = asyncio.Event()
         self.configuration_changed.set()  # by whoever was faster than this began to follow
+        self.scopes_changed = asyncio.Event()
+        self.scopes_changed.set()
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
@@ -216,6 +221,8 @@ class KeyCache:
         self._seen = number
         if subjects is None or CHANGED in subjects:
             self.configuration_changed.set()
+        if subjects is None or any(each.startswith(_SCOPES) for each in subjects):
+            self.scopes_changed.set()
         if subjects is None:  # more than is remembered, or another database
             for digest in list(self._known):
                 self._drop(digest)
@@ -235,6 +242,12 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
         )
     if key.doors is not None and door not in key.doors:
         raise Forbidden(f"This key may not use the door `{door}`.", code="scope_not_allowed")
+    for rule in grant.access:
+        if rule.access.doors is not None and door not in rule.access.doors:
+            raise Forbidden(
+                f"The {rule.whose} of this key may not use the door `{door}`.",
+                code="scope_not_allowed",
+            )
     return AccountCaller(
         key=key.id,
         name=key.name,
@@ -242,6 +255,7 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
         project=key.project_id,
         user=key.person or key.created_by,
         models=key.models,
+        access=Permissions(grant.access) if grant.access else None,
         recorded=grant.recorded,
         grant=grant,
     )
@@ -273,6 +287,7 @@ def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
         until=None,
         project_bounds=place.bounds,
         person_bounds=place.person_bounds,
+        access=place.access,
         recorded=project.recording_days is not None,
     )
     return admitted(grant, door)

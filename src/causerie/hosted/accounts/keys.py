@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from causerie.access.allowed import AccessRule
 from causerie.errors import NotFound
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.people import (
@@ -120,8 +121,30 @@ class Grant:
     project_bounds: LimitsAndBudgets
     person_bounds: LimitsAndBudgets = UNBOUNDED
     """Bounds of the person, over all their keys and projects."""
+    access: tuple[AccessRule, ...] = ()
+    """What project, person and membership allow, where they restrict something."""
     recorded: bool = False
     """Whether the project keeps the contents of requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorKey:
+    """A key of operators without its secret."""
+
+    id: str
+    digest: bytes = field(repr=False)
+    name: str
+    rights: frozenset[str]
+    """Rights that it is limited to; empty: all rights of operators."""
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    deleted_at: datetime | None = None
+
+    def good(self, now: datetime) -> bool:
+        """Return whether it works."""
+        ended = self.expires_at is not None and self.expires_at <= now
+        return self.deleted_at is None and not ended
 
 
 def new_key_id() -> str:

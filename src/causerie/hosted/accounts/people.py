@@ -31,6 +31,13 @@ class User:
     disabled_at: datetime | None = None
     operator_group: str = ""
     """``PROVIDER:GROUP`` of the group that makes them an operator, if a group does."""
+    rights: frozenset[str] = frozenset()
+    """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`; an ``operator`` has all."""
+
+    @property
+    def operates(self) -> bool:
+        """Return whether they have a right over the whole service."""
+        return self.operator or bool(self.rights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ class PersonStatus:
     operator: bool
     disabled: bool
     role: Role | None = None
+    rights: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,13 @@ class Actor:
     """Project of a management key."""
     holder: str = ""
     """User from whom a management key derives, if any."""
+    rights: frozenset[str] = frozenset()
+    """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`."""
+
+    @property
+    def oversees(self) -> bool:
+        """Return whether it changes people and keys of all projects."""
+        return self.operator or RoleColumn.PEOPLE in self.rights
 
     @property
     def person(self) -> str:
@@ -116,7 +131,7 @@ SYSTEM = Actor("system", "cli", "command line", operator=True)
 
 
 def actor_of(user: User) -> Actor:
-    return Actor("user", user.id, user.name, operator=user.operator)
+    return Actor("user", user.id, user.name, operator=user.operator, rights=user.rights)
 
 
 class Extent(IntEnum):
@@ -137,6 +152,21 @@ class RoleColumn(StrEnum):
     VIEWER = Role.VIEWER
     MANAGEMENT_KEY = "management key"
     OUTSIDER = "outsider"
+    READ = "read"
+    PEOPLE = "people"
+    CONFIGURATION = "configuration"
+    USAGE = "usage"
+    OPERATOR_KEY = "operator key"
+    """A key of operators with all rights or ``people``, in addition to those."""
+
+
+OPERATOR_RIGHTS = (
+    RoleColumn.READ,
+    RoleColumn.PEOPLE,
+    RoleColumn.CONFIGURATION,
+    RoleColumn.USAGE,
+)
+"""Rights that an operator can be limited to."""
 
 
 class Action(StrEnum):
@@ -156,79 +186,120 @@ class Action(StrEnum):
         action.extents, action.words = extents, words
         return action
 
-    # Columns: operator, owner, admin, member, viewer, management key, outsider.
+    # Columns: operator, owner, admin, member, viewer, management key, outsider; limited operators
+    # with read, people, configuration, usage; operator key.
 
-    PROJECT_SEE = "project.see", "XXXXXX_", "see the project, its limits and budgets"
-    PROJECT_RENAME = "project.rename", "XXX____", "rename the project"
-    PROJECT_ARCHIVE = "project.archive", "XX_____", "archive the project and bring it back"
-    MEMBERS_SEE = "members.see", "XXXXX__", "see members and open invitations"
-    MEMBERS_INVITE = "members.invite", "XXX____", "invite people and withdraw invitations"
-    MEMBERS_CHANGE = "members.change", "XXX____", "change the role of a member"
-    MEMBERS_REMOVE = "members.remove", "XXXoo__", "remove a member (own: leave the project)"
+    PROJECT_SEE = "project.see", "XXXXXX_ XX_X_", "see the project, its limits and budgets"
+    PROJECT_RENAME = "project.rename", "XXX____ _X___", "rename the project"
+    PROJECT_ARCHIVE = "project.archive", "XX_____ _X___", "archive the project and bring it back"
+    MEMBERS_SEE = "members.see", "XXXXX__ XX___", "see members and open invitations"
+    MEMBERS_INVITE = "members.invite", "XXX____ _X___", "invite people and withdraw invitations"
+    MEMBERS_ADD = "members.add", "X______ _X___", "make a user a member without an invitation"
+    MEMBERS_CHANGE = (
+        "members.change",
+        "XXX____ _X___",
+        "change the role of a member, and which models and doors they may use",
+    )
+    MEMBERS_REMOVE = "members.remove", "XXXoo__ _X___", "remove a member (own: leave the project)"
     OWNERS_CHANGE = (
         "owners.change",
-        "XX_____",
+        "XX_____ _X___",
         "invite or remove an owner, or change who is an owner",
     )
-    KEYS_SEE = "keys.see", "XXXXXX_", "see keys (never their secrets)"
-    KEYS_CREATE = "keys.create", "_XXX_X_", "create a key"
-    KEYS_EDIT = "keys.edit", "_XXo_X_", "change a key: name, expiry, doors, models, limits, budgets"
-    KEYS_DISABLE = "keys.disable", "XXXo_X_", "disable and enable a key"
-    KEYS_ROTATE = "keys.rotate", "_XXo_X_", "give a key a new secret"
-    KEYS_DELETE = "keys.delete", "XXXo_X_", "delete a key"
+    KEYS_SEE = "keys.see", "XXXXXX_ XX___", "see keys (never their secrets)"
+    KEYS_CREATE = "keys.create", "_XXX_X_ ____X", "create a key"
+    KEYS_EDIT = (
+        "keys.edit",
+        "_XXo_X_ ____X",
+        "change a key: name, expiry, doors, models, limits, budgets",
+    )
+    KEYS_DISABLE = "keys.disable", "XXXo_X_ _X___", "disable and enable a key"
+    KEYS_ROTATE = "keys.rotate", "_XXo_X_ ____X", "give a key a new secret"
+    KEYS_DELETE = "keys.delete", "XXXo_X_ _X___", "delete a key"
     KEYS_TRANSFER = (
         "keys.transfer",
-        "XXX____",
+        "XXX____ _X___",
         "transfer a key to a member, also one of a removed member",
     )
-    MANAGEMENT_KEYS = "management_keys.change", "XXX____", "do any of this with management keys"
-    BOUNDS_SET = "bounds.set", "X______", "set limits and budgets of the project, and of users"
-    CREDITS_PUT = "credits.put", "X______", "add credits to the project"
+    MANAGEMENT_KEYS = (
+        "management_keys.change",
+        "XXX____ _X___",
+        "do any of this with management keys",
+    )
+    BOUNDS_SET = (
+        "bounds.set",
+        "X______ _X___",
+        "set limits, budgets, allowed models and doors of the project, and of users",
+    )
+    CREDITS_PUT = "credits.put", "X______ _X___", "add credits to the project"
     MODELS_ASK = (
         "models.ask",
-        "_XXX___",
+        "_XXX___ _____",
         "send requests from the playground, which the project pays for",
     )
-    USAGE_SEE = "usage.see", "XXXXXX_", "see usage and cost"
-    ACTIVITY_SEE = "activity.see", "XXXXXX_", "see single requests (never prompts and replies)"
-    RECORDING_SET = "recording.set", "_XX__X_", "turn request logging of the project on and off"
-    CONTENTS_SEE = "contents.see", "_XXo___", "see logged prompts and replies"
-    AUDIT_SEE = "audit.see", "XXX____", "see the audit log of the project"
-    USERS_SEE = "users.see", "X______", "see all users and projects"
+    USAGE_SEE = "usage.see", "XXXXXX_ XX_X_", "see usage and cost"
+    ACTIVITY_SEE = (
+        "activity.see",
+        "XXXXXX_ XX_X_",
+        "see single requests (never prompts and replies)",
+    )
+    RECORDING_SET = (
+        "recording.set",
+        "_XX__X_ _____",
+        "turn request logging of the project on and off",
+    )
+    CONTENTS_SEE = "contents.see", "_XXo___ _____", "see logged prompts and replies"
+    AUDIT_SEE = "audit.see", "XXX____ XX___", "see the audit log of the project"
+    USERS_SEE = "users.see", "X______ XX_X_", "see all users and projects"
     USERS_INVITE = (
         "users.invite",
-        "X______",
+        "X______ _X___",
         "invite people to the service and create links for new passwords",
     )
     USERS_CHANGE = (
         "users.change",
-        "X______",
-        "disable and enable users, remove two-factor authentication, and appoint operators",
+        "X______ _X___",
+        "create, disable and enable users, and remove two-factor authentication",
     )
-    PROJECTS_CREATE = "projects.create", "X______", "create a project"
+    OPERATORS_CHANGE = (
+        "operators.change",
+        "X______ _____",
+        "appoint operators, do any of this with their accounts, and create and delete operator "
+        "keys",
+    )
+    PROJECTS_CREATE = "projects.create", "X______ _X___", "create a project"
+    USAGE_SEE_ALL = (
+        "usage.see_all",
+        "X______ XX_X_",
+        "see usage and cost of the whole service, and its single requests as in a project",
+    )
     SERVICE_SEE = (
         "service.see",
-        "X______",
-        "see usage, requests, alerts and audit log of the whole service",
+        "X______ X_X__",
+        "see health, alerts and audit log of the whole service",
     )
     PROVIDERS_SEE = (
         "providers.see",
-        "X______",
+        "X______ X_X__",
         "see providers, their capabilities, and routing explanations",
     )
-    PROVIDERS_PROBE = "providers.probe", "X______", "probe providers and apply the results"
+    PROVIDERS_PROBE = (
+        "providers.probe",
+        "X______ __X__",
+        "probe providers and apply the results",
+    )
     CONFIGURATION_CHANGE = (
         "configuration.change",
-        "X______",
+        "X______ __X__",
         "try providers; create, change and delete configuration entries",
     )
-    ALERTS_TEST = "alerts.test", "X______", "send a test by a channel of alerts"
+    ALERTS_TEST = "alerts.test", "X______ __X__", "send a test by a channel of alerts"
 
 
 RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
     action: {
         column: {"X": Extent.ALL, "o": Extent.OWN, "_": Extent.NO}[letter]
-        for column, letter in zip(RoleColumn, action.extents, strict=True)
+        for column, letter in zip(RoleColumn, action.extents.replace(" ", ""), strict=True)
     }
     for action in Action
 }
@@ -245,6 +316,7 @@ def columns(person_status: PersonStatus | None) -> frozenset[RoleColumn]:
     if person_status is not None and not person_status.disabled:
         if person_status.operator:
             found.add(RoleColumn.OPERATOR)
+        found.update(map(RoleColumn, person_status.rights))
         if person_status.role is not None:
             found.add(RoleColumn(person_status.role))
     return frozenset(found)

@@ -15,9 +15,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
+from causerie.access.allowed import Access
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
 from causerie.hosted.accounts.bounds import Credit, LimitsAndBudgets
-from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OneTimeLink
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OneTimeLink, OperatorKey
 from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import (
     LinkedIdentity,
@@ -52,7 +53,9 @@ class Recording:
 CHANGED = "configuration"
 """Subject of the announcements of configuration changes to all processes."""
 
-EntryKind = Literal["provider", "alias", "catalog_model", "model", "door", "webhook", "email"]
+EntryKind = Literal[
+    "provider", "alias", "catalog_model", "model", "door", "policy", "webhook", "email"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class ProjectRepository(Protocol):
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None: ...
     async def left(self, project_id: str, user_id: str) -> datetime | None: ...  # last time
     async def owners(self, project_id: str) -> int: ...  # number
+    # Addresses of the enabled owners of each project.
+    async def owner_emails(self) -> Mapping[str, Sequence[str]]: ...
 
 
 class LinkRepository(Protocol):
@@ -199,12 +204,27 @@ class KeyRepository(Protocol):
     # Older secrets expire at ``old_until`` at the latest.
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None: ...
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None: ...
+    async def set_bounds_of(self, bounds: Mapping[str, LimitsAndBudgets]) -> None: ...
+    async def scoped(self) -> Mapping[str, LimitsAndBudgets]: ...  # of `tag:` and `provider:`
     async def bounds(self, owner: str) -> LimitsAndBudgets: ...
     async def bounds_of(self, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]: ...
+    async def set_access(self, owner: str, access: Access) -> None: ...
+    # The rules of these that restrict something; of a member: `member:PROJECT/USER`.
+    async def access(self, owners: Sequence[str]) -> Mapping[str, Access]: ...
     async def announce(self, subject: str, at: datetime) -> None: ...
+    async def announce_all(self, subjects: Sequence[str], at: datetime) -> None: ...
     async def grant(self, digest: bytes) -> Grant | None: ...
     # The number of the latest change, and the subjects of those after ``after``, if all are stored.
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]: ...
+
+
+class OperatorKeyRepository(Protocol):
+    """Keys of operators."""
+
+    async def add(self, key: OperatorKey) -> None: ...
+    async def change(self, key: OperatorKey) -> None: ...
+    async def every(self) -> Sequence[OperatorKey]: ...  # not deleted, newest first
+    async def by_digest(self, digest: bytes) -> OperatorKey | None: ...  # also if it is deleted
 
 
 class AuditRepository(Protocol):
@@ -267,6 +287,7 @@ class Transaction:
     factors: FactorRepository
     attempts: AttemptRepository
     keys: KeyRepository
+    operator_keys: OperatorKeyRepository
     audit: AuditRepository
     credits: CreditRepository
     recordings: RecordingRepository

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from causerie.access.allowed import AccessRule
 from causerie.errors import Forbidden
+from causerie.hosted.accounts.access import found_rules
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
+    Clock,
     Narrowed,
     conflict,
     found_user,
@@ -39,7 +42,8 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.accounts.ports import Transaction
+from causerie.hosted.accounts.policies import Policies
+from causerie.hosted.accounts.ports import AccountStore, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 
@@ -59,6 +63,7 @@ class PlaygroundProject:
     project: Project
     bounds: LimitsAndBudgets
     person_bounds: LimitsAndBudgets
+    access: tuple[AccessRule, ...] = ()
 
 
 class Projects(AccountService):
@@ -68,6 +73,10 @@ class Projects(AccountService):
     not see.
     """
 
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        super().__init__(store, clock)
+        self.policies = Policies()
+
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
         """Create a project; its owner is this user, or the one who creates it."""
         now = self._clock()
@@ -76,6 +85,7 @@ class Projects(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.PROJECTS_CREATE)
             await tx.projects.add(project)
+            await self.policies.project.give(tx, f"project:{project.id}")
             if owner_id is not None:
                 await found_user(tx, owner_id)
                 await tx.projects.join(Membership(project.id, owner_id, Role.OWNER, now))
@@ -102,7 +112,9 @@ class Projects(AccountService):
             put_in = await tx.credits.total(project_id)
             owners = f"project:{project_id}", f"user:{actor.person}"
             found = await tx.keys.bounds_of(owners)
-            return PlaygroundProject(project, bounded(found[owners[0]], put_in), found[owners[1]])
+            bounds = bounded(found[owners[0]], put_in)
+            access = await found_rules(tx, project_id, actor.person)
+            return PlaygroundProject(project, bounds, found[owners[1]], access)
 
     async def of(self, user: User) -> Sequence[tuple[Project, Membership]]:
         """Return the projects of a user, by name."""
@@ -188,6 +200,24 @@ class Projects(AccountService):
                 await self._require_owner_rights(tx, actor, project_id, link.role)
             await tx.links.withdraw(link_id)
             await self._record(tx, actor, "member.withdraw", link_id, project.id)
+
+    async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:
+        """Make a user a member without an invitation; one who is a member with the role stays.
+
+        Raises :class:`InvalidRequest` for a member with another role.
+        """
+        async with self._store.writing() as tx:
+            project = await visible_project(tx, actor, project_id, Action.MEMBERS_ADD)
+            await self._require_owner_rights(tx, actor, project_id, role)
+            await found_user(tx, user_id)
+            made = await tx.projects.membership(project_id, user_id)
+            if made is not None and made.role is not role:
+                raise conflict("taken", f"This user is a member with the role {made.role} already.")
+            if made is None:
+                made = Membership(project_id, user_id, role, self._clock())
+                await tx.projects.join(made)
+                await self._record(tx, actor, "member.add", user_id, project.id, role=role)
+        return made
 
     async def change_role(
         self, actor: Actor, project_id: str, user_id: str, role: Role

@@ -8,17 +8,25 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 import msgspec
 import structlog
 from msgspec import Struct
 
-from causerie.errors import InvalidRequest, StoreUnavailable
+from causerie.errors import Forbidden, InvalidRequest, StoreUnavailable
 from causerie.hosted.accounts.audit import difference
-from causerie.hosted.accounts.authorization import Clock, no_such, reach, require, visible_project
-from causerie.hosted.accounts.people import Action, Actor, Extent
+from causerie.hosted.accounts.authorization import (
+    Clock,
+    no_such,
+    parts,
+    reach,
+    require,
+    visible_project,
+)
+from causerie.hosted.accounts.people import Action, Actor, Extent, RoleColumn
+from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.ports import LONGEST_DAYS, AccountStore, Recording
 from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
@@ -144,6 +152,14 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 class Recordings(AccountService):
     """The recorded contents of projects."""
 
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        super().__init__(store, clock)
+        self.policies = Policies()
+
+    def may_log(self, columns: Collection[RoleColumn]) -> bool:
+        """Return whether the policy lets somebody in these columns turn on request logging."""
+        return not self.policies.loggers.isdisjoint(columns)
+
     async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
         """Keep contents for so many days from now on; ``None`` keeps none and removes the former.
 
@@ -156,6 +172,13 @@ class Recordings(AccountService):
         now = self._clock()
         async with self._store.writing() as tx:
             project = await visible_project(tx, actor, project_id, Action.RECORDING_SET)
+            *_, columns = await parts(tx, actor, project_id)
+            allowed = self.policies.loggers if actor.kind == "system" else self.may_log(columns)
+            if days is not None and not allowed:
+                raise Forbidden(
+                    "The policy of this service does not let you turn on request logging.",
+                    code="scope_not_allowed",
+                )
             await tx.projects.set_recording(project_id, days)
             if days is None:
                 await tx.recordings.forget(project_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causerie.hosted.accounts.audit import difference, entry
+from causerie.hosted.accounts.audit import AuditEntry, difference, entry
 from causerie.hosted.accounts.authorization import Clock, require
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.people import Action, Actor
@@ -43,11 +43,16 @@ class AccountService:
     async def _set_bounds(
         self, tx: Transaction, actor: Actor, action: str, id: str, bounds: LimitsAndBudgets
     ) -> None:
-        kind = action.partition(".")[0]
-        owner = f"{kind}:{id}"
+        owner = f"{action.partition('.')[0]}:{id}"
         before = await tx.keys.bounds(owner)
         await tx.keys.set_bounds(owner, bounds)
         await tx.keys.announce(owner, self._clock())
+        await tx.audit.add(self._noted(actor, owner, before, bounds))
+
+    def _noted(
+        self, actor: Actor, owner: str, before: LimitsAndBudgets, after: LimitsAndBudgets
+    ) -> AuditEntry:
+        kind, _, id = owner.partition(":")
         project_id = id if kind == "project" else None
-        words = difference(before.words(), bounds.words())
-        await self._record(tx, actor, action, id, project_id, bounds=words)
+        words = difference(before.words(), after.words())
+        return entry(self._clock(), actor, f"{kind}.bounds", id, project_id, bounds=words)

@@ -62,6 +62,15 @@ class Spending:
         return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
 
 
+@dataclass(frozen=True, slots=True)
+class ScopeSpending:
+    """The budgets of a tag or a provider, and what is spent of them."""
+
+    kind: str
+    name: str
+    spending: Sequence[Spending]
+
+
 class SpendingReader:
     """Reads the usage of one project (``None``: of all), once for each period of the budgets."""
 
@@ -232,10 +241,12 @@ class WatchedKey:
 
 @dataclass(frozen=True, slots=True)
 class WatchedBudget:
-    """State of a budget of a key, a project or a person."""
+    """State of a budget of a key, a project, a person, a tag or a provider."""
 
-    owner: WatchedKey | Project | User
+    owner: WatchedKey | Project | User | ScopeSpending
     spending: Spending
+    emails: tuple[str, ...] = field(default=(), repr=False)
+    """Addresses of the person, and of the owners of the project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +276,7 @@ class Watching(AccountService):
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
             bounds = await tx.keys.bounds_of(owners)
             keys = _working(await tx.keys.budgeted(), projects, now)
+            owners_of = await tx.projects.owner_emails()
         reader = SpendingReader(self._usage, SYSTEM, None, now)
         of_projects = await reader.of_owners(
             By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
@@ -274,11 +286,20 @@ class Watching(AccountService):
         )
         of_keys = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
         return [
-            *(WatchedBudget(projects[id], one) for id in of_projects for one in of_projects[id]),
-            *(WatchedBudget(people[id], one) for id in of_people for one in of_people[id]),
             *(
-                WatchedBudget(WatchedKey(projects[key.project_id], key), one)
+                WatchedBudget(projects[id], one, tuple(owners_of.get(id, ())))
+                for id in of_projects
+                for one in of_projects[id]
+            ),
+            *(
+                WatchedBudget(people[id], one, (people[id].email,))
+                for id in of_people
+                for one in of_people[id]
+            ),
+            *(
+                WatchedBudget(WatchedKey(projects[key.project_id], key), one, emails)
                 for key in keys
+                for emails in (_concerned(key, people, owners_of),)
                 for one in of_keys[key.id]
             ),
         ]
@@ -301,6 +322,13 @@ class Watching(AccountService):
                 email = emails.get(key.person, "")
                 found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, email))
         return found
+
+
+def _concerned(
+    key: ApiKey, people: Mapping[str, User], owners: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    holder = [people[key.person].email] if key.person in people else []
+    return tuple(dict.fromkeys([*holder, *owners.get(key.project_id, ())]))
 
 
 async def _projects(tx: Transaction) -> Mapping[str, Project]:

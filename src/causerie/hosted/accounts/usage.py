@@ -23,7 +23,7 @@ from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import amount_of
 
 _MOST_RECORDS = 1000
-_OWN_PROVIDER = "causerie"
+OWN_PROVIDER = "causerie"
 PERCENTILES = (0.5, 0.9, 0.99)
 
 
@@ -195,7 +195,8 @@ class UsageReader(Protocol):
     """Reader of usage, as the store implements it.
 
     ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
-    is that of ``key:ID``, ``user:ID`` or ``project:ID``, with an empty ``model`` for all models.
+    is that of ``key:ID``, ``user:ID``, ``project:ID``, ``tag:NAME`` or ``provider:NAME``, with an
+    empty ``model`` for all models.
     ``charged_failures`` are the charged requests of models whose id ends with ``suffix`` that were
     rejected or failed.
     """
@@ -269,7 +270,8 @@ class UsageReports:
     async def _require(self, actor: Actor, project_id: str | None, action: Action) -> None:
         async with self._store.reading() as tx:
             if project_id is None:
-                await require(tx, actor, Action.SERVICE_SEE)
+                await require(tx, actor, Action.USAGE_SEE_ALL)
+                await require(tx, actor, action)
             else:
                 await visible_project(tx, actor, project_id, action)
 
@@ -277,7 +279,7 @@ class UsageReports:
 def provider_of(served_by: str) -> str:
     """Return the provider of a target: this service for own models; empty without a target."""
     provider, slash, _ = served_by.partition("/")
-    return provider if slash or not served_by else _OWN_PROVIDER
+    return provider if slash or not served_by else OWN_PROVIDER
 
 
 _MOST_INTERVALS = 64
@@ -375,12 +377,12 @@ class Rankings(AccountService):
 
     async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all models for operators; raise :class:`Forbidden`."""
-        await self.require(actor, Action.SERVICE_SEE)
+        await self.require(actor, Action.USAGE_SEE_ALL)
         return _ranking(period, await self._sums(period), lambda served: served[0])
 
     async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all providers for operators; raise :class:`Forbidden`."""
-        await self.require(actor, Action.SERVICE_SEE)
+        await self.require(actor, Action.USAGE_SEE_ALL)
         sums = await self._sums(period, by_target=True)
         return _ranking(period, sums, lambda served: provider_of(served[1]))
 

@@ -19,7 +19,6 @@ from causerie.hosted.accounts.authorization import (
     used_link,
     withdraw_links,
 )
-from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.keys import (
     APPROVED,
     SIGN_UP,
@@ -32,16 +31,17 @@ from causerie.hosted.accounts.keys import (
 )
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import (
+    OPERATOR_RIGHTS,
     SYSTEM,
     Action,
     Actor,
     LinkedIdentity,
     Membership,
     Project,
-    Role,
     User,
     actor_of,
 )
+from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
@@ -53,6 +53,16 @@ class Asked:
 
     made: NewLink
     known: bool
+
+
+def checked_rights(rights: frozenset[str]) -> frozenset[str]:
+    """Return rights of a limited operator; raise :class:`InvalidRequest` for unknown ones."""
+    if unknown := sorted(rights - {*OPERATOR_RIGHTS}):
+        raise InvalidRequest(
+            f"There is no right {unknown[0][:40]}; the rights are {', '.join(OPERATOR_RIGHTS)}.",
+            param="rights",
+        )
+    return rights
 
 
 class SignUps(AccountService):
@@ -108,8 +118,7 @@ class Users(AccountService):
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
-        self.new_project_bounds = LimitsAndBudgets()
-        """Limits and budgets of the first project of people who sign up."""
+        self.policies = Policies()
 
     async def first_link(self) -> NewLink | None:
         """Create the link for the first operator; return ``None`` if there is an operator."""
@@ -129,7 +138,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
             if operator:
-                await require(tx, actor, Action.USERS_CHANGE)
+                await require(tx, actor, Action.OPERATORS_CHANGE)
             made = new_link(LinkKind.INVITATION, self._clock(), actor, grant)
             await tx.links.add(made.link)
             await self._record(tx, actor, "user.invite", made.link.id, email=address or "anybody")
@@ -172,9 +181,9 @@ class Users(AccountService):
                 await self._bind(tx, user, *identity)
             await self._join(tx, link, user)
             if link.kind is LinkKind.OWNER:
-                await self._first_project(tx, user, LimitsAndBudgets())
+                await self._first_project(tx, user, self.policies.owned())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
-                await self._first_project(tx, user, self.new_project_bounds)
+                await self._first_project(tx, user, self.policies)
             return user
 
     async def join(self, token: str, user: User) -> None:
@@ -185,7 +194,7 @@ class Users(AccountService):
                 raise InvalidRequest("The invitation is for another address.", param="email")
             current = await tx.people.find(user.id)
             if link.operator and current is not None and not current.operator:
-                await tx.people.change(replace(current, operator=True))
+                await tx.people.change(replace(current, operator=True, rights=frozenset()))
                 await self._record(tx, actor_of(user), "user.operator", user.id, by=link.created_by)
             await self._join(tx, link, user)
 
@@ -198,6 +207,8 @@ class Users(AccountService):
         hashed = await self._hashed(password, email, name)
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_CHANGE)
+            if operator:
+                await require(tx, actor, Action.OPERATORS_CHANGE)
             user = self._new(email, name, hashed, operator=operator)
             await self._add(tx, user, actor, by=actor.label)
             return user
@@ -219,7 +230,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             user = self._new(email, name, hashed, operator=False)
             await self._add(tx, user, actor_of(user), by="sign-up")
-            await self._first_project(tx, user, self.new_project_bounds)
+            await self._first_project(tx, user, self.policies)
             if identity is not None:
                 await self._bind(tx, user, *identity)
             return user
@@ -302,15 +313,32 @@ class Users(AccountService):
             await self._record(tx, actor, verb, user.id)
             return changed
 
-    async def make_operator(self, actor: Actor, user_id: str, *, operator: bool = True) -> User:
-        """Make a user an operator, or end that."""
+    async def make_operator(
+        self,
+        actor: Actor,
+        user_id: str,
+        *,
+        operator: bool = True,
+        rights: frozenset[str] = frozenset(),
+    ) -> User:
+        """Make a user an operator, limit one to some ``rights``, or (without both) end that."""
+        rights = checked_rights(rights)
+        full = operator and not rights
         async with self._store.writing() as tx:
+            await require(tx, actor, Action.OPERATORS_CHANGE)
             user = await self._changeable(tx, actor, user_id)
-            changed = replace(user, operator=operator, operator_group="")
+            changed = replace(
+                user, operator=full, operator_group="", rights=rights if operator else frozenset()
+            )
             await self._require_other_operator(tx, user, changed)
             await tx.people.change(changed)
-            await withdraw_links(tx, user.id, self._clock())
-            await self._record(tx, actor, "user.operator", user.id, operator=str(operator))
+            now = self._clock()
+            await withdraw_links(tx, user.id, now)
+            await tx.links.withdraw(*(link.id for link in await tx.links.resets(user.id, now)))
+            details = {"operator": str(operator)}
+            if rights:
+                details["rights"] = ", ".join(sorted(rights))
+            await self._record(tx, actor, "user.operator", user.id, **details)
             return changed
 
     async def remove_factor(self, actor: Actor, user_id: str) -> User:
@@ -341,7 +369,7 @@ class Users(AccountService):
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._store.writing() as tx:
             await require(tx, actor, Action.USERS_INVITE)
-            await found_user(tx, user_id)
+            await self._require_for(tx, actor, await found_user(tx, user_id))
             made = new_link(LinkKind.RESET, self._clock(), actor, LinkGrant(user_id=user_id))
             await tx.links.add(made.link)
             await self._record(tx, actor, "user.reset_link", user_id)
@@ -364,6 +392,8 @@ class Users(AccountService):
                 status=409,
             ) from failure
         await self._record(tx, actor, "user.create", user.id, email=user.email, by=by)
+        if not user.operator:
+            await self.policies.person.give(tx, f"user:{user.id}")
 
     async def _bind(self, tx: Transaction, user: User, issuer: str, subject: str) -> None:
         try:
@@ -372,15 +402,16 @@ class Users(AccountService):
             raise conflict("taken", "This identity belongs to an account already.") from failure
         await self._record(tx, actor_of(user), "user.link_identity", user.id, issuer=issuer)
 
-    async def _first_project(self, tx: Transaction, user: User, bounds: LimitsAndBudgets) -> None:
-        now = self._clock()
-        project = Project(new_id("prj"), "Main", now)
+    async def _first_project(self, tx: Transaction, user: User, policies: Policies) -> None:
+        if policies.personal_project is None:
+            return
+        now, name = self._clock(), policies.name_of(user)
+        project = Project(new_id("prj"), name, now)
         await tx.projects.add(project)
-        await tx.projects.join(Membership(project.id, user.id, Role.OWNER, now))
+        await tx.projects.join(Membership(project.id, user.id, policies.personal_role, now))
         creator = actor_of(user)
-        await self._record(tx, creator, "project.create", project.id, project.id, name="Main")
-        if bounds != LimitsAndBudgets():
-            await tx.keys.set_bounds(f"project:{project.id}", bounds)
+        await self._record(tx, creator, "project.create", project.id, project.id, name=name)
+        await policies.personal_project.give(tx, f"project:{project.id}")
 
     async def _join(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:
@@ -397,7 +428,14 @@ class Users(AccountService):
     async def _changeable(self, tx: Transaction, actor: Actor, user_id: str) -> User:
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
-        return await found_user(tx, user_id)
+        user = await found_user(tx, user_id)
+        await self._require_for(tx, actor, user)
+        return user
+
+    async def _require_for(self, tx: Transaction, actor: Actor, user: User) -> None:
+        # Whoever has the account of an operator has their rights.
+        if user.operates:
+            await require(tx, actor, Action.OPERATORS_CHANGE)
 
     async def _require_other_operator(self, tx: Transaction, before: User, after: User) -> None:
         was = before.operator and before.disabled_at is None

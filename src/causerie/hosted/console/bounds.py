@@ -9,7 +9,15 @@ from typing import Any
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.bounds import (
+    SCOPES,
+    Budget,
+    BudgetPeriod,
+    Limit,
+    LimitsAndBudgets,
+    Unit,
+)
+from causerie.hosted.accounts.people import Action
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
 from causerie.protocol.numbers import money, whole_number
@@ -30,8 +38,14 @@ PERIODS = (
     (BudgetPeriod.NEVER, "never"),
 )
 UNITS = ((Unit.MONEY, "$"), (Unit.TOKENS, "tokens"))
-CHOICES: Mapping[str, Any] = {"limits": LIMITS, "periods": PERIODS, "units": UNITS}
-_BUDGET = ("amount", "unit", "period", "model")
+ENDS = (("", "refuse requests"), ("soft", "notify only"))
+CHOICES: Mapping[str, Any] = {
+    "limits": LIMITS,
+    "periods": PERIODS,
+    "units": UNITS,
+    "ends": ENDS,
+}
+_BUDGET = ("amount", "unit", "period", "model", "soft")
 _LIMIT = tuple(name for name, _ in LIMITS)
 _AS_OFFERED: Mapping[str, str] = {"unit": UNITS[0][0], "period": BudgetPeriod.MONTH}
 EMPTIED = "emptied"
@@ -67,6 +81,7 @@ class BoundsRows(Struct, frozen=True):
                     "amount": f"{each.amount.normalize():f}",
                     "unit": each.unit,
                     "period": each.period,
+                    "soft": "soft" if each.soft else "",
                 }
                 for each in bounds.budgets
             ],
@@ -123,7 +138,8 @@ def _budget(row: Row, index: int) -> Budget:
         )
     try:
         amount = money(_joined(row["amount"].removeprefix("$")))
-        return Budget(amount, BudgetPeriod(row["period"]), Unit(row["unit"]), row["model"])
+        period, unit, soft = BudgetPeriod(row["period"]), Unit(row["unit"]), bool(row["soft"])
+        return Budget(amount, period, unit, row["model"], soft)
     except ValueError as failure:
         raise InvalidRequest(
             f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.",
@@ -156,9 +172,87 @@ def _joined(text: str) -> str:
 
 
 async def show_person_bounds(context: RequestContext) -> None:
+    await context.check_right(Action.BOUNDS_SET)
     user = await context.accounts.users.see(context.actor, context.params["user"])
     bounds = await context.accounts.person_bounds.see(context.actor, user.id)
     await context.show("operator/person_bounds.html", person=user, **offered(context, bounds))
+
+
+async def show_budgets(context: RequestContext) -> None:
+    """Show the budgets of tags and providers."""
+    found = await context.accounts.scope_budgets.every(context.actor)
+    await context.show("operator/budgets.html", scopes=found)
+
+
+async def ask_scope(context: RequestContext) -> None:
+    await context.check_right(Action.BOUNDS_SET)
+    scopes = await context.accounts.scope_budgets.every(context.actor)
+    fields = context.form or context.query
+    kind, name = fields.one_of("kind", SCOPES), fields.get("name")
+    held = [each for each in scopes if (each.kind, each.name) == (kind, name)]
+    budgets = tuple(one.budget for each in held for one in each.spending)
+    providers = sorted(
+        {name for each in context.service_view.verdicts(()) for name in each.providers}
+    )
+    await context.show(
+        "operator/scope.html",
+        kind=kind,
+        name=name,
+        held=bool(held),
+        providers=providers,
+        **offered(context, LimitsAndBudgets(budgets=budgets)),
+    )
+
+
+async def set_scope(context: RequestContext) -> None:
+    form, rows = context.form, BoundsRows.typed(context.form)
+    budgets = rows.bounds().budgets
+    scopes = context.accounts.scope_budgets
+    await scopes.set(context.actor, form.one_of("kind", SCOPES), form.get("name"), budgets)
+    context.go("/operator/budgets", done="bounds-saved")
+
+
+_EVERYONE, _EVERY_PROJECT = "people", "projects"
+
+
+async def ask_many(context: RequestContext) -> None:
+    await context.check_right(Action.BOUNDS_SET)
+    projects = await context.accounts.projects.every(context.actor)
+    form = context.form
+    await context.show(
+        "operator/many_bounds.html",
+        whom=form.get("whom"),
+        find=form.get("find"),
+        keep=form.get("keep", "yes"),
+        choice=[
+            (_EVERYONE, "All people"),
+            (_EVERY_PROJECT, "All projects"),
+            *((each.id, f"Members of {each.name}") for each in projects),
+        ],
+        **offered(context, LimitsAndBudgets()),
+    )
+
+
+async def set_many(context: RequestContext) -> None:
+    form, accounts, actor = context.form, context.accounts, context.actor
+    bounds, whom = BoundsRows.typed(form).bounds(), form.get("whom")
+    find, named = form.get("find").casefold(), list[tuple[str, str]]()
+    if whom == _EVERY_PROJECT:
+        found = await accounts.projects.every(actor)
+        named = [(each.id, each.name) for each in found if each.archived_at is None]
+    elif whom == _EVERYONE:
+        people = await accounts.users.every(actor)
+        named = [(each.id, f"{each.name} {each.email}") for each in people]
+    elif whom:
+        members = [each.user for each in await accounts.projects.members(actor, whom)]
+        named = [(each.id, f"{each.name} {each.email}") for each in members]
+    ids = [id for id, words in named if find in words.casefold()]
+    if not ids:
+        raise InvalidRequest("Nobody is chosen; choose others, or a shorter text.", param="find")
+    kind = "projects" if whom == _EVERY_PROJECT else "users"
+    keep = form.get("keep") == "yes"
+    await accounts.bulk_bounds.set(actor, bounds, keep=keep, **{kind: ids})
+    context.go(f"/operator/{kind}", done="bounds-saved")
 
 
 async def set_person_bounds(context: RequestContext) -> None:

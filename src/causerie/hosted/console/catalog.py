@@ -25,6 +25,7 @@ from causerie.catalog.search import (
     costs,
 )
 from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.usage import Ranking, RankingPeriod
 from causerie.hosted.console.catalog_view import (
     MOST_COMPARED,
@@ -58,7 +59,8 @@ _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONT
 async def show_models(context: RequestContext) -> None:
     project = (await context.project()).project
     path = f"/projects/{project.id}/models"
-    callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models()}
+    rules = await context.rules()
+    callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models(rules=rules)}
     await _models_page(context, path, callable_ids=callable_ids)
 
 
@@ -130,7 +132,7 @@ async def _models_page(
 
 def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Sequence[StatusBadge]]:
     found = target_badges(context.service_view, {one.id: one.targets for one in shown})
-    if context.me.operator:
+    if context.me.operates:
         return found
     return {id: best(badges) for id, badges in found.items()}
 
@@ -235,8 +237,8 @@ async def send_rankings(context: RequestContext) -> None:
 
 async def _ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
     market = context.service_view.market()
-    operator = context.user is not None and context.user.operator
-    if market is None or not (context.services.public_rankings or operator):
+    seen = context.services.public_rankings or await context.may(Action.USAGE_SEE_ALL)
+    if market is None or not seen:
         raise NotFound("There is no such page.")
     entries = market.entries()
     by = context.query.one_of("by", ("model", "provider"))

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from causerie.access.allowed import AccessRule
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit, NewKey
@@ -65,8 +66,8 @@ class KeyForm(Struct, frozen=True):
             purpose=form.get("purpose") or Purpose.INFERENCE,
             end=form.get("end") or "never",
             date=form.get("date"),
-            doors=_chosen(form, "doors"),
-            models=_chosen(form, "models"),
+            doors=chosen(form, "doors"),
+            models=chosen(form, "models"),
             rows=BoundsRows.typed(form),
         )
 
@@ -76,20 +77,21 @@ class KeyForm(Struct, frozen=True):
         except ValueError as failure:
             words = "A key is for inference or management."
             raise InvalidRequest(words, param="purpose") from failure
-        return KeyDraft(purpose=purpose, expires_at=self._end(now), **self._others())
+        return KeyDraft(purpose=purpose, expires_at=self.expires_at(now), **self._others())
 
     def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
         """Return the changes to a key; an untouched end stays as it is, to the second."""
         before = KeyForm.of(key)
         same = (self.end, self.date) == (before.end, before.date)
-        expires_at = key.expires_at if same else self._end(now)
+        expires_at = key.expires_at if same else self.expires_at(now)
         return KeyEdit(expires_at=expires_at, **self._others())
 
     def _others(self) -> dict[str, Any]:
         bounds = self.rows.bounds()
         return {"name": self.name, "doors": self.doors, "models": self.models, "bounds": bounds}
 
-    def _end(self, now: datetime) -> datetime | None:
+    def expires_at(self, now: datetime) -> datetime | None:
+        """Return the chosen end; raise :class:`InvalidRequest`."""
         if self.end in ("1", "7", "30"):
             return now + timedelta(days=int(self.end))
         if self.end != "date":
@@ -102,7 +104,8 @@ class KeyForm(Struct, frozen=True):
         return datetime.combine(day, time(23, 59, 59), UTC)
 
 
-def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
+def chosen(form: FormFields, name: str) -> frozenset[str] | None:
+    """Return the chosen ones of a field, or ``None`` for all."""
     return frozenset(form.every(name)) if form.get(f"{name}_all") == "some" else None
 
 
@@ -142,7 +145,7 @@ async def show_list(context: RequestContext) -> None:
 async def new(context: RequestContext) -> None:
     await context.project()
     await context.check_right(Action.KEYS_CREATE)
-    await context.show("keys/new.html", **_choices(context, KeyForm()))
+    await context.show("keys/new.html", **await _choices(context, KeyForm()))
 
 
 async def create(context: RequestContext) -> None:
@@ -154,7 +157,7 @@ async def create(context: RequestContext) -> None:
 
 async def show(context: RequestContext) -> None:
     key = await _asked(context, Action.KEYS_EDIT)
-    await context.show("keys/edit.html", key=key, **_choices(context, KeyForm.of(key)))
+    await context.show("keys/edit.html", key=key, **await _choices(context, KeyForm.of(key)))
 
 
 async def edit(context: RequestContext) -> None:
@@ -223,10 +226,11 @@ async def _asked(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+async def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+    rules = await context.rules()
     form = KeyForm.typed(context.form) if context.form else kept
-    doors = [door.name for door in context.service_view.doors()]
-    models = [str(entry["id"]) for entry in context.service_view.models()]
+    doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]
+    models = [str(entry["id"]) for entry in context.service_view.models(rules=rules)]
     limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]
     gone = {*(form.models or ()), *limited} - set(models)
     return {
@@ -235,16 +239,21 @@ def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
         "models": [*models, *sorted(gone)],
         "ends": ENDS,
         "choices": CHOICES,
+        "rules": rules,
     }
 
 
+def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
+    return all(each.access.doors is None or door.name in each.access.doors for each in rules)
+
+
 def _first_request(
-    context: RequestContext, key: ApiKey, doors: Sequence[DoorView]
+    context: RequestContext, key: ApiKey, doors: Sequence[DoorView], rules: Sequence[AccessRule]
 ) -> tuple[DoorView | None, str]:
     usable = [
         (door, entry)
         for door in doors
-        for entry in context.service_view.models(door.name)
+        for entry in context.service_view.models(door.name, rules)
         if key.models is None or entry["id"] in key.models
     ]
     if not usable:
@@ -259,11 +268,13 @@ def _first_request(
 
 
 async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime | None) -> None:
-    key, credential = made.key, made.credential
+    key, credential, rules = made.key, made.credential, await context.rules()
     doors = [
-        door for door in context.service_view.doors() if key.doors is None or door.name in key.doors
+        door
+        for door in context.service_view.doors()
+        if (key.doors is None or door.name in key.doors) and door_allowed(door, rules)
     ]
-    first, model = _first_request(context, key, doors)
+    first, model = _first_request(context, key, doors, rules)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
     code: Sequence[SnippetGroup] = ()

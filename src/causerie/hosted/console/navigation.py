@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from causerie.hosted.accounts.people import Project
+from causerie.hosted.accounts.people import Action, Project
 
 
 class NavigationLink(Struct, frozen=True):
@@ -20,6 +20,8 @@ class NavigationLink(Struct, frozen=True):
     """With ``{project}``: only for members of one."""
     icon: str
     section: str = ""
+    needs: Action | None = None
+    """Right that a place of operators needs."""
     here: bool = False
 
 
@@ -42,32 +44,35 @@ _LINKS = (
     NavigationLink("Usage", "/projects/{project}/usage", "chart"),
     NavigationLink("Activity", "/projects/{project}/activity", "list"),
     NavigationLink("Project", "/projects/{project}", "folder"),
-    NavigationLink("Health", "/operator", "pulse", "Service"),
-    NavigationLink("Doors", "/operator/doors", "key", "Service"),
-    NavigationLink("Routing", "/operator/explain", "route", "Service"),
-    NavigationLink("Alerts", "/operator/alerts", "bell", "Service"),
-    NavigationLink("Providers", "/operator/providers", "plug", "Models"),
-    NavigationLink("Aliases", "/operator/aliases", "tag", "Models"),
-    NavigationLink("Own models", "/operator/models", "cube", "Models"),
-    NavigationLink("Catalog models", "/operator/catalog", "cube", "Models"),
-    NavigationLink("Users", "/operator/users", "people", "People"),
-    NavigationLink("Projects", "/operator/projects", "folders", "People"),
-    NavigationLink("All usage", "/operator/usage", "chart", "Reports"),
-    NavigationLink("All activity", "/operator/activity", "list", "Reports"),
-    NavigationLink("Rankings", "/rankings", "up", "Reports"),
-    NavigationLink("Audit log", "/operator/audit", "shield", "Reports"),
+    NavigationLink("Health", "/operator", "pulse", "Service", Action.SERVICE_SEE),
+    NavigationLink("Doors", "/operator/doors", "key", "Service", Action.PROVIDERS_SEE),
+    NavigationLink("Routing", "/operator/explain", "route", "Service", Action.PROVIDERS_SEE),
+    NavigationLink("Alerts", "/operator/alerts", "bell", "Service", Action.SERVICE_SEE),
+    NavigationLink("Providers", "/operator/providers", "plug", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Aliases", "/operator/aliases", "tag", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Own models", "/operator/models", "cube", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Catalog models", "/operator/catalog", "cube", "Models", Action.PROVIDERS_SEE),
+    NavigationLink("Users", "/operator/users", "people", "People", Action.USERS_SEE),
+    NavigationLink("Projects", "/operator/projects", "folders", "People", Action.USERS_SEE),
+    NavigationLink("Policies", "/operator/policies", "shield", "People", Action.PROVIDERS_SEE),
+    NavigationLink("Budgets", "/operator/budgets", "chart", "People", Action.USAGE_SEE_ALL),
+    NavigationLink("Operator keys", "/operator/keys", "key", "People", Action.USERS_SEE),
+    NavigationLink("All usage", "/operator/usage", "chart", "Reports", Action.USAGE_SEE_ALL),
+    NavigationLink("All activity", "/operator/activity", "list", "Reports", Action.USAGE_SEE_ALL),
+    NavigationLink("Rankings", "/rankings", "up", "Reports", Action.USAGE_SEE_ALL),
+    NavigationLink("Audit log", "/operator/audit", "shield", "Reports", Action.SERVICE_SEE),
 )
 _MARKET = ("/catalog", "/rankings")
 
 
 def sections(
-    project: Project | None, path: str, *, operator: bool, has_catalog: bool
+    project: Project | None, path: str, *, may: Callable[[Action], bool], has_catalog: bool
 ) -> Sequence[NavigationSection]:
-    """Return the links for a visitor; those of the catalog only if there is one."""
+    """Return the links for a visitor who ``may`` do this; those of the catalog only with one."""
     id, found = quote(project.id) if project is not None else "", list[NavigationLink]()
     for link in _LINKS:
-        needs_project = not link.section and link.path != "/catalog"
-        fits = operator if link.section else needs_project is (project is not None)
+        of_project = (link.path != "/catalog") is (project is not None)
+        fits = of_project if link.needs is None else may(link.needs)
         if fits and (has_catalog or link.path not in _MARKET):
             found.append(replace(link, path=link.path.replace("{project}", id)))
     around = [link.path for link in found if f"{path}/".startswith(f"{link.path}/")]
@@ -102,6 +107,7 @@ NOTICES: Mapping[str, str] = {
     "project-archived": "The project was archived; its keys no longer work.",
     "project-restored": "The project was restored; its keys work again.",
     "bounds-saved": "Limits and budgets were changed.",
+    "access-saved": "Allowed models and doors were changed.",
     "recording-on": "Request logging is on.",
     "recording-off": "Request logging is off; all logged prompts and replies were deleted.",
     "invitation-withdrawn": "The invitation was withdrawn.",
@@ -111,8 +117,8 @@ NOTICES: Mapping[str, str] = {
     "user-disabled": "The user was disabled; their sessions have ended and their keys stop.",
     "user-enabled": "The user may sign in again; their keys work again.",
     "users-factor-removed": "Two-factor authentication was removed; their sessions have ended.",
-    "operator-made": "The user is an operator now.",
-    "operator-unmade": "The user is no longer an operator.",
+    "operator-saved": "The rights over the service were changed.",
+    "operator-key-deleted": "The key was deleted; it has stopped.",
     "probe-cancelled": "The probe was cancelled.",
     "probe-used": "The result was written to the configuration and is in force.",
     "project-made": "The project was created.",
@@ -137,6 +143,11 @@ NOTICES: Mapping[str, str] = {
     "door-enabled": "The door is open again.",
     "door-disabled": "The door is closed.",
     "door-deleted": "The door was deleted.",
+    "policy-added": "The policy was created; it holds for new people or projects.",
+    "policy-saved": "The policy was changed; it holds for new people or projects.",
+    "policy-enabled": "The policy is on again.",
+    "policy-disabled": "The policy is off.",
+    "policy-deleted": "The policy was deleted.",
     "models-published": "What was picked is published; the catalog shows it now.",
     "catalog-model-enabled": "The model is in the catalog.",
     "catalog-model-disabled": "The model was taken out of the catalog; its entry is kept.",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from causerie.errors import Forbidden
+from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
-from causerie.hosted.accounts.people import User
+from causerie.hosted.accounts.people import Action, RoleColumn, User
 from causerie.hosted.accounts.spending import DAYS, PersonSummary
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.charts import strips
 from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.keys import ENDS, KeyForm
 from causerie.hosted.console.project import texts_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import service_badges, troubled
@@ -18,7 +20,7 @@ _STRIPS = 12  # targets whose day the page of health shows
 
 
 async def show_health(context: RequestContext) -> None:
-    _operators_only(context)
+    await context.check_right(Action.SERVICE_SEE)
     targets = context.service_view.targets()
     asked = {each.name: context.service_view.requests(each.name) for each in targets}
     asked = {name: requests for name, requests in asked.items() if requests}
@@ -36,9 +38,9 @@ async def show_health(context: RequestContext) -> None:
 
 
 async def show_users(context: RequestContext) -> None:
-    users = context.accounts.users
-    asked = await context.accounts.sign_ups.asked(context.actor)
-    invitations = await users.invitations(context.actor)
+    users, invites = context.accounts.users, await context.may(Action.USERS_INVITE)
+    asked = await context.accounts.sign_ups.asked(context.actor) if invites else ()
+    invitations = await users.invitations(context.actor) if invites else ()
     people = await context.accounts.summaries.people(context.actor)
     every: list[PersonSummary | OneTimeLink] = [*asked, *people, *invitations]
     waiting = {link.id for link in asked}
@@ -60,7 +62,7 @@ async def show_users(context: RequestContext) -> None:
 
 
 async def ask_invitation(context: RequestContext) -> None:
-    _operators_only(context)
+    await context.check_right(Action.USERS_INVITE)
     email, operator = context.form.get("email"), context.form.get("operator") == "yes"
     await context.show("operator/invite.html", email=email, operator=operator)
 
@@ -120,12 +122,84 @@ async def enable(context: RequestContext) -> None:
     context.go("/operator/users", done="user-enabled")
 
 
-async def make_operator(context: RequestContext, *, operator: bool) -> None:
+RIGHTS = (
+    (RoleColumn.READ, "See everything, change nothing"),
+    (RoleColumn.PEOPLE, "People, projects, keys, limits and budgets"),
+    (RoleColumn.CONFIGURATION, "Providers, models, doors and alerts"),
+    (RoleColumn.USAGE, "See usage and cost"),
+)
+"""Rights that an operator can be limited to, in words."""
+
+
+async def ask_operator(context: RequestContext) -> None:
+    user = await _user(context)
+    await context.check_right(Action.OPERATORS_CHANGE)
+    held = "all" if user.operator else "some" if user.rights else "none"
+    form = context.form
+    await context.show(
+        "operator/rights.html",
+        person=user,
+        operator=form.get("operator", held),
+        held=form.every("rights") if form else user.rights,
+        rights=RIGHTS,
+    )
+
+
+async def make_operator(context: RequestContext) -> None:
     user_id = context.params["user"]
-    await context.accounts.users.make_operator(context.actor, user_id, operator=operator)
-    resigned = user_id == context.me.id and not operator
-    done = "operator-made" if operator else "operator-unmade"
-    context.go("/" if resigned else "/operator/users", done=done)
+    operator = context.form.one_of("operator", ("none", "some", "all")) != "none"
+    rights = chosen_rights(context)
+    await context.accounts.users.make_operator(
+        context.actor, user_id, operator=operator, rights=rights
+    )
+    resigned = user_id == context.me.id and (rights or not operator)
+    context.go("/" if resigned else "/operator/users", done="operator-saved")
+
+
+def chosen_rights(context: RequestContext) -> frozenset[str]:
+    """Return the rights that a form limits somebody to; raise :class:`InvalidRequest` for none."""
+    if context.form.one_of("operator", ("some", "none", "all")) != "some":
+        return frozenset()
+    found = frozenset(context.form.every("rights"))
+    if not found:
+        raise InvalidRequest("Choose at least one right, or all of them.", param="rights")
+    return found
+
+
+async def show_keys(context: RequestContext) -> None:
+    keys = await context.accounts.operator_keys.every(context.actor)
+    page = page_of(keys, context.query, lambda key: (key.name, key.id))
+    await context.show("operator/keys.html", page=page, rights=dict(RIGHTS))
+
+
+async def ask_key(context: RequestContext) -> None:
+    await context.check_right(Action.OPERATORS_CHANGE)
+    form = KeyForm.typed(context.form)
+    held, limited = context.form.every("rights"), context.form.get("operator", "some")
+    await context.show(
+        "operator/new_key.html", form=form, ends=ENDS, rights=RIGHTS, held=held, operator=limited
+    )
+
+
+async def make_key(context: RequestContext) -> None:
+    form, rights = KeyForm.typed(context.form), chosen_rights(context)
+    end = form.expires_at(context.services.clock())
+    made = await context.accounts.operator_keys.create(context.actor, form.name, rights, end)
+    await context.show("operator/key_made.html", key=made.key, credential=made.credential)
+
+
+async def ask_key_deletion(context: RequestContext) -> None:
+    await context.check_right(Action.OPERATORS_CHANGE)
+    keys = await context.accounts.operator_keys.every(context.actor)
+    key = next((each for each in keys if each.id == context.params["key"]), None)
+    if key is None:
+        raise no_such("operator key")
+    await context.show("operator/delete_key.html", key=key)
+
+
+async def delete_key(context: RequestContext) -> None:
+    await context.accounts.operator_keys.delete(context.actor, context.params["key"])
+    context.go("/operator/keys", done="operator-key-deleted")
 
 
 async def show_projects(context: RequestContext) -> None:
@@ -148,6 +222,7 @@ async def show_projects(context: RequestContext) -> None:
 
 
 async def ask_project(context: RequestContext) -> None:
+    await context.check_right(Action.PROJECTS_CREATE)
     users = await context.accounts.users.every(context.actor)
     name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
     await context.show("operator/new_project.html", name=name, owner=owner, users=users)
@@ -166,8 +241,3 @@ async def _user(context: RequestContext) -> User:
 _COLUMNS = {"keys": "keys", "cost": "cost", "active": "active_at"}
 _PERSON_COLUMNS = _COLUMNS | {"name": "user.name", "since": "user.created_at"}
 _PROJECT_COLUMNS = _COLUMNS | {"name": "project.name", "since": "project.created_at"}
-
-
-def _operators_only(context: RequestContext) -> None:
-    if not context.me.operator:
-        raise Forbidden("Only operators of the service may see this.", code="scope_not_allowed")

@@ -26,8 +26,9 @@ async def show_start(context: RequestContext) -> None:
     found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
     if found is not None:
         context.go(f"/projects/{found.id}/overview", done=context.query.get("done"))
-    elif context.me.operator:
-        context.go("/operator/projects")
+    elif context.me.operates:
+        seen = await context.may(Action.USERS_SEE)
+        context.go("/operator/projects" if seen else "/operator")
     else:
         await context.show("start.html")
 
@@ -56,9 +57,14 @@ async def show_overview(context: RequestContext) -> None:
         error_days=_ERROR_DAYS,
         done=done,
         configures=await context.may(Action.CONFIGURATION_CHANGE),
-        health=await _service_health(context) if await context.may(Action.SERVICE_SEE) else None,
+        health=await _service_health(context) if await _sees_service(context) else None,
         most_troubled=_TROUBLED,
     )
+
+
+async def _sees_service(context: RequestContext) -> bool:
+    may = await context.rights()
+    return may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
 
 
 async def _service_health(context: RequestContext) -> dict[str, Any]:
@@ -114,10 +120,12 @@ async def show_palette(context: RequestContext) -> None:
 
 async def _palette_links(context: RequestContext) -> list[NavigationLink]:
     mine = [project for project, _ in await context.accounts.projects.of(context.me)]
-    every = await context.accounts.projects.every(context.actor) if context.me.operator else mine
+    may = await context.rights()
+    seen = may(Action.USERS_SEE)
+    every = await context.accounts.projects.every(context.actor) if seen else mine
     current = context.view.project if context.view else next(iter(mine), None)
     has_catalog = context.services.has_catalog
-    groups = sections(current, "", operator=context.me.operator, has_catalog=has_catalog)
+    groups = sections(current, "", may=may, has_catalog=has_catalog)
     pages = [
         replace(link, section="operator" if group.icon else "page")
         for group in groups

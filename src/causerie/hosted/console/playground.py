@@ -44,7 +44,8 @@ def management_snippets(base: str, key: str, project: str) -> Sequence[SnippetGr
 
 async def show(context: RequestContext) -> None:
     await context.project()
-    entries = [model_row(entry) for entry in context.service_view.models()]
+    rules = await context.rules()
+    entries = [model_row(entry) for entry in context.service_view.models(rules=rules)]
     wanted = context.query.get("model")
     chosen = wanted if any(each.id == wanted for each in entries) else ""
     allowed = True

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment
 from msgspec import Struct
 
+from causerie.access.allowed import AccessRule
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
@@ -229,17 +230,27 @@ class RequestContext:
             self.view = await self.accounts.projects.see(self.actor, self.params["project"])
         return self.view
 
+    async def rules(self) -> Sequence[AccessRule]:
+        """Return the rules for one's own keys in the project of the path."""
+        id = (await self.project()).project.id
+        return await self.accounts.access.mine(self.actor, id)
+
     async def scope(self) -> Project | None:
         """Return the project of the path; ``None`` for a page of the whole service."""
         return (await self.project()).project if "project" in self.params else None
 
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""
-        return bool((await self._frame())["may"](action))
+        return (await self.rights())(action)
+
+    async def rights(self) -> Callable[[Action], bool]:
+        """Return what says whether :meth:`may`."""
+        found: Callable[[Action], bool] = (await self.frame())["may"]
+        return found
 
     async def check_right(self, action: Action, made_by: str | None = None) -> None:
         """Raise :class:`Forbidden` before a form is shown that would be refused."""
-        frame = await self._frame()
+        frame = await self.frame()
         if not frame["may"](action, made_by):
             raise forbidden(action, extent(action, frame["columns"]))
 
@@ -324,7 +335,7 @@ class RequestContext:
         return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._headers}
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
-        context = {**await self._frame(), **values}
+        context = {**await self.frame(), **values}
         found = self.services.templates.get_template(template)
         pieces, turns = [], Turns()
         for piece in found.generate(context):
@@ -332,7 +343,8 @@ class RequestContext:
             await turns.pause()
         return "".join(pieces)
 
-    async def _frame(self) -> dict[str, Any]:
+    async def frame(self) -> dict[str, Any]:
+        """Return what every page needs."""
         found = await self._memberships()
         projects = [project for project, _ in found]
         current = self.view.project if self.view is not None else None
@@ -358,8 +370,10 @@ class RequestContext:
         self, projects: Sequence[Project], current: Project | None, role: Role | None = None
     ) -> dict[str, Any]:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user
-        status = PersonStatus(user.name, user.operator, False, role) if user is not None else None
-        operator, has_catalog = user is not None and user.operator, self.services.has_catalog
+        status = None
+        if user is not None:
+            status = PersonStatus(user.name, user.operator, False, role, user.rights)
+        has_catalog = self.services.has_catalog
         parts = columns(status)
 
         def may(action: str, made_by: str | None = None) -> bool:
@@ -377,7 +391,7 @@ class RequestContext:
             "project": current,
             "columns": parts,
             "may": may,
-            "sections": sections(current, path, operator=operator, has_catalog=has_catalog),
+            "sections": sections(current, path, may=may, has_catalog=has_catalog),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.services.clock(),
             "providers": self.services.providers(),

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec import Struct
 
 from causerie.hosted.console import (
+    access,
     activity,
     alerts,
     audit,
@@ -30,7 +31,7 @@ from causerie.hosted.console.alerts import CHANNELS
 from causerie.hosted.console.aliases import ALIASES
 from causerie.hosted.console.entries import EntryFormPages, EntryPages
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.settings_entries import DOORS, MODELS
+from causerie.hosted.console.settings_entries import DOORS, MODELS, POLICIES
 
 Page = Callable[[RequestContext], Awaitable[None]]
 
@@ -147,6 +148,10 @@ ROUTES = (
     PageRoute("GET", "/operator/activity", activity.show),
     PageRoute("GET", _PROJECT, project.show),
     PageRoute("GET", f"{_PROJECT}/limits", project.show_limits),
+    PageRoute("GET", f"{_PROJECT}/access", access.show_project),
+    *_form(f"{_PROJECT}/access/change", access.ask_project, access.set_project, kept=True),
+    *_form(f"{_MEMBER}/access", access.ask_member, access.set_member, kept=True),
+    *_form(f"{_USER}/access", access.ask_user, access.set_user, kept=True),
     PageRoute("GET", f"{_PROJECT}/logging", project.show_logging),
     PageRoute("GET", f"{_PROJECT}/settings", project.show_settings),
     PageRoute("POST", f"{_PROJECT}/name", project.rename, project.show_settings, kept=True),
@@ -170,8 +175,13 @@ ROUTES = (
     *_form(f"{_USER}/factor/remove", operator.ask_factor_removal, operator.remove_factor),
     *_form(f"{_USER}/disable", operator.ask_disable, operator.disable),
     PageRoute("POST", f"{_USER}/enable", operator.enable),
-    PageRoute("POST", f"{_USER}/operator", partial(operator.make_operator, operator=True)),
-    PageRoute("POST", f"{_USER}/no-operator", partial(operator.make_operator, operator=False)),
+    *_form(f"{_USER}/operator", operator.ask_operator, operator.make_operator, kept=True),
+    PageRoute("GET", "/operator/budgets", bounds.show_budgets),
+    *_form("/operator/budgets/edit", bounds.ask_scope, bounds.set_scope, kept=True),
+    *_form("/operator/budgets/many", bounds.ask_many, bounds.set_many, kept=True),
+    PageRoute("GET", "/operator/keys", operator.show_keys),
+    *_form("/operator/keys/new", operator.ask_key, operator.make_key, kept=True),
+    *_form("/operator/keys/{key}/delete", operator.ask_key_deletion, operator.delete_key),
     PageRoute("GET", "/operator/projects", operator.show_projects),
     *_form("/operator/projects/new", operator.ask_project, operator.make_project, kept=True),
     PageRoute("GET", "/operator/audit", audit.show),
@@ -198,5 +208,6 @@ ROUTES = (
     *_form_entries(ALIASES),
     *_form_entries(MODELS),
     *_form_entries(DOORS),
+    *_form_entries(POLICIES),
 )
 """All pages, their paths below the console's own."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from causerie.access.allowed import AccessRule
 from causerie.catalog.catalog import DoorCatalog
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.people import User
@@ -28,6 +29,16 @@ class DoorView(Struct, frozen=True):
     prefix: str
 
 
+class ModelVerdict(Struct, frozen=True):
+    """Why a model may not be used (empty: it may); ``targets`` are those that are left of all."""
+
+    id: str
+    refusal: str
+    targets: Sequence[str]
+    providers: Sequence[str]
+    whole: bool = True
+
+
 class ServiceView(Protocol):
     """The service, as its pages read it."""
 
@@ -36,8 +47,16 @@ class ServiceView(Protocol):
 
     def doors(self) -> Sequence[DoorView]: ...
 
-    def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """Return entries as ``GET /models`` does, of one door or of all that project keys open."""
+    def models(
+        self, door: str | None = None, rules: Sequence[AccessRule] = ()
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return entries as ``GET /models`` does, of one door or of all that project keys open.
+
+        Those that one of the ``rules`` forbids are left out.
+        """
+
+    def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
+        """Return what rules say of all models that project keys open."""
 
     def market(self) -> DoorCatalog | None:
         """Return the public catalog; ``None`` without a router door."""

@@ -164,3 +164,78 @@ DOORS = EntryFormPages(
         ),
     ),
 )
+POLICIES = EntryFormPages(
+    EntryKindWords(
+        kinds=frozenset({"policy"}),
+        noun="policy",
+        list_path="/operator/policies",
+        deletion="New ones begin without it. What others have stays.",
+        list_template="operator/policies.html",
+    ),
+    fields=(
+        SettingField(
+            "name",
+            "Of",
+            "choice",
+            choices=(("people", "People"), ("projects", "Projects")),
+            missing="is missing",
+        ),
+        SettingField("budget", "Budget", hint="In $. Empty: none.", placeholder="25"),
+        _choice(
+            "period",
+            "Begins anew",
+            ("", "each month"),
+            ("day", "each day"),
+            ("week", "each week"),
+            ("never", "never"),
+        ),
+        SettingField("soft", "The budget refuses nothing; its use is notified", "flag"),
+        *LIMITS,
+        *_group(
+            "Models and doors",
+            SettingField(
+                "models",
+                "Models",
+                "list",
+                "IDs; one with `*` at the end stands for all that start with it. Empty: all.",
+            ),
+            SettingField("doors", "Doors", "list", "Empty: all."),
+            SettingField("providers", "Providers", "list", "Empty: all."),
+            SettingField("prompt_price", "Highest input price", hint=_PRICE),
+            SettingField("completion_price", "Highest output price", hint=_PRICE),
+        ),
+        *_group(
+            "Of people",
+            _choice(
+                "personal_projects",
+                "Personal projects",
+                ("", "for those who sign up"),
+                ("never", "never: people come into projects of their groups, or by invitation"),
+            ),
+            SettingField(
+                "personal_project_name",
+                "Its name",
+                hint="`{name}` and `{email}` are theirs.",
+                placeholder="Main",
+            ),
+            _choice(
+                "role",
+                "Their role in it",
+                ("", "owner"),
+                ("admin", "admin"),
+                ("member", "member"),
+                ("viewer", "viewer"),
+            ),
+        ),
+        *_group(
+            "Of projects",
+            _choice(
+                "request_logging",
+                "Request logging is turned on by",
+                ("", "owners, admins and management keys"),
+                ("owners", "owners"),
+                ("nobody", "nobody; nothing is logged"),
+            ),
+        ),
+    ),
+)

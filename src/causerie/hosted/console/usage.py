@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, suppress
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -68,7 +68,7 @@ async def names_of(context: RequestContext, project: str | None, by: By) -> Disp
     accounts, actor = context.accounts, context.actor
     found: Sequence[Project | User | ApiKey] = ()
     # The numbers may be seen by some who may not see whose they are.
-    with suppress(Forbidden) if project is not None else nullcontext():
+    with suppress(Forbidden):
         if by is By.PROJECT:
             found = await accounts.projects.every(actor)
         elif by is By.USER and project is None:

@@ -21,42 +21,54 @@ from causerie.hosted.management.reports import (
     MemberList,
     PersonSpending,
     ProjectList,
+    ScopeList,
+    ScopeView,
     UserList,
     by_creation,
     page_of,
 )
 from causerie.hosted.management.requests import (
+    AccessBody,
     BoundsBody,
     ChangeMember,
     CreateKey,
+    CreateOperatorKey,
     CreateProject,
     CreateUser,
     EditKey,
     InviteMember,
     InviteUser,
     Leaving,
+    ManyBounds,
     NoBody,
     NoQuery,
     PageQuery,
     PutCredits,
     RenameProject,
     RotateKey,
+    ScopeBody,
     SetOperator,
     SetRecording,
     TransferKey,
 )
 from causerie.hosted.management.routing import ApiCall, route
 from causerie.hosted.management.views import (
+    AccessView,
     BoundsView,
+    ChangedView,
     CreditsView,
     CreditView,
     KeyView,
     LinkView,
     Me,
+    MembershipView,
     MemberView,
     NarrowedView,
     NewKeyView,
     NewLinkView,
+    NewOperatorKeyView,
+    OperatorKeyList,
+    OperatorKeyView,
     ProjectDetails,
     ProjectView,
     UserView,
@@ -97,6 +109,46 @@ async def set_user_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
 async def user_spending(call: ApiCall[NoQuery, NoBody]) -> PersonSpending:
     found = await call.accounts.person_bounds.spending(call.actor, call.ids["user"])
     return PersonSpending(budgets=[BudgetSpending.of(each) for each in found])
+
+
+@route("GET /users/{user}/access", "Get the models and doors that a user may use")
+async def see_user_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
+    return AccessView.of(await call.accounts.access.of_user(call.actor, call.ids["user"]))
+
+
+@route("PUT /users/{user}/access", "Set the models and doors that a user may use")
+async def set_user_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
+    access = call.body.access()
+    await call.accounts.access.set_user(call.actor, call.ids["user"], access)
+    return AccessView.of(access)
+
+
+@route("PUT /bounds", "Set limits and budgets of many users and projects")
+async def set_many_bounds(call: ApiCall[NoQuery, ManyBounds]) -> ChangedView:
+    actor, body = call.actor, call.body
+    users = set(body.users)
+    if body.everyone:
+        users |= {each.id for each in await call.accounts.users.every(actor)}
+    if body.members_of is not None:
+        members = await call.accounts.projects.members(actor, body.members_of)
+        users |= {each.user.id for each in members}
+    changed = await call.accounts.bulk_bounds.set(
+        actor, body.bounds(), users=[*users], projects=[*body.projects], keep=body.keep
+    )
+    return ChangedView(changed=changed)
+
+
+@route("GET /budgets", "List budgets of tags and providers, and what is spent of them")
+async def list_scopes(call: ApiCall[NoQuery, NoBody]) -> ScopeList:
+    return await _scopes(call)
+
+
+@route("PUT /budgets", "Set the budgets of a tag or a provider")
+async def set_scope(call: ApiCall[NoQuery, ScopeBody]) -> ScopeList:
+    body = call.body
+    budgets = BoundsBody(budgets=body.budgets).bounds().budgets
+    await call.accounts.scope_budgets.set(call.actor, body.kind, body.name, budgets)
+    return await _scopes(call)
 
 
 @route("POST /users 201", "Create a user")
@@ -154,9 +206,29 @@ async def enable_user(call: ApiCall[NoQuery, NoBody]) -> UserView:
 async def set_operator(call: ApiCall[NoQuery, SetOperator]) -> UserView:
     return UserView.of(
         await call.accounts.users.make_operator(
-            call.actor, call.ids["user"], operator=call.body.operator
+            call.actor, call.ids["user"], operator=call.body.operator, rights=call.body.rights
         )
     )
+
+
+@route("GET /operator-keys", "List operator keys")
+async def list_operator_keys(call: ApiCall[NoQuery, NoBody]) -> OperatorKeyList:
+    found = await call.accounts.operator_keys.every(call.actor)
+    return OperatorKeyList(data=[viewed(OperatorKeyView, each) for each in found])
+
+
+@route("POST /operator-keys 201", "Create an operator key")
+async def create_operator_key(call: ApiCall[NoQuery, CreateOperatorKey]) -> NewOperatorKeyView:
+    body = call.body
+    made = await call.accounts.operator_keys.create(
+        call.actor, body.name, body.rights, body.expires_at
+    )
+    return viewed(NewOperatorKeyView, made.key, credential=made.credential)
+
+
+@route("DELETE /operator-keys/{key}", "Delete an operator key")
+async def delete_operator_key(call: ApiCall[NoQuery, NoBody]) -> None:
+    await call.accounts.operator_keys.delete(call.actor, call.ids["key"])
 
 
 @route("GET /projects", "List projects")
@@ -209,6 +281,31 @@ async def set_project_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
     return BoundsView.of(bounds)
 
 
+@route("GET /projects/{project}/access", "Get the models and doors that a project may use")
+async def see_project_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
+    return AccessView.of(await call.accounts.access.of_project(call.actor, call.ids["project"]))
+
+
+@route("PUT /projects/{project}/access", "Set the models and doors that a project may use")
+async def set_project_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
+    access = call.body.access()
+    await call.accounts.access.set_project(call.actor, call.ids["project"], access)
+    return AccessView.of(access)
+
+
+@route("GET /projects/{project}/members/{user}/access", "Get what a member may use")
+async def see_member_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
+    project, user = call.ids["project"], call.ids["user"]
+    return AccessView.of(await call.accounts.access.of_member(call.actor, project, user))
+
+
+@route("PUT /projects/{project}/members/{user}/access", "Set what a member may use")
+async def set_member_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
+    project, user, access = call.ids["project"], call.ids["user"], call.body.access()
+    await call.accounts.access.set_member(call.actor, project, user, access)
+    return AccessView.of(access)
+
+
 @route("PUT /projects/{project}/recording", "Set request logging of a project")
 async def set_recording(call: ApiCall[NoQuery, SetRecording]) -> ProjectView:
     actor, project = call.actor, call.ids["project"]
@@ -243,6 +340,13 @@ async def list_members(call: ApiCall[PageQuery, NoBody]) -> MemberList:
         call.query,
         lambda each: (each.user.name, each.user.id),
     )
+
+
+@route("PUT /projects/{project}/members/{user}", "Add a member")
+async def add_member(call: ApiCall[NoQuery, ChangeMember]) -> MembershipView:
+    project, user = call.ids["project"], call.ids["user"]
+    made = await call.accounts.projects.add(call.actor, project, user, call.body.role)
+    return viewed(MembershipView, made, user=user, project=project)
 
 
 @route("PATCH /projects/{project}/members/{user}", "Change the role of a member")
@@ -288,6 +392,16 @@ async def list_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
 async def list_user_keys(call: ApiCall[PageQuery, NoBody]) -> KeyList:
     return _key_list(
         call, call.query, await call.accounts.keys.derived(call.actor, call.ids["user"])
+    )
+
+
+async def _scopes(call: ApiCall[Any, Any]) -> ScopeList:
+    found = await call.accounts.scope_budgets.every(call.actor)
+    return ScopeList(
+        data=[
+            viewed(ScopeView, each, budgets=[BudgetSpending.of(one) for one in each.spending])
+            for each in found
+        ]
     )
 
 

@@ -17,9 +17,10 @@ import causerie
 from causerie.access.keys import Credential, KeyDigest
 from causerie.access.limits import Rates, RateScope, Tokens, tell
 from causerie.access.windows import MemoryCounters
-from causerie.errors import Error, NotFound
+from causerie.errors import Error, NotFound, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.accounts.operator_keys import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.management import accounts, operator, usage
 from causerie.hosted.management.requests import NoQuery
@@ -52,11 +53,17 @@ class Managers(Protocol):
 
 
 class OperatorKeys:
-    """Keys of operators, whose digests the settings hold, before those that ``managers`` know."""
+    """Keys of operators, of the settings and ``stored`` ones, and those that ``managers`` know."""
 
-    def __init__(self, managers: Managers, keys: Sequence[KeyDigest] = ()) -> None:
+    def __init__(
+        self,
+        managers: Managers,
+        keys: Sequence[KeyDigest] = (),
+        stored: OperatorKeyIssuing | None = None,
+    ) -> None:
         self._managers = managers
         self._keys = tuple(keys)
+        self._stored = stored
 
     def replace(self, keys: Sequence[KeyDigest]) -> None:
         """Know these from now on, and no others."""
@@ -69,9 +76,17 @@ class OperatorKeys:
             for key in self._keys:
                 if hmac.compare_digest(key.digest, credential.digest):
                     found = key
-        if found is None:
+        if found is not None:
+            return Actor("key", found.id, found.id, operator=True)
+        try:
             return await self._managers.manager(credential)
-        return Actor("key", found.id, found.id, operator=True)
+        except Unauthenticated:
+            if self._stored is None or credential is None or not credential.formed:
+                raise
+            actor = await self._stored.actor(credential.digest)
+            if actor is None:
+                raise
+            return actor
 
 
 ROUTES: tuple[AnyRoute, ...] = tuple(

@@ -79,6 +79,7 @@ class BudgetSpending(Struct, frozen=True, kw_only=True):
     period: BudgetPeriod
     unit: Unit
     model: str
+    soft: bool
     spent: Amount
     resets_at: Annotated[Moment | None, Meta(description="`null` if it never resets.")]
 
@@ -97,6 +98,20 @@ class ProjectSpending(Struct, frozen=True, kw_only=True):
     """State of the project's own budgets."""
 
     budgets: list[BudgetSpending]
+
+
+class ScopeView(Struct, frozen=True, kw_only=True):
+    """A tag or a provider with its budgets."""
+
+    kind: str
+    name: str
+    budgets: list[BudgetSpending]
+
+
+class ScopeList(Struct, frozen=True, kw_only=True):
+    """By kind and name."""
+
+    data: list[ScopeView]
 
 
 class PersonSpending(Struct, frozen=True, kw_only=True):

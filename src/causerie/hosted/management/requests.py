@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
+from causerie.access.allowed import Access
 from causerie.hosted.accounts.audit import AuditKind
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import Purpose
@@ -54,6 +55,7 @@ class BudgetBody(Body, frozen=True):
     )
     unit: Unit = Unit.MONEY
     model: Annotated[str, Meta(max_length=200, description="Empty: all models together.")] = ""
+    soft: Annotated[bool, Meta(description="It refuses nothing; its use is notified.")] = False
 
 
 class BoundsBody(Body, frozen=True):
@@ -69,6 +71,46 @@ class BoundsBody(Body, frozen=True):
         )
 
 
+Price = Annotated[Decimal, Meta(description="Highest price of 1M tokens, in decimal notation.")]
+
+
+class ManyBounds(BoundsBody, frozen=True):
+    """Limits and budgets, and whose they are."""
+
+    users: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
+    projects: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
+    everyone: Annotated[bool, Meta(description="All users.")] = False
+    members_of: Annotated[Id | None, Meta(description="All members of this project.")] = None
+    keep: Annotated[
+        bool, Meta(description="Former limits and budgets stay which no new one replaces.")
+    ] = False
+
+
+class ScopeBody(Body, frozen=True):
+    """All budgets of a tag or a provider; what is not in it ends."""
+
+    kind: Literal["tag", "provider"]
+    name: Annotated[str, Meta(min_length=1, max_length=80)]
+    budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
+
+
+class AccessBody(Body, frozen=True):
+    """Allowed models and doors; ``null`` does not restrict, what is not in it ends."""
+
+    models: Annotated[
+        Names | None, Meta(description="Names; with `*` at the end all that begin so.")
+    ] = None
+    doors: Names | None = None
+    providers: Annotated[
+        Names | None, Meta(description="`causerie`: models that this service runs itself.")
+    ] = None
+    prompt_price: Price | None = None
+    completion_price: Price | None = None
+
+    def access(self) -> Access:
+        return Access(**asdict(self))
+
+
 class CreateUser(Body, frozen=True):
     """An account without a password; a password link lets its owner choose one."""
 
@@ -77,10 +119,25 @@ class CreateUser(Body, frozen=True):
     operator: bool = False
 
 
+Rights = Annotated[
+    frozenset[Literal["read", "people", "configuration", "usage"]],
+    Meta(description="What it is limited to; empty: all rights of operators."),
+]
+
+
 class SetOperator(Body, frozen=True):
     """Operator status of a user."""
 
     operator: bool
+    rights: Rights = frozenset()
+
+
+class CreateOperatorKey(Body, frozen=True):
+    """A key for programs of operators."""
+
+    name: Name
+    rights: Rights = frozenset()
+    expires_at: Moment | None = None
 
 
 class InviteUser(Body, frozen=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct, convert
 from msgspec.structs import asdict
 
+from causerie.access.allowed import Access
 from causerie.hosted.accounts.authorization import Narrowed
 from causerie.hosted.accounts.bounds import BudgetPeriod, Credit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import NewKey
@@ -39,6 +40,7 @@ class Me(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     operator: bool
+    rights: frozenset[str]
     project: str | None
 
 
@@ -60,6 +62,7 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     period: BudgetPeriod
     unit: Unit
     model: str
+    soft: bool
 
 
 class BoundsView(Struct, frozen=True, kw_only=True):
@@ -78,6 +81,28 @@ class BoundsView(Struct, frozen=True, kw_only=True):
         )
 
 
+class AccessView(Struct, frozen=True, kw_only=True):
+    """Allowed models and doors; ``null`` does not restrict."""
+
+    models: list[str] | None
+    doors: list[str] | None
+    providers: list[str] | None
+    prompt_price: Amount | None
+    completion_price: Amount | None
+
+    @staticmethod
+    def of(access: Access) -> AccessView:
+        names: dict[str, Any] = {
+            name: None if (found := getattr(access, name)) is None else sorted(found)
+            for name in ("models", "doors", "providers")
+        }
+        prices: dict[str, Any] = {
+            name: None if (price := getattr(access, name)) is None else amount(price)
+            for name in ("prompt_price", "completion_price")
+        }
+        return AccessView(**names, **prices)
+
+
 class UserView(Struct, frozen=True, kw_only=True):
     """A person with an account."""
 
@@ -85,6 +110,9 @@ class UserView(Struct, frozen=True, kw_only=True):
     email: str
     name: str
     operator: bool
+    rights: Annotated[
+        frozenset[str], Meta(description="What they may do with the whole service, if not all.")
+    ]
     created_at: Moment
     disabled_at: Moment | None
 
@@ -169,6 +197,15 @@ class MemberView(Struct, frozen=True, kw_only=True):
         )
 
 
+class MembershipView(Struct, frozen=True, kw_only=True):
+    """A user's role in a project."""
+
+    project: str
+    user: str
+    role: Role
+    since: Moment
+
+
 class LinkView(Struct, frozen=True, kw_only=True):
     """A link that works once."""
 
@@ -231,6 +268,35 @@ class KeyView(Struct, frozen=True, kw_only=True):
             models=None if key.models is None else sorted(key.models),
             bounds=BoundsView.of(key.bounds),
         )
+
+
+class OperatorKeyView(Struct, frozen=True, kw_only=True):
+    """A key of operators, without its secret."""
+
+    id: Annotated[str, Meta(description="The public part of the key.")]
+    name: str
+    rights: Annotated[frozenset[str], Meta(description="Empty: all rights of operators.")]
+    created_by: str
+    created_at: Moment
+    expires_at: Moment | None
+
+
+class NewOperatorKeyView(OperatorKeyView, frozen=True, kw_only=True):
+    """A key of operators with its secret."""
+
+    credential: Annotated[str, Meta(description="The whole key, shown only once.")]
+
+
+class OperatorKeyList(Struct, frozen=True, kw_only=True):
+    """Newest first. Those of the settings are not among them."""
+
+    data: list[OperatorKeyView]
+
+
+class ChangedView(Struct, frozen=True, kw_only=True):
+    """Number of users and projects that have changed."""
+
+    changed: int
 
 
 class NarrowedView(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Self
 
 from msgspec import Struct, convert
 
+from causerie.access.allowed import Permissions
 from causerie.access.keys import Caller
 from causerie.access.limits import estimate
 from causerie.catalog.catalog import Entry
@@ -178,6 +179,7 @@ _SECOND = TargetExclusion(
     "provider.allow_fallbacks", "is not the first choice, and `allow_fallbacks` is false"
 )
 _STRICT = "does not get this field, and the request wants unknown fields rejected"
+_NOT_ALLOWED = TargetExclusion("", "is not allowed for the project or the person of the key")
 _BUSY = TargetExclusion("", "has no free capacity for free requests now")
 
 
@@ -202,7 +204,7 @@ def explanation(
             pipeline.allowed(door, caller, name)
         for name in names:
             model = pipeline.allowed(door, caller, name)
-            route, failure = _route(pipeline, model, name, request, fields_of)
+            route, failure = _route(pipeline, model, name, request, fields_of, caller.access)
             routes.append(route)
             refused = route.refusal
             if failure is not None and not another_may(failure):
@@ -222,7 +224,12 @@ def explanation(
 
 
 def _route(
-    pipeline: Pipeline, model: Entry, name: str, request: ChatRequest, fields_of: FieldsOf
+    pipeline: Pipeline,
+    model: Entry,
+    name: str,
+    request: ChatRequest,
+    fields_of: FieldsOf,
+    access: Permissions | None,
 ) -> tuple[ExplainedRoute, ServiceError | None]:
     chosen: Sequence[Candidate] = ()
     able: Sequence[Candidate] = ()
@@ -233,6 +240,8 @@ def _route(
         request = model.adapted(request)
         chosen = model.candidates(request)
         able = pipeline.able(model, request)
+        if access is not None:
+            able = access.kept(model, able)
         strict = _strict_refusals(request, able, fields_of)
         takers = [one for one in able if one.name not in strict]
         if strict and not takers:
@@ -247,7 +256,7 @@ def _route(
         asked=name,
         model=model.id,
         places=tuple(explainer.placed(one) for one in prospects),
-        left_out=tuple(explainer.left_out(whole, chosen, able, prospects, strict)),
+        left_out=tuple(explainer.left_out(whole, chosen, able, prospects, strict, access)),
         changes=(*request.changes, *model.changes(request)),
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )
@@ -304,7 +313,9 @@ class _TargetExplainer:
         able: Sequence[Candidate],
         prospects: Sequence[RankedTarget],
         strict: Mapping[str, InvalidRequest],
+        access: Permissions | None,
     ) -> Iterator[LeftOut]:
+        allowed = None if access is None else access.verdict(self._model).targets
         excluded = self._model.excluded(self._request)
         placed = {one.candidate.name for one in prospects}
         for target in dict.fromkeys(whole.targets):
@@ -316,6 +327,8 @@ class _TargetExplainer:
                 why = (_SHORTER,)
             elif chosen and target not in _names(chosen):
                 why = (_SECOND,)
+            elif allowed is not None and target not in allowed:
+                why = (_NOT_ALLOWED,)
             elif chosen and target not in _names(able):
                 why = (_BUSY,)
             elif target in strict:

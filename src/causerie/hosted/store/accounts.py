@@ -11,7 +11,7 @@ from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import SqlEntries, SqlRecordings
-from causerie.hosted.store.keys import SqlCredits, SqlKeys
+from causerie.hosted.store.keys import SqlCredits, SqlKeys, SqlOperatorKeys
 from causerie.hosted.store.people import SqlAudit, SqlPeople, SqlProjects
 from causerie.hosted.store.sign_in import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
 
@@ -43,6 +43,7 @@ class SqlStore:
             factors=SqlFactors(*parts),
             attempts=SqlAttempts(*parts),
             keys=SqlKeys(*parts),
+            operator_keys=SqlOperatorKeys(*parts),
             audit=SqlAudit(*parts),
             credits=SqlCredits(*parts),
             recordings=SqlRecordings(*parts),

@@ -12,7 +12,10 @@ from typing import Any, cast
 
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
 
+from causerie.access.allowed import ALL, Access, AccessRule
+from causerie.hosted.accounts.access import rules_of
 from causerie.hosted.accounts.bounds import (
+    SCOPES,
     UNBOUNDED,
     Budget,
     BudgetPeriod,
@@ -22,9 +25,10 @@ from causerie.hosted.accounts.bounds import (
     Unit,
     bounded,
 )
-from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, Purpose
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, Purpose
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, part_of
+from causerie.hosted.store.tables import access as access_rules
 from causerie.hosted.store.tables import (
     api_keys,
     budgets,
@@ -34,6 +38,7 @@ from causerie.hosted.store.tables import (
     key_secrets,
     limits,
     memberships,
+    operator_keys,
     projects,
     users,
 )
@@ -55,6 +60,23 @@ class SqlCredits(SqlRepository):
     async def total(self, project_id: str) -> Decimal | None:
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
         return cast(Decimal | None, await self._scalar(query))
+
+
+class SqlOperatorKeys(SqlRepository):
+    async def add(self, key: OperatorKey) -> None:
+        await self._insert(operator_keys, key)
+
+    async def change(self, key: OperatorKey) -> None:
+        await self._update(operator_keys, key)
+
+    async def every(self) -> Sequence[OperatorKey]:
+        query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
+        query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
+        return await self._all(query, lambda row: OperatorKey(**row))
+
+    async def by_digest(self, digest: bytes) -> OperatorKey | None:
+        query = select(operator_keys).where(operator_keys.c.digest == digest)
+        return await self._one(query, lambda row: OperatorKey(**row))
 
 
 _CHANGES_KEPT = timedelta(hours=1)
@@ -130,18 +152,28 @@ class SqlKeys(SqlRepository):
         await self._insert(key_secrets, secret)
 
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
-        for table in (limits, budgets):
-            await self._execute(table.delete().where(table.c.owner == owner))
-        if bounds.limits:
-            await self._execute(
-                limits.insert(), [{"owner": owner, **asdict(each)} for each in bounds.limits]
-            )
-        rows = [{"owner": owner, **asdict(each)} for each in bounds.budgets]
+        await self.set_bounds_of({owner: bounds})
+
+    async def set_bounds_of(self, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+        owners = [*bounds]
+        for first in range(0, len(owners), _OWNERS_AT_ONCE):
+            some = owners[first : first + _OWNERS_AT_ONCE]
+            for table in (limits, budgets):
+                await self._execute(table.delete().where(table.c.owner.in_(some)))
+        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.limits]
+        if rows:
+            await self._execute(limits.insert(), rows)
+        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.budgets]
         for row in rows:
             money = row["unit"] is Unit.MONEY
             row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
         if rows:
             await self._execute(budgets.insert(), rows)
+
+    async def scoped(self) -> Mapping[str, LimitsAndBudgets]:
+        of = budgets.c.owner
+        query = select(of).where(or_(*(of.startswith(f"{kind}:") for kind in SCOPES))).distinct()
+        return await self.bounds_of([*(await self._execute(query)).scalars()])
 
     async def bounds(self, owner: str) -> LimitsAndBudgets:
         return (await self._bounds([owner]))[owner]
@@ -152,13 +184,31 @@ class SqlKeys(SqlRepository):
             found |= await self._bounds(owners[first : first + _OWNERS_AT_ONCE])
         return found
 
+    async def set_access(self, owner: str, access: Access) -> None:
+        await self._execute(access_rules.delete().where(access_rules.c.owner == owner))
+        if access != ALL:
+            await self._execute(access_rules.insert().values(owner=owner, **asdict(access)))
+
+    async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
+        query = select(access_rules).where(access_rules.c.owner.in_(owners))
+        found = (await self._execute(query)).mappings()
+        return {values.pop("owner"): Access(**values) for values in map(dict, found)}
+
     async def announce(self, subject: str, at: datetime) -> None:
+        await self.announce_all([subject], at)
+
+    async def announce_all(self, subjects: Sequence[str], at: datetime) -> None:
         number = await self._scalar(
             change_counter.update()
-            .values(number=change_counter.c.number + 1)
+            .values(number=change_counter.c.number + len(subjects))
             .returning(change_counter.c.number)
         )
-        await self._execute(changes.insert().values(number=number, subject=subject, at=at))
+        first = number - len(subjects) + 1
+        rows = [
+            {"number": number, "subject": subject, "at": at}
+            for number, subject in enumerate(subjects, first)
+        ]
+        await self._execute(changes.insert(), rows)
         await self._execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
@@ -190,6 +240,8 @@ class SqlKeys(SqlRepository):
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
         owners += [f"user:{key.person}"] if key.person else []
         bounds = await self._bounds(owners)
+        access = rules_of(key.project_id, key.person)
+        rules = await self.access([*access])
         put_in = await SqlCredits(self.connection, self.cipher, self.writing).total(key.project_id)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         works = all(each is None for each in stopped) and not key.withdrawn
@@ -200,6 +252,7 @@ class SqlKeys(SqlRepository):
             until=min(ends, default=None),
             project_bounds=bounded(bounds[owners[1]], put_in),
             person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
+            access=tuple(AccessRule(access[owner], rule) for owner, rule in rules.items()),
             recorded=row["recording_days"] is not None,
         )
 
@@ -249,4 +302,4 @@ def _key(row: RowMapping) -> ApiKey:
 def _budget(row: RowMapping) -> Budget:
     unit = Unit(row["unit"])
     amount = amount_of(row["amount"]) if unit is Unit.MONEY else Decimal(row["amount"])
-    return Budget(amount, BudgetPeriod(row["period"]), unit, row["model"])
+    return Budget(amount, BudgetPeriod(row["period"]), unit, row["model"], row["soft"])

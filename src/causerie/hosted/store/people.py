@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -31,6 +31,7 @@ from causerie.hosted.store.tables import (
     departures,
     identities,
     memberships,
+    operator_keys,
     projects,
     users,
 )
@@ -39,6 +40,7 @@ from causerie.hosted.store.tables import (
 PERSON_STATUS = (
     users.c.name.label("person_name"),
     users.c.operator.label("person_operator"),
+    users.c.rights.label("person_rights"),
     users.c.disabled_at.label("person_disabled_at"),
     memberships.c.role.label("person_role"),
 )
@@ -52,6 +54,7 @@ def person_status_of(row: RowMapping) -> PersonStatus:
         operator=row["person_operator"],
         disabled=row["person_disabled_at"] is not None,
         role=Role(role) if role else None,
+        rights=row["person_rights"],
     )
 
 
@@ -191,6 +194,18 @@ class SqlProjects(SqlRepository):
         )
         return len((await self._execute(query.with_for_update())).all())
 
+    async def owner_emails(self) -> Mapping[str, Sequence[str]]:
+        query = (
+            select(memberships.c.project_id, users.c.email)
+            .join(users, users.c.id == memberships.c.user_id)
+            .where(memberships.c.role == Role.OWNER, users.c.disabled_at.is_(None))
+            .order_by(memberships.c.project_id, users.c.email)
+        )
+        found: dict[str, list[str]] = {}
+        for project_id, email in await self._execute(query):
+            found.setdefault(project_id, []).append(email)
+        return found
+
 
 def _of(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool], ...]:
     return table.c.project_id == project_id, table.c.user_id == user_id
@@ -199,6 +214,9 @@ def _of(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool
 def _member(row: RowMapping) -> ProjectMember:
     user = User(**part_of(users, row))
     return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])
+
+
+_NAMED = (api_keys, users, projects, operator_keys)
 
 
 class SqlAudit(SqlRepository):
@@ -223,12 +241,15 @@ class SqlAudit(SqlRepository):
         named = (
             select(
                 page,
-                func.coalesce(api_keys.c.name, users.c.name, projects.c.name).label("subject_name"),
-                api_keys.c.deleted_at.is_not(None).label("subject_deleted"),
+                func.coalesce(*(each.c.name for each in _NAMED)).label("subject_name"),
+                func.coalesce(api_keys.c.deleted_at, operator_keys.c.deleted_at)
+                .is_not(None)
+                .label("subject_deleted"),
             )
             .outerjoin(api_keys, api_keys.c.id == page.c.subject)
             .outerjoin(users, users.c.id == page.c.subject)
             .outerjoin(projects, projects.c.id == page.c.subject)
+            .outerjoin(operator_keys, operator_keys.c.id == page.c.subject)
             .order_by(page.c.id.desc())
         )
         return await self._all(named, lambda row: AuditEntry(**row))

@@ -147,6 +147,7 @@ users = _table(
     *_required(Moment, "created_at"),
     *_optional(Moment, "disabled_at"),
     *_added(Text, "", "operator_group"),
+    *_added(JsonText(frozenset[str], "[]"), "[]", "rights"),
 )
 
 identities = _table(
@@ -279,6 +280,26 @@ budgets = _table(
     "budgets",
     *_keys(Text, "owner", "model", "unit", "period"),
     *_required(BigInteger, "amount"),
+    *_added(Boolean, false(), "soft"),
+)
+
+# What a project, a user or (`member:PROJECT/USER`) a member may use. Prices are of 1M tokens.
+access = _table(
+    "access",
+    *_keys(Text, "owner"),
+    *_optional(NAME_SET, "models", "doors", "providers"),
+    *_optional(Money, "prompt_price", "completion_price"),
+)
+
+operator_keys = _table(
+    "operator_keys",
+    *_keys(Text, "id"),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    *_required(Text, "name"),
+    *_required(NAME_SET, "rights"),
+    *_required(Text, "created_by"),
+    *_required(Moment, "created_at"),
+    *_optional(Moment, "expires_at", "deleted_at"),
 )
 
 # Amounts paid in for projects; withdrawals have a minus.
@@ -368,6 +389,9 @@ usage_records = _table(
 )
 
 
+_SEARCHED = ("key_id", "user_id", "tag", "served_by")
+
+
 def _usage_sums(name: str, *places: str) -> Table:
     return _table(
         name,
@@ -379,7 +403,7 @@ def _usage_sums(name: str, *places: str) -> Table:
         *_required(Money, "cost"),
         *_required(BigInteger, "first_token_us", "first_tokens", "duration_us"),
         *_added(BigInteger, "0", "charged"),
-        *(Index(None, each, "start") for each in ("key_id", "user_id") if each in places),
+        *(Index(None, each, "start") for each in _SEARCHED if each in places),
     )
 
 

@@ -33,6 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from causerie.errors import ConstraintNotKept
 from causerie.hosted.accounts.usage import (
     LABELS,
+    OWN_PROVIDER,
     By,
     FirstTokens,
     RecordFilter,
@@ -449,14 +450,21 @@ def records_query(filter: RecordFilter) -> Select[Any]:
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Select cost and charged tokens of a key, a user or a project."""
+    """Select cost and charged tokens of a key, a user, a project, a tag or a provider."""
     kind, _, id = owner.partition(":")
-    table = usage_daily
-    column = table.c[f"{kind}_id"]
+    table = {"tag": usage_tags, "provider": usage_targets}.get(kind, usage_daily)
+    if kind == "tag":
+        owned = table.c.tag == id
+    elif kind == "provider" and id == OWN_PROVIDER:
+        owned = and_(table.c.served_by != "", table.c.served_by.not_like("%/%"))
+    elif kind == "provider":
+        owned = table.c.served_by.startswith(f"{id}/", autoescape=True)
+    else:
+        owned = table.c[f"{kind}_id"] == id
     query = select(
         func.sum(table.c.cost, type_=table.c.requests.type).label("cost"),
         func.sum(table.c.charged).label("tokens"),
-    ).where(column == id, table.c.start >= microseconds(since))
+    ).where(owned, table.c.start >= microseconds(since))
     return query.where(table.c.model == model) if model else query
 
 

@@ -1,0 +1,180 @@
+"""The models, doors and providers that a project, a user or a member may use.
+
+Every rule has to allow a model, and so has the key, which can only narrow them. What a rule says of
+a model is remembered until the model is another one, so that a request costs a look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from causerie.errors import Forbidden, InvalidRequest
+from causerie.protocol.targets import Candidate, TargetOffer
+
+WILDCARD = "*"
+_KEPT = 1000
+_LONGEST_NAME = 200
+_MOST_NAMES = 500
+_MOST_PRICE = Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A rule; ``None`` does not restrict. Prices are the highest, of 1M tokens."""
+
+    models: frozenset[str] | None = None
+    """Names; with ``*`` at the end all names that begin so."""
+    doors: frozenset[str] | None = None
+    providers: frozenset[str] | None = None
+    """``causerie`` stands for models that this service runs itself."""
+    prompt_price: Decimal | None = None
+    completion_price: Decimal | None = None
+
+    def check(self) -> None:
+        """Raise :class:`InvalidRequest` for a wrong rule."""
+        for name in ("models", "doors", "providers"):
+            given: frozenset[str] = getattr(self, name) or frozenset()
+            wrong = [each for each in given if not 0 < len(each) <= _LONGEST_NAME]
+            wrong += [each for each in given if WILDCARD in each[:-1]]
+            if wrong or len(given) > _MOST_NAMES:
+                raise InvalidRequest(
+                    f"There are at most {_MOST_NAMES} names of 1 to {_LONGEST_NAME} characters, "
+                    "and `*` stands at the end of one.",
+                    param=name,
+                )
+        for name in ("prompt_price", "completion_price"):
+            price: Decimal | None = getattr(self, name)
+            if price is not None and not (price.is_finite() and 0 <= price <= _MOST_PRICE):
+                raise InvalidRequest(f"A price is from 0 to {_MOST_PRICE:,}.", param=name)
+
+    def words(self) -> str:
+        """Return one line for the audit log."""
+        found = []
+        for each in fields(self):
+            value: Any = getattr(self, each.name)
+            if isinstance(value, frozenset):
+                value = ", ".join(sorted(value)) or "none"
+            if value is not None:
+                found.append(f"{each.name} {value}")
+        return "; ".join(found) or "all"
+
+
+ALL = Access()
+
+
+class Restricted(Protocol):
+    """The parts of a model that rules read."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def offers(self) -> Sequence[TargetOffer]: ...
+
+
+class AccessRule(Struct, frozen=True):
+    """A rule, and whose it is: ``project``, ``person`` or ``member``."""
+
+    whose: str
+    access: Access
+
+
+class Verdict(Struct, frozen=True):
+    """Why a model may not be used (empty: it may), and its allowed targets (``None``: all)."""
+
+    refusal: str = ""
+    targets: frozenset[str] | None = None
+
+
+_ALLOWED = Verdict()
+_WHOSE = {
+    "project": "the project",
+    "person": "the person whose key it is",
+    "member": "this member of the project",
+}
+
+
+class Permissions:
+    """The rules of one caller."""
+
+    def __init__(self, rules: Sequence[AccessRule]) -> None:
+        self._rules = tuple(rules)
+        self._known: dict[str, tuple[Restricted, Verdict]] = {}
+
+    def verdict(self, model: Restricted) -> Verdict:
+        """Return whether the rules allow a model, and which of its targets."""
+        name = model.names[0]
+        known = self._known.get(name)
+        if known is not None and known[0] is model:
+            return known[1]
+        found = self._judged(model)
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[name] = model, found
+        return found
+
+    def check(self, model: Restricted) -> None:
+        """Raise :class:`Forbidden` for a model that a rule does not allow."""
+        refusal = self.verdict(model).refusal
+        if refusal:
+            raise Forbidden(
+                f"The model {model.names[-1]} may not be used: {refusal}.",
+                code="model_not_allowed",
+                param="model",
+            )
+
+    def kept(self, model: Restricted, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates that the rules allow; raise :class:`Forbidden` if none is left."""
+        targets = self.verdict(model).targets
+        if targets is None:
+            return candidates
+        found = [one for one in candidates if one.name in targets]
+        if not found:
+            raise Forbidden(
+                f"No target of the model {model.id} that serves this request may be used here.",
+                code="model_not_allowed",
+                param="model",
+            )
+        return found
+
+    def _judged(self, model: Restricted) -> Verdict:
+        left = list(model.offers)
+        for rule in self._rules:
+            if not _named(rule.access.models, model.names):
+                return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
+            fitting = [one for one in left if not _excludes(rule.access, one)]
+            if left and not fitting:
+                why = _excludes(rule.access, left[0])
+                return Verdict(f"{why} for {_WHOSE[rule.whose]}")
+            left = fitting
+        if len(left) == len(model.offers):
+            return _ALLOWED
+        return Verdict(targets=frozenset(one.target for one in left))
+
+
+def _named(models: frozenset[str] | None, names: Sequence[str]) -> bool:
+    if models is None:
+        return True
+    return any(
+        name in models
+        or any(each[-1:] == WILDCARD and name.startswith(each[:-1]) for each in models)
+        for name in names
+    )
+
+
+def _excludes(access: Access, offer: TargetOffer) -> str:
+    if access.providers is not None and offer.provider not in access.providers:
+        return f"the provider {offer.provider} is not allowed"
+    for kind, price, most in (
+        ("input", offer.prompt, access.prompt_price),
+        ("output", offer.completion, access.completion_price),
+    ):
+        if most is not None and price > most:
+            return f"its {kind} price of {price.normalize():f} per 1M tokens is above {most:f}"
+    return ""

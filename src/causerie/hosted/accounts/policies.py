@@ -1,0 +1,56 @@
+"""Policies: what new people and projects begin with, and who may turn on request logging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from causerie.access.allowed import ALL, Access
+from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
+from causerie.hosted.accounts.people import Role, RoleColumn, User
+from causerie.hosted.accounts.ports import Transaction
+
+_LONGEST_NAME = 100
+LOGGERS = frozenset({RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MANAGEMENT_KEY})
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a new person or project begins with."""
+
+    bounds: LimitsAndBudgets = UNBOUNDED
+    access: Access = ALL
+
+    async def give(self, tx: Transaction, owner: str) -> None:
+        """Set it for a new owner, like ``user:ID``."""
+        if self.bounds != UNBOUNDED:
+            await tx.keys.set_bounds(owner, self.bounds)
+        if self.access != ALL:
+            await tx.keys.set_access(owner, self.access)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Policies of one service."""
+
+    person: Beginning = field(default_factory=Beginning)
+    project: Beginning = field(default_factory=Beginning)
+    personal_project: Beginning | None = field(default_factory=Beginning)
+    """Of people who sign up; ``None``: they get none."""
+    personal_project_name: str = "Main"
+    personal_role: Role = Role.OWNER
+    loggers: frozenset[RoleColumn] = LOGGERS
+    """Who may turn on request logging; empty: nobody, and nothing is logged."""
+
+    def name_of(self, user: User) -> str:
+        """Return the name of the project of somebody who signed up."""
+        name = self.personal_project_name.replace("{name}", user.name)
+        return name.replace("{email}", user.email)[:_LONGEST_NAME]
+
+    def owned(self) -> Policies:
+        """Return the policies for the first operator, who owns an unbounded project."""
+        return replace(
+            self,
+            personal_project=Beginning(),
+            personal_project_name="Main",
+            personal_role=Role.OWNER,
+        )
