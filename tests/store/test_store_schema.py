@@ -54,7 +54,7 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 
 async def test_the_tables_can_be_taken_back(bare: Database) -> None:
     await upgrade(bare)
-    assert await revision(bare) == "0002"
+    assert await revision(bare) == "0004"
     async with bare.migrating() as connection:
         await connection.run_sync(lambda sync: command.downgrade(alembic_config(sync), "base"))
     assert await revision(bare) is None

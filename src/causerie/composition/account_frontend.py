@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any
 
@@ -37,6 +38,7 @@ from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import User, actor_of
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
@@ -54,7 +56,7 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, IdentityProvider
+from causerie.settings.console import UNLIMITED, ConsoleSettings, IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -75,7 +77,12 @@ def identity_providers(
                 client_secret=credentials.clients.get(each.name),
                 scopes=each.scopes,
                 domains=frozenset(each.allowed_domains) if each.sign_up else frozenset(),
+                trusted_domains=frozenset(each.trusted_domains),
+                email_claim=each.email_claim,
+                verified_claim=each.email_verification or "",
+                name_claim=each.name_claim,
                 groups_claim=each.groups_claim,
+                join=each.join_accounts,
                 groups=[
                     GroupRule(one.group, one.project or "", one.role, one.operator)
                     for one in each.groups
@@ -85,6 +92,15 @@ def identity_providers(
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
         )
         for each in listed
+    )
+
+
+def sign_in_policy(console: ConsoleSettings) -> SignInPolicy:
+    return SignInPolicy(
+        console.password_sign_in,
+        console.two_factor == "required",
+        timedelta(hours=console.session_hours),
+        timedelta(hours=console.session_idle_hours),
     )
 
 
@@ -214,6 +230,7 @@ class AccountFrontend:
         amount = settings.console.new_project_budget
         budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
         self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
+        self.backed.accounts.sign_in.policy = sign_in_policy(settings.console)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:

@@ -95,7 +95,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from door_rules(settings)
-    yield from identity_rules(settings.identity_providers)
+    yield from identity_rules(settings.identity_providers, settings.console)
     yield from store_rules(settings.store)
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
     yield from alert_rules(settings.alerts, settings.mail)

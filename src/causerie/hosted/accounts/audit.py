@@ -21,6 +21,7 @@ class AuditKind(StrEnum):
     PROJECT = "project"
     CREDITS = "credits"
     USER = "user"
+    SIGN_IN = "sign_in"
     PROVIDER = "provider"
     ALIAS = "alias"
     MODEL = "model"

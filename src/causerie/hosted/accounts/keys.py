@@ -70,6 +70,8 @@ class ApiKey:
     """When the person left the project; coming back does not revive the key."""
     person_status: PersonStatus | None = None
     """Present status of the person."""
+    networks: tuple[str, ...] | None = None
+    """Networks from which it works, of those of its project; ``None``: all."""
 
     @property
     def withdrawn(self) -> bool:

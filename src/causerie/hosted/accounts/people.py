@@ -31,6 +31,10 @@ class User:
     disabled_at: datetime | None = None
     operator_group: str = ""
     """``PROVIDER:GROUP`` of the group that makes them an operator, if a group does."""
+    user_name: str = ""
+    """Name at the directory that provisions the account by SCIM; empty: none does."""
+    external_id: str = ""
+    """Id at that directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class LinkedIdentity:
     subject: str
     user_id: str
     linked_at: datetime
+    checked_at: datetime | None = None
+    """Last time that the provider confirmed it; ``None``: it is not asked between sign-ins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class Project:
     archived_at: datetime | None = None
     recording_days: int | None = None
     """Number of days for which contents of requests are kept; ``None``: they are not."""
+    networks: tuple[str, ...] | None = None
+    """Networks from which its keys work; ``None``: all."""
 
 
 @dataclass(frozen=True, slots=True)

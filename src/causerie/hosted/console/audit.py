@@ -23,6 +23,7 @@ KINDS: Mapping[AuditKind, str] = MappingProxyType(
         AuditKind.PROJECT: "Projects",
         AuditKind.CREDITS: "Credits",
         AuditKind.USER: "Users",
+        AuditKind.SIGN_IN: "Sign-ins",
         AuditKind.PROVIDER: "Providers",
         AuditKind.ALIAS: "Aliases",
         AuditKind.MODEL: "Own models",
@@ -67,6 +68,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "user.second_factor_off": "removed two-factor authentication of {object}",
         "user.link_identity": "connected {object} with an identity provider",
         "user.unlink_identity": "disconnected {object} from an identity provider",
+        "sign_in.succeed": "signed in",
+        "sign_in.refuse": "refused {object}",
         "provider.probe": "started a probe of the provider {object}",
         "provider.probe_cancel": "stopped a probe of the provider {object}",
         "provider.use_probe": "applied a probe result to the provider {object}",
@@ -91,6 +94,7 @@ _OF_THEMSELVES: Mapping[str, str] = MappingProxyType(
         "user.link_identity": "connected their account with an identity provider",
         "user.unlink_identity": "disconnected their account from an identity provider",
         "user.disable": "disabled their own account",
+        "sign_in.refuse": "was refused",
     }
 )
 _ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -108,6 +112,7 @@ _ENTRIES: Mapping[str, tuple[str, str]] = MappingProxyType(
 _LABELS: Mapping[str, str] = MappingProxyType(
     {
         "bounds": "Limits and budgets",
+        "why": "Reason",
         "what": "Settings",
         "days": "Days kept",
         "expires_at": "Expires",

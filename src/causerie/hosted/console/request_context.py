@@ -17,6 +17,7 @@ from causerie.catalog.page_cache import CachedPage
 from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import forbidden
+from causerie.hosted.accounts.keys import OneTimeLink
 from causerie.hosted.accounts.people import (
     Action,
     Actor,
@@ -220,6 +221,12 @@ class RequestContext:
     @property
     def base(self) -> str:
         return self.services.site.base(self.exchange)
+
+    def takes_password(self, link: OneTimeLink | None = None) -> bool:
+        """Return true if people may sign in with a password; of a link, the one who follows it."""
+        policy = self.accounts.sign_in.policy
+        operator = link.operator if link is not None else policy.passwords != "off"
+        return policy.takes_password(operator=operator)
 
     @property
     def by_script(self) -> bool:

@@ -55,6 +55,9 @@ def person_status_of(row: RowMapping) -> PersonStatus:
     )
 
 
+_IDENTITY = [column for column in identities.c if column.name != "refresh_token"]
+
+
 class SqlPeople(SqlRepository):
     async def add(self, user: User) -> None:
         await self._insert(users, user)
@@ -101,7 +104,7 @@ class SqlPeople(SqlRepository):
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
         query = (
-            select(identities)
+            select(*_IDENTITY)
             .where(identities.c.user_id == user_id)
             .order_by(identities.c.linked_at, identities.c.issuer, identities.c.subject)
         )

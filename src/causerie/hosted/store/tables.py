@@ -111,6 +111,7 @@ class JsonText(TypeDecorator[Any]):
 
 
 NAME_SET = JsonText(frozenset[str])
+NETWORKS = JsonText(tuple[str, ...])
 JSON_OBJECT = JsonText(dict[str, Any], "{}")
 
 
@@ -154,7 +155,7 @@ users = _table(
     *_required(Boolean, "operator"),
     *_required(Moment, "created_at"),
     *_optional(Moment, "disabled_at"),
-    *_added(Text, "", "operator_group"),
+    *_added(Text, "", "operator_group", "user_name", "external_id"),
 )
 
 identities = _table(
@@ -162,6 +163,23 @@ identities = _table(
     *_keys(Text, "issuer", "subject"),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
     *_required(Moment, "linked_at"),
+    *_optional(Text, "refresh_token"),
+    *_optional(Moment, "checked_at"),
+)
+
+# Groups that identity providers provision by SCIM.
+identity_groups = _table(
+    "identity_groups",
+    *_keys(Text, "id"),
+    *_required(Text, "provider", "name", "external_id"),
+    *_required(Moment, "created_at"),
+    UniqueConstraint("provider", "name"),
+)
+
+identity_group_members = _table(
+    "identity_group_members",
+    Column("group_id", Text, ForeignKey("identity_groups.id"), primary_key=True),
+    Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
 )
 
 projects = _table(
@@ -171,6 +189,7 @@ projects = _table(
     *_required(Moment, "created_at"),
     *_optional(Moment, "archived_at"),
     *_optional(Integer, "recording_days"),
+    *_optional(NETWORKS, "networks"),
 )
 
 memberships = _table(
@@ -214,6 +233,7 @@ sessions = _table(
     *_required(Text, "stage"),
     *_required(Moment, "created_at", "seen_at", "expires_at"),
     *_required(Text, "address", "agent"),
+    *_added(Text, "", "method"),
 )
 
 totp = _table(
@@ -263,6 +283,7 @@ api_keys = _table(
     *_optional(Moment, "deleted_at"),
     Column("person", Text, index=True),
     *_optional(Moment, "withdrawn_at"),
+    *_optional(NETWORKS, "networks"),
     Index(None, "project_id", "created_at"),
 )
 
