@@ -38,14 +38,17 @@ from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import User, actor_of
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.provisioning import Directory
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.console.sign_in import grants_of
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
+from causerie.hosted.management.scim import DirectoryKey, Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
 from causerie.http.addresses import IpNetwork
@@ -82,6 +85,7 @@ def identity_providers(
                 verified_claim=each.email_verification or "",
                 name_claim=each.name_claim,
                 groups_claim=each.groups_claim,
+                provisioned=bool(each.scim_keys),
                 join=each.join_accounts,
                 groups=[
                     GroupRule(one.group, one.project or "", one.role, one.operator)
@@ -93,6 +97,16 @@ def identity_providers(
         )
         for each in listed
     )
+
+
+def directory_keys(
+    listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
+) -> Sequence[DirectoryKey]:
+    return [
+        DirectoryKey(KeyDigest.parse(key), Directory(each.name, grants_of(provider.options)))
+        for each, provider in zip(listed, providers, strict=True)
+        for key in each.scim_keys
+    ]
 
 
 def sign_in_policy(console: ConsoleSettings) -> SignInPolicy:
@@ -215,6 +229,7 @@ class AccountFrontend:
     def __post_init__(self) -> None:
         self._managers = OperatorKeys(self.backed.key_cache)
         self._providers: tuple[OidcProvider, ...] = ()
+        self._directories: Sequence[DirectoryKey] = ()
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         models = prices(settings) | dearest(settings)
@@ -222,6 +237,7 @@ class AccountFrontend:
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
+        self._directories = directory_keys(settings.identity_providers, self._providers)
         self.backed.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,
             paid_requests=settings.free.paid_requests_per_day,
@@ -245,17 +261,20 @@ class AccountFrontend:
         most = options.api_requests_per_minute
         management = Management(accounts, self._managers, clock, _link_path, operations, most)
         edge.mount("/api", management.answer)
+        site = Site(
+            options.address or "",
+            tuple(map(ip_network, options.proxies)),
+            branding(settings.branding),
+            logos(settings.branding),
+        )
+        scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
+        edge.mount("/scim", scim.answer, scim.refuse)
         models = frozenset(settings.public_chat.models)
         chat = {**structs.asdict(settings.public_chat), "models": models}
         console = ConsoleApplication(
             accounts,
             LiveServiceView(running, accounts.projects, operations),
-            Site(
-                options.address or "",
-                tuple(map(ip_network, options.proxies)),
-                branding(settings.branding),
-                logos(settings.branding),
-            ),
+            site,
             clock=clock,
             open_to=OpenPages(
                 SignUp(self._outbox) if options.sign_up else None,

@@ -233,6 +233,10 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
     groups_claim: Text = "groups"
     """Claim that lists the groups which somebody is in."""
     groups: tuple[IdentityGroup, ...] = ()
+    scim_keys: tuple[Digest, ...] = ()
+    """Digests of keys by which the provider's directory creates, changes and disables people, and
+    moves them between groups, by SCIM at `/scim/v2`; `causerie key` makes them. With one, groups
+    come from SCIM, and `groups_claim` means nothing."""
 
     @property
     def email_verification(self) -> str | None:

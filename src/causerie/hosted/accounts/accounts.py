@@ -8,6 +8,7 @@ from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.provisioning import Provisioning
 from causerie.hosted.accounts.recordings import Recordings
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
 from causerie.hosted.accounts.spending import PersonBounds, Summaries
@@ -39,3 +40,4 @@ class Accounts:
         self.rankings = Rankings(store, reader, clock)
         memberships = GroupMemberships(store, clock)
         self.arrivals = SsoProvisioning(self.users, self.sign_in, memberships)
+        self.provisioning = Provisioning(store, clock, self.users, memberships)

@@ -22,6 +22,7 @@ class AuditKind(StrEnum):
     CREDITS = "credits"
     USER = "user"
     SIGN_IN = "sign_in"
+    GROUP = "group"
     PROVIDER = "provider"
     ALIAS = "alias"
     MODEL = "model"

@@ -50,6 +50,17 @@ class LinkedIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityGroup:
+    """A group that a directory has provisioned; ``provider`` is its identity provider."""
+
+    id: str
+    provider: str
+    name: str
+    external_id: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """The owner of keys, usage and members. In an archived project no key works."""
 

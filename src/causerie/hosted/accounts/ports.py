@@ -8,7 +8,7 @@ its end. Entering a block and every method raise :class:`~causerie.errors.StoreU
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +20,7 @@ from causerie.hosted.accounts.bounds import Credit, LimitsAndBudgets
 from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OneTimeLink
 from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import (
+    IdentityGroup,
     LinkedIdentity,
     Membership,
     PersonStatus,
@@ -102,6 +103,10 @@ class PeopleRepository(Protocol):
     async def find(self, id: str) -> User | None: ...
     async def by_email(self, email: str) -> User | None: ...
     async def every(self) -> Sequence[User]: ...  # by address
+    # Number and part of the users who fit, oldest first, without those whom a directory deleted.
+    async def search(
+        self, where: Mapping[str, str], start: int, count: int
+    ) -> tuple[int, Sequence[User]]: ...
     # The status is read without a lock.
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None: ...
     async def operators(self) -> int: ...  # number of enabled ones
@@ -126,6 +131,24 @@ class ProjectRepository(Protocol):
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None: ...
     async def left(self, project_id: str, user_id: str) -> datetime | None: ...  # last time
     async def owners(self, project_id: str) -> int: ...  # number
+
+
+class GroupRepository(Protocol):
+    """Groups of directories; ``add`` and ``change`` raise :class:`Taken` for a known name."""
+
+    async def add(self, group: IdentityGroup) -> None: ...
+    async def change(self, group: IdentityGroup) -> None: ...
+    async def remove(self, id: str) -> None: ...
+    async def search(
+        self, provider: str, where: Mapping[str, str], start: int, count: int
+    ) -> tuple[int, Sequence[IdentityGroup]]: ...
+    async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]: ...
+    async def known(self, user_ids: Collection[str]) -> set[str]: ...  # those who have an account
+    async def join(self, group_id: str, user_ids: Collection[str]) -> None: ...
+    async def leave(self, group_id: str, user_ids: Collection[str]) -> None: ...
+    async def leave_all(self, user_id: str) -> None: ...
+    # Names and external ids of a user's groups.
+    async def names(self, provider: str, user_id: str) -> frozenset[str]: ...
 
 
 class LinkRepository(Protocol):
@@ -262,6 +285,7 @@ class Transaction:
 
     people: PeopleRepository
     projects: ProjectRepository
+    groups: GroupRepository
     links: LinkRepository
     sessions: SessionRepository
     factors: FactorRepository

@@ -38,6 +38,8 @@ class GroupClaims:
     provider: str
     groups: frozenset[str] = frozenset()
     grants: Sequence[GroupGrant] = ()
+    provisioned: bool = False
+    """The groups are those that the provider has provisioned."""
 
     @property
     def held(self) -> Sequence[GroupGrant]:
@@ -69,11 +71,18 @@ class GroupMemberships(AccountService):
 
     async def apply(self, issuer: str, subject: str, claims: GroupClaims) -> None:
         """Grant and revoke what the groups of the user with this identity determine."""
-        now = self._clock()
         async with self._store.writing() as tx:
             user = await tx.people.by_identity(issuer, subject)
-            if user is None or user.disabled_at is not None:
-                return
+            if user is not None:
+                await self.settle(tx, user, claims)
+
+    async def settle(self, tx: Transaction, user: User, claims: GroupClaims) -> None:
+        """Grant and revoke what the groups of a user determine, unless they are disabled."""
+        if claims.provisioned:
+            names = await tx.groups.names(claims.provider, user.id)
+            claims = replace(claims, groups=names)
+        if user.disabled_at is None:
+            now = self._clock()
             operator_changed = await self._set_operator(tx, user, claims)
             memberships_changed = await self._set_memberships(tx, user, claims)
             if operator_changed or memberships_changed:

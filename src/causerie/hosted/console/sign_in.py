@@ -4,6 +4,7 @@ make accounts. Accounts decide what is right.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -261,14 +262,18 @@ async def return_from_provider(context: RequestContext) -> None:
     go_on(context, started, after)
 
 
+def grants_of(options: ProviderOptions) -> Sequence[GroupGrant]:
+    return [
+        GroupGrant(each.group, each.project, Role(each.role), each.operator)
+        for each in options.groups
+    ]
+
+
 def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
     groups = NO_GROUPS
-    if claims.groups is not None:
-        grants = [
-            GroupGrant(each.group, each.project, Role(each.role), each.operator)
-            for each in options.groups
-        ]
-        groups = GroupClaims(options.name, claims.groups, grants)
+    if claims.groups is not None or options.provisioned:
+        named = claims.groups or frozenset()
+        groups = GroupClaims(options.name, named, grants_of(options), options.provisioned)
     return Vouched(
         claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name, groups
     )

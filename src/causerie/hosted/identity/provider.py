@@ -181,6 +181,8 @@ class ProviderOptions:
     name_claim: str = "name"
     groups_claim: str = "groups"
     groups: Sequence[GroupRule] = ()
+    provisioned: bool = False
+    """The groups come from SCIM, and the claim means nothing."""
     join: str = "never"
     """Accounts that an equal verified address joins."""
 
@@ -336,8 +338,8 @@ class OidcProvider:
     ) -> Claims:
         # OpenID Connect Core 1.0, section 5.3.2.
         options, access = self.options, reply.get("access_token")
-        lacks = not claims.get(options.email_claim)
-        lacks = lacks or (options.groups and options.groups_claim not in claims)
+        lacks_groups = options.groups and options.groups_claim not in claims
+        lacks = lacks_groups or not claims.get(options.email_claim)
         if lacks and metadata.userinfo and isinstance(access, str):
             more = await self._web.ask(metadata.userinfo, [("authorization", f"Bearer {access}")])
             if more.get("sub") != claims["sub"]:

@@ -11,6 +11,7 @@ from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import SqlEntries, SqlRecordings
+from causerie.hosted.store.groups import SqlGroups
 from causerie.hosted.store.keys import SqlCredits, SqlKeys
 from causerie.hosted.store.people import SqlAudit, SqlPeople, SqlProjects
 from causerie.hosted.store.sign_in import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
@@ -38,6 +39,7 @@ class SqlStore:
         return Transaction(
             people=SqlPeople(*parts),
             projects=SqlProjects(*parts),
+            groups=SqlGroups(*parts),
             links=SqlLinks(*parts),
             sessions=SqlSessions(*parts),
             factors=SqlFactors(*parts),
