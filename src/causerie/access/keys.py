@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -92,6 +92,13 @@ class KeyDigest:
     @staticmethod
     def of(id: str, key: str) -> KeyDigest:
         return KeyDigest(id, Credential.of(key).digest)
+
+
+def matching(keys: Iterable[KeyDigest], credential: Credential | None) -> KeyDigest | None:
+    """Return the key of a credential; all are compared, in constant time, whichever matches."""
+    sent = b"" if credential is None else credential.digest
+    found = [key for key in keys if compare_digest(key.digest, sent)]
+    return found[-1] if found else None
 
 
 class Named(Protocol):

@@ -7,7 +7,7 @@ gateway.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,7 +48,7 @@ from causerie.hosted.console.sign_in import grants_of
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
-from causerie.hosted.management.scim import DirectoryKey, Scim
+from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
 from causerie.http.addresses import IpNetwork
@@ -101,12 +101,12 @@ def identity_providers(
 
 def directory_keys(
     listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
-) -> Sequence[DirectoryKey]:
-    return [
-        DirectoryKey(KeyDigest.parse(key), Directory(each.name, grants_of(provider.options)))
+) -> Mapping[KeyDigest, Directory]:
+    return {
+        KeyDigest.parse(key): Directory(each.name, grants_of(provider.options))
         for each, provider in zip(listed, providers, strict=True)
         for key in each.scim_keys
-    ]
+    }
 
 
 def sign_in_policy(console: ConsoleSettings) -> SignInPolicy:
@@ -229,7 +229,7 @@ class AccountFrontend:
     def __post_init__(self) -> None:
         self._managers = OperatorKeys(self.backed.key_cache)
         self._providers: tuple[OidcProvider, ...] = ()
-        self._directories: Sequence[DirectoryKey] = ()
+        self._directories: Mapping[KeyDigest, Directory] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         models = prices(settings) | dearest(settings)

@@ -4,7 +4,6 @@ and the OpenAPI document made from it.
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -14,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 import causerie
-from causerie.access.keys import Credential, KeyDigest
+from causerie.access.keys import Credential, KeyDigest, matching
 from causerie.access.limits import Rates, RateScope, Tokens, tell
 from causerie.access.windows import MemoryCounters
 from causerie.errors import Error, NotFound
@@ -63,12 +62,8 @@ class OperatorKeys:
         self._keys = tuple(keys)
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Every digest is compared, in constant time, whichever matches."""
-        found: KeyDigest | None = None
-        if credential is not None and self._keys:
-            for key in self._keys:
-                if hmac.compare_digest(key.digest, credential.digest):
-                    found = key
+        """Return the actor behind a key; raise as :meth:`Managers.manager`."""
+        found = matching(self._keys, credential)
         if found is None:
             return await self._managers.manager(credential)
         return Actor("key", found.id, found.id, operator=True)

@@ -6,16 +6,16 @@ The key of a request says which directory asks. Answers have the form of SCIM, f
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.resources import files
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from causerie.access.keys import Credential, KeyDigest, no_key, wrong_key
+from causerie.access.keys import KeyDigest, matching, no_key, wrong_key
 from causerie.access.limits import Rates, RateScope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.errors import InvalidRequest, NotFound, ServiceError
@@ -23,15 +23,12 @@ from causerie.hosted.accounts.people import IdentityGroup, User
 from causerie.hosted.accounts.provisioning import Directory, Provisioning
 from causerie.hosted.management.routing import query_of
 from causerie.hosted.management.scim_resources import (
-    GROUP,
-    USER,
+    GROUP_FILTERS,
+    USER_FILTERS,
     conditions,
     group_of,
     patched,
     person_of,
-    resource_types,
-    schemas,
-    service_provider,
 )
 from causerie.http.exchange import BodyLimits, Exchange, check_json_type, decompressed, read_body
 from causerie.http.routing import method_not_allowed
@@ -40,22 +37,16 @@ from causerie.protocol import bounded_json
 PREFIX = "/scim"
 _VERSION = f"{PREFIX}/v2"
 _TYPE = "application/scim+json"
+_CORE = "urn:ietf:params:scim:schemas:core:2.0:"
 _MESSAGES = "urn:ietf:params:scim:api:messages:2.0:"
 _LIMITS = BodyLimits(max_bytes=1024 * 1024)
 _WORK = bounded_json.Bounds(values=50_000, exponents=0)
-_COUNT, _MOST = 100, 200  # resources of a page
+_COUNT, _MOST = 100, 200  # resources of a page; the latter is in the descriptions too
 _AT_ONCE = 16
+_DESCRIPTIONS = files(__package__).joinpath("scim.json").read_text()
 _KINDS = frozenset(
     {"invalidFilter", "invalidPath", "invalidSyntax", "invalidValue", "mutability", "tooMany"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryKey:
-    """A key by which a directory provisions."""
-
-    digest: KeyDigest
-    directory: Directory
 
 
 class ScimQuery(Struct, frozen=True, rename="camel"):
@@ -64,7 +55,6 @@ class ScimQuery(Struct, frozen=True, rename="camel"):
     filter: str = ""
     start_index: int = 1
     count: int = _COUNT
-    attributes: str = ""
     excluded_attributes: str = ""
 
     @property
@@ -93,7 +83,7 @@ class Scim:
     def __init__(
         self,
         provisioning: Provisioning,
-        keys: Callable[[], Sequence[DirectoryKey]],
+        keys: Callable[[], Mapping[KeyDigest, Directory]],
         base: Callable[[Exchange], str],
         requests_per_minute: int,
     ) -> None:
@@ -105,22 +95,26 @@ class Scim:
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
-        key = self._key(exchange.credential)
-        with self._limits.take_now([RateScope("key", key.digest.id, self._rates)], Tokens):
+        known = self._keys()
+        key = matching(known, exchange.credential)
+        if key is None:
+            raise no_key() if exchange.credential is None else wrong_key(exchange.credential)
+        with self._limits.take_now([RateScope("key", key.id, self._rates)], Tokens):
             kind, _, id = exchange.path.removeprefix(_VERSION).strip("/").partition("/")
             method = "GET" if exchange.method == "HEAD" else exchange.method
             found = {"Users": self._user, "Groups": self._group}.get(kind)
             if not exchange.path.startswith(f"{_VERSION}/") or "/" in id:
                 found, kind = None, ""
-            if found is None:
-                self._send(exchange, 200, _described(kind, id, method, self._url(exchange)))
-                return
+            described = _described(kind, id, self._url(exchange)) if found is None else None
             allowed = ("GET", "PUT", "PATCH", "DELETE") if id else ("GET", "POST")
-            if method not in allowed:
+            if method not in (allowed := allowed if found else ("GET",)):
                 raise method_not_allowed(method, allowed)
+            if found is None:
+                self._send(exchange, 200, described)
+                return
             body = await _body(exchange) if method in ("POST", "PUT", "PATCH") else {}
             query = query_of(exchange.query, ScimQuery)
-            call = ScimCall(key.directory, self._url(exchange), method, query, body)
+            call = ScimCall(known[key], self._url(exchange), method, query, body)
             status = {"POST": 201, "DELETE": 204}.get(method, 200)
             self._send(exchange, status, await found(call, id))
 
@@ -136,17 +130,6 @@ class Scim:
         exchange.respond(
             failure.status, msgspec.json.encode(detail), content_type=_TYPE, headers=headers
         )
-
-    def _key(self, credential: Credential | None) -> DirectoryKey:
-        if credential is None:
-            raise no_key()
-        found = None
-        for key in self._keys():  # all of them, in constant time, whichever matches
-            if hmac.compare_digest(key.digest.digest, credential.digest):
-                found = key
-        if found is None:
-            raise wrong_key(credential)
-        return found
 
     def _url(self, exchange: Exchange) -> str:
         return f"{self._base(exchange)}{_VERSION}"
@@ -164,9 +147,9 @@ class Scim:
     async def _user(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
         service, directory = self._provisioning, call.directory
         if call.method == "GET" and not id:
-            where = conditions(call.query.filter, USER)
+            where = conditions(call.query.filter, USER_FILTERS)
             total, found = await service.people(where, *call.query.page)
-            listed = [_without(call, _shown_user(call, each)) for each in found]
+            listed = [_shown_user(call, each) for each in found]
             return _list(total, call.query.page[0], listed)
         if call.method == "DELETE":
             await service.remove(directory, id)
@@ -179,15 +162,14 @@ class Scim:
             if call.method == "PATCH":  # a new `name` counts where there is no new `displayName`
                 whole = patched({**_shown_user(call, user), "displayName": None}, call.body)
             user = await service.change(directory, id, person_of(whole))
-        return _without(call, _shown_user(call, user))
+        return _shown_user(call, user)
 
     async def _group(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
         service, directory = self._provisioning, call.directory
         if call.method == "GET" and not id:
-            where = conditions(call.query.filter, GROUP)
+            where = conditions(call.query.filter, GROUP_FILTERS)
             total, found = await service.groups(directory, where, *call.query.page)
-            listed = [_without(call, each) for each in await self._shown_groups(call, found)]
-            return _list(total, call.query.page[0], listed)
+            return _list(total, call.query.page[0], await self._shown_groups(call, found))
         if call.method == "DELETE":
             await service.remove_group(directory, id)
             return None
@@ -198,15 +180,18 @@ class Scim:
         if call.method == "PATCH":
             await service.put_group(directory, id, *group_of(patched(shown, call.body)))
             return None  # its members may be very many
-        return _without(call, shown)
+        return shown
 
     async def _shown_groups(
         self, call: ScimCall, groups: Sequence[IdentityGroup]
     ) -> Sequence[Mapping[str, Any]]:
-        unwanted = call.method == "GET" and "members" in call.query.excluded_attributes
-        ids = [] if unwanted else [each.id for each in groups]
-        members = await self._provisioning.members(ids)
-        return [_shown_group(call, each, members.get(each.id, ())) for each in groups]
+        if call.method == "GET" and "members" in call.query.excluded_attributes:
+            return [_shown_group(call, each) for each in groups]
+        members = await self._provisioning.members([each.id for each in groups])
+        return [
+            {**_shown_group(call, each), "members": _shown_members(call, members[each.id])}
+            for each in groups
+        ]
 
 
 def _list(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -219,18 +204,6 @@ def _list(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping
     }
 
 
-def _without(call: ScimCall, resource: Mapping[str, Any]) -> Mapping[str, Any]:
-    unwanted = {each.strip() for each in call.query.excluded_attributes.split(",")}
-    wanted = {each.strip().partition(".")[0] for each in call.query.attributes.split(",")} - {""}
-    kept = unwanted - {"id", "schemas", "meta"}
-    wanted |= {"id", "schemas", "meta"} if wanted else set()
-    return {
-        name: value
-        for name, value in resource.items()
-        if name not in kept and (not wanted or name in wanted)
-    }
-
-
 def _meta(call: ScimCall, kind: str, id: str, created: datetime) -> Mapping[str, str]:
     place = f"{call.base}/{kind}s/{id}"
     return {"resourceType": kind, "created": created.isoformat(), "location": place}
@@ -239,7 +212,7 @@ def _meta(call: ScimCall, kind: str, id: str, created: datetime) -> Mapping[str,
 def _shown_user(call: ScimCall, user: User) -> Mapping[str, Any]:
     external = {"externalId": user.external_id} if user.external_id else {}
     return {
-        "schemas": [USER.id],
+        "schemas": [f"{_CORE}User"],
         "id": user.id,
         **external,
         "userName": user.user_name or user.email,
@@ -251,37 +224,30 @@ def _shown_user(call: ScimCall, user: User) -> Mapping[str, Any]:
     }
 
 
-def _shown_group(call: ScimCall, group: IdentityGroup, members: Sequence[User]) -> dict[str, Any]:
+def _shown_group(call: ScimCall, group: IdentityGroup) -> dict[str, Any]:
     external = {"externalId": group.external_id} if group.external_id else {}
-    people = f"{call.base}/Users/"
     return {
-        "schemas": [GROUP.id],
+        "schemas": [f"{_CORE}Group"],
         "id": group.id,
         **external,
         "displayName": group.name,
-        "members": [
-            {"value": each.id, "display": each.name, "$ref": people + each.id} for each in members
-        ],
         "meta": _meta(call, "Group", group.id, group.created_at),
     }
 
 
-def _described(kind: str, id: str, method: str, base: str) -> Mapping[str, Any]:
-    """Return what SCIM is here; raise :class:`NotFound` for a path that there is not."""
-    if kind == "ServiceProviderConfig" and not id:
-        found: Mapping[str, Any] = service_provider(base, _MOST)
-    elif kind in ("Schemas", "ResourceTypes"):
-        listed = schemas(base) if kind == "Schemas" else resource_types(base)
-        known = {each["id"]: each for each in listed}
-        if id and id not in known:
-            raise NotFound(f"There is no {kind} {id[:100]}.")
-        found = known[id] if id else _list(len(listed), 0, listed)
-    else:
-        raise NotFound(
-            f"SCIM is at {_VERSION}: Users, Groups, ServiceProviderConfig, Schemas, ResourceTypes."
-        )
-    if method != "GET":
-        raise method_not_allowed(method, ["GET"])
+def _shown_members(call: ScimCall, members: Sequence[User]) -> Sequence[Mapping[str, str]]:
+    base = f"{call.base}/Users/"
+    return [{"value": one.id, "display": one.name, "$ref": base + one.id} for one in members]
+
+
+def _described(kind: str, id: str, base: str) -> Mapping[str, Any]:
+    described = msgspec.json.decode(_DESCRIPTIONS.replace("{base}", base))
+    found = described.get(kind)
+    if isinstance(found, list):
+        known = {each["id"]: each for each in found}
+        found = known.get(id) if id else _list(len(found), 0, found)
+    if found is None or (id and kind == "ServiceProviderConfig"):
+        raise NotFound(f"SCIM is at {_VERSION}: Users, Groups, {', '.join(described)}.")
     return found
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
@@ -20,156 +19,30 @@ from msgspec import Meta, Struct
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.provisioning import ProvisionedPerson
 
-_CORE = "urn:ietf:params:scim:schemas:core:2.0:"
 _MOST_OPERATIONS = 100
 _MOST_TERMS = 8
 _LONGEST_NAME = 100  # of a person here
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceKind:
-    """A kind of resource: the URN of its schema, its attributes, and those that filters may have.
-
-    An attribute is a name, a type, and what the schema says of it; filters name fields of accounts.
-    """
-
-    id: str
-    name: str
-    attributes: Sequence[tuple[str, str, Mapping[str, Any]]]
-    filters: Mapping[str, str]
-
-
-def _parts(**types: str) -> Mapping[str, Any]:
-    return {"subAttributes": [_attribute(name, type, {}) for name, type in types.items()]}
-
-
-def _attribute(name: str, type: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    usual = {
-        "multiValued": False,
-        "required": False,
-        "caseExact": False,
-        "mutability": "readWrite",
-        "returned": "default",
-        "uniqueness": "none",
+USER_FILTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "username": "user_name",
+        "externalid": "external_id",
+        "id": "id",
+        "emails": "email",
+        "emails.value": "email",
     }
-    return {"name": name, "type": type, **usual, **more}
-
-
-USER = ResourceKind(
-    f"{_CORE}User",
-    "User",
-    (
-        ("userName", "string", {"required": True, "uniqueness": "server"}),
-        ("externalId", "string", {"caseExact": True}),
-        ("displayName", "string", {}),
-        ("name", "complex", _parts(formatted="string")),
-        ("active", "boolean", {}),
-        (
-            "emails",
-            "complex",
-            {"multiValued": True, **_parts(value="string", type="string", primary="boolean")},
-        ),
-    ),
-    MappingProxyType(
-        {
-            "username": "user_name",
-            "externalid": "external_id",
-            "id": "id",
-            "emails": "email",
-            "emails.value": "email",
-        }
-    ),
 )
-GROUP = ResourceKind(
-    f"{_CORE}Group",
-    "Group",
-    (
-        ("displayName", "string", {"required": True, "uniqueness": "server"}),
-        ("externalId", "string", {"caseExact": True}),
-        (
-            "members",
-            "complex",
-            {
-                "multiValued": True,
-                "subAttributes": [
-                    _attribute("value", "string", {"mutability": "immutable"}),
-                    _attribute("display", "string", {"mutability": "readOnly"}),
-                    _attribute(
-                        "$ref",
-                        "reference",
-                        {"referenceTypes": ["User"], "mutability": "immutable"},
-                    ),
-                ],
-            },
-        ),
-    ),
-    MappingProxyType(
-        {
-            "displayname": "name",
-            "externalid": "external_id",
-            "id": "id",
-            "members": "member",
-            "members.value": "member",
-        }
-    ),
-)
-_KINDS = (USER, GROUP)
-
-
-def schemas(base: str) -> Sequence[Mapping[str, Any]]:
-    return [
-        {
-            "schemas": [f"{_CORE}Schema"],
-            "id": kind.id,
-            "name": kind.name,
-            "attributes": [_attribute(*each) for each in kind.attributes],
-            "meta": {"resourceType": "Schema", "location": f"{base}/Schemas/{kind.id}"},
-        }
-        for kind in _KINDS
-    ]
-
-
-def resource_types(base: str) -> Sequence[Mapping[str, Any]]:
-    return [
-        {
-            "schemas": [f"{_CORE}ResourceType"],
-            "id": kind.name,
-            "name": kind.name,
-            "endpoint": f"/{kind.name}s",
-            "schema": kind.id,
-            "meta": {
-                "resourceType": "ResourceType",
-                "location": f"{base}/ResourceTypes/{kind.name}",
-            },
-        }
-        for kind in _KINDS
-    ]
-
-
-def service_provider(base: str, most: int) -> Mapping[str, Any]:
-    """Return the capabilities; ``most`` is the greatest number of resources of a page."""
-    absent = {"supported": False}
-    return {
-        "schemas": [f"{_CORE}ServiceProviderConfig"],
-        "patch": {"supported": True},
-        "bulk": {**absent, "maxOperations": 0, "maxPayloadSize": 0},
-        "filter": {"supported": True, "maxResults": most},
-        "changePassword": absent,
-        "sort": absent,
-        "etag": absent,
-        "authenticationSchemes": [
-            {
-                "type": "oauthbearertoken",
-                "name": "Bearer token",
-                "description": "A key of `identity_providers.scim_keys`.",
-                "primary": True,
-            }
-        ],
-        "meta": {
-            "resourceType": "ServiceProviderConfig",
-            "location": f"{base}/ServiceProviderConfig",
-        },
+"""Fields of accounts, by the attributes of people that a filter may have."""
+GROUP_FILTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "displayname": "name",
+        "externalid": "external_id",
+        "id": "id",
+        "members": "member",
+        "members.value": "member",
     }
+)
 
 
 class _Name(Struct, rename="camel"):
@@ -260,7 +133,7 @@ _TERM = re.compile(
 _AND = re.compile(r"and\s", re.IGNORECASE)
 
 
-def conditions(filter: str, kind: ResourceKind) -> Mapping[str, str]:
+def conditions(filter: str, fields: Mapping[str, str]) -> Mapping[str, str]:
     """Return the values that a filter wants, by fields of accounts; raise :class:`InvalidRequest`.
 
     Filters are of ``eq``, joined by ``and``.
@@ -270,14 +143,14 @@ def conditions(filter: str, kind: ResourceKind) -> Mapping[str, str]:
     while filter.strip() and at <= len(filter):
         term = _TERM.match(filter, at)
         name = (term["name"] + (term["sub"] or "")).lower() if term is not None else ""
-        if term is None or name not in kind.filters or len(found) >= _MOST_TERMS:
+        if term is None or name not in fields or len(found) >= _MOST_TERMS:
             raise InvalidRequest(
                 f'The filter {filter[:200]} is not supported; one is `NAME eq "VALUE"`, several '
-                f"with `and`, of {', '.join(sorted(kind.filters))}.",
+                f"with `and`, of {', '.join(sorted(fields))}.",
                 code="invalidFilter",
             )
         try:
-            found[kind.filters[name]] = json.loads(term["value"])
+            found[fields[name]] = json.loads(term["value"])
         except ValueError as error:
             raise InvalidRequest("A value of the filter is no text.", code="invalidFilter") from (
                 error
@@ -296,10 +169,11 @@ _PATH = re.compile(
 )
 _NAMES = {
     each.lower(): each
-    for kind in _KINDS
-    for name, _, more in kind.attributes
-    for each in (name, *(one["name"] for one in more.get("subAttributes", ())))
-} | {each.lower(): each for each in ("givenName", "familyName")}  # read, not kept
+    for each in (
+        *("userName", "externalId", "displayName", "name", "active", "emails", "members"),
+        *("formatted", "givenName", "familyName", "value", "type", "primary", "display"),
+    )
+}
 _LISTS = ("emails", "members")
 _Elements = dict[str, dict[str, Any]]
 
@@ -336,8 +210,7 @@ def _targets(operation: _Operation) -> Iterator[tuple[str, Any]]:
 
 
 def _name(given: str) -> str:
-    known: str = _NAMES.get(given.lower(), given)
-    return known
+    return _NAMES.get(given.lower(), given)
 
 
 def _elements(value: Any) -> _Elements:
