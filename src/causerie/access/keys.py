@@ -13,6 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from causerie.access.limits import Rates, RateScope, Tokens
+from causerie.access.networks import NetworkList
 from causerie.errors import RateLimited, Unauthenticated
 from causerie.protocol.model_entries import free_name
 from causerie.protocol.targets import Candidate
@@ -131,6 +132,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Models that the caller may use, of those of the door; ``None`` for all."""
     recorded: bool = False
     """The project logs the contents of requests."""
+    networks: NetworkList | None = None
+    """Networks from which the key may be used; ``None`` for all."""
 
 
 _ADVICE = "send the header `Authorization: Bearer KEY`"

@@ -149,6 +149,7 @@ class AccountBackend:
     clock: Clock
     conditions: AccountConditions
     probe_results: SqlProbeResults
+    store: SqlStore
 
 
 @asynccontextmanager
@@ -197,6 +198,7 @@ async def account_backend(
             _clock,
             AccountConditions(SqlAlertBook(database), watching, _clock),
             SqlProbeResults(database),
+            sql,
         )
 
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import ip_network
 from typing import Any
 
+import structlog
 from msgspec import structs, to_builtins
 
 from causerie.access.keys import Caller, KeyDigest
@@ -31,6 +31,7 @@ from causerie.composition.service import RunningService
 from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
+from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
@@ -63,6 +64,8 @@ from causerie.settings.console import UNLIMITED, ConsoleSettings, IdentityProvid
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
+
+_log = structlog.get_logger(__name__)
 
 
 def identity_providers(
@@ -107,6 +110,17 @@ def directory_keys(
         for each, provider in zip(listed, providers, strict=True)
         for key in each.scim_keys
     }
+
+
+def log_audit(entry: AuditEntry) -> None:
+    _log.info(
+        "audit",
+        action=entry.action,
+        actor=entry.actor,
+        subject=entry.subject,
+        project=entry.project_id,
+        details=dict(entry.details),
+    )
 
 
 def sign_in_policy(console: ConsoleSettings) -> SignInPolicy:
@@ -246,6 +260,7 @@ class AccountFrontend:
         amount = settings.console.new_project_budget
         budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
         self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
+        self.backed.store.on_audit = log_audit if settings.logging.audit else None
         self.backed.accounts.sign_in.policy = sign_in_policy(settings.console)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
@@ -260,10 +275,11 @@ class AccountFrontend:
         )
         most = options.api_requests_per_minute
         management = Management(accounts, self._managers, clock, _link_path, operations, most)
+        management.proxies = running.proxies
         edge.mount("/api", management.answer)
         site = Site(
             options.address or "",
-            tuple(map(ip_network, options.proxies)),
+            running.proxies,
             branding(settings.branding),
             logos(settings.branding),
         )

@@ -12,6 +12,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from causerie.access.keys import KeyDigest
+from causerie.access.networks import Network, NetworkList
 from causerie.errors import InvalidRequest, NotFound
 from causerie.http.headers import Headers
 
@@ -137,6 +138,10 @@ class MountedDoor:
     """Pages that may call from a browser."""
     separate_caches: bool = False
     """Projects reuse nothing of each other's prompts."""
+    networks: NetworkList | None = None
+    """Networks from which it may be used; ``None`` for all."""
+    proxies: tuple[Network, ...] = ()
+    """Proxies that are trusted to name the client's address."""
 
     @property
     def open(self) -> bool:

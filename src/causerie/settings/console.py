@@ -101,8 +101,8 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""
     proxies: tuple[Network, ...] = ()
-    """Addresses or networks of proxies in front of it, like `10.0.0.0/8`; what they say of where a
-    visitor comes from is believed."""
+    """Addresses or networks of proxies in front of the service, like `10.0.0.0/8`; what they say of
+    where a visitor or client comes from is believed."""
     address: WebAddress | None = None
     """Address of the service as browsers see it, for links and the check of forms, like
     `https://causerie.example.org`; at other host names there is no console. Unset: as the browser

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from causerie.access.networks import NetworkList
 from causerie.errors import NotFound
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.people import (
@@ -124,6 +125,12 @@ class Grant:
     """Bounds of the person, over all their keys and projects."""
     recorded: bool = False
     """Whether the project keeps the contents of requests."""
+    project_networks: tuple[str, ...] | None = None
+
+    @property
+    def networks(self) -> NetworkList | None:
+        """Networks from which it may be used: those of the key and of the project."""
+        return NetworkList.of(self.key.networks, self.project_networks)
 
 
 def new_key_id() -> str:

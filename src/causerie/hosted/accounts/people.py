@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Literal, Self
 
+from causerie.access.networks import NetworkList
+
 
 class Role(StrEnum):
     """Role of a user in a project."""
@@ -119,6 +121,8 @@ class Actor:
     """Project of a management key."""
     holder: str = ""
     """User from whom a management key derives, if any."""
+    networks: NetworkList | None = None
+    """Networks from which a management key may be used; ``None`` for all."""
 
     @property
     def person(self) -> str:
@@ -179,6 +183,11 @@ class Action(StrEnum):
 
     PROJECT_SEE = "project.see", "XXXXXX_", "see the project, its limits and budgets"
     PROJECT_RENAME = "project.rename", "XXX____", "rename the project"
+    PROJECT_NETWORKS = (
+        "project.networks",
+        "XXX____",
+        "set the networks from which keys of the project work",
+    )
     PROJECT_ARCHIVE = "project.archive", "XX_____", "archive the project and bring it back"
     MEMBERS_SEE = "members.see", "XXXXX__", "see members and open invitations"
     MEMBERS_INVITE = "members.invite", "XXX____", "invite people and withdraw invitations"

@@ -51,6 +51,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "member.remove": "removed {object} from {project}",
         "project.create": "created the project {object}",
         "project.rename": "renamed the project {object}",
+        "project.networks": "set the networks of the project {object}",
         "project.archive": "archived the project {object}",
         "project.restore": "restored the project {object}",
         "project.bounds": "set limits and budgets of the project {object}",

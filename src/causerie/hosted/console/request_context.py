@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 from jinja2 import Environment
 
+from causerie.access.networks import Network
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
@@ -72,9 +72,6 @@ def _cookie_name(secure: bool) -> str:
     return f"__Host-{_NAME}" if secure else _NAME
 
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """The site's addresses and look.
@@ -100,12 +97,8 @@ class Site:
         return f"{scheme}://{exchange.headers.get('host', '')}"
 
     def client(self, exchange: Exchange) -> str:
-        """Return the visitor's address: the last hop that no trusted proxy added."""
-        address = exchange.peer
-        hops = ",".join(exchange.headers.every("x-forwarded-for")).split(",")
-        while self._trusts(address) and hops and (hop := hops.pop().strip()):
-            address = _without_port(hop)
-        return address[:100]
+        """Return the visitor's address."""
+        return exchange.client(self.proxies)
 
     # Browsers send ``Origin`` with every form that changes something, and pages cannot forge it.
     def check(self, exchange: Exchange) -> None:
@@ -121,20 +114,6 @@ class Site:
                 "Open the page anew and try again.",
                 code="foreign_origin",
             )
-
-    def _trusts(self, address: str) -> bool:
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(parsed in network for network in self.proxies)
-
-
-def _without_port(hop: str) -> str:
-    # Some proxies name the port of each connection behind the address.
-    host, _, port = hop.rpartition(":")
-    named = port.isdecimal() and (host.endswith("]") or ":" not in host)
-    return (host if named else hop).strip("[]")
 
 
 PREFIX = "/console"

@@ -151,6 +151,7 @@ ROUTES = (
     PageRoute("GET", f"{_PROJECT}/logging", project.show_logging),
     PageRoute("GET", f"{_PROJECT}/settings", project.show_settings),
     PageRoute("POST", f"{_PROJECT}/name", project.rename, project.show_settings, kept=True),
+    PageRoute("POST", f"{_PROJECT}/networks", project.set_networks, project.show_settings),
     PageRoute("GET", f"{_PROJECT}/archive", project.ask_archive),
     PageRoute("POST", f"{_PROJECT}/archive", partial(project.archive, archived=True)),
     PageRoute("POST", f"{_PROJECT}/restore", partial(project.archive, archived=False)),

@@ -41,6 +41,7 @@ from causerie.hosted.management.requests import (
     PutCredits,
     RenameProject,
     RotateKey,
+    SetNetworks,
     SetOperator,
     SetRecording,
     TransferKey,
@@ -207,6 +208,15 @@ async def set_project_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
     bounds = call.body.bounds()
     await call.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
     return BoundsView.of(bounds)
+
+
+@route("PUT /projects/{project}/networks", "Set the networks from which keys of a project work")
+async def set_networks(call: ApiCall[NoQuery, SetNetworks]) -> ProjectView:
+    return ProjectView.of(
+        await call.accounts.projects.set_networks(
+            call.actor, call.ids["project"], call.body.networks
+        )
+    )
 
 
 @route("PUT /projects/{project}/recording", "Set request logging of a project")

@@ -15,6 +15,7 @@ from msgspec import Struct
 import causerie
 from causerie.access.keys import Credential, KeyDigest, matching
 from causerie.access.limits import Rates, RateScope, Tokens, tell
+from causerie.access.networks import Network
 from causerie.access.windows import MemoryCounters
 from causerie.errors import Error, NotFound
 from causerie.hosted.accounts.accounts import Accounts
@@ -211,6 +212,7 @@ class Management:
         requests_per_minute: int,
     ) -> None:
         self._managers = managers
+        self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
         self._services = ApiServices(accounts, operations, clock, link_path)
@@ -230,6 +232,8 @@ class Management:
             )
         route, ids = found
         actor = await self._managers.manager(exchange.credential)
+        if actor.networks is not None:
+            actor.networks.check(exchange.client(self.proxies), "This key")
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()

@@ -107,8 +107,8 @@ class Scim:
                 found, kind = None, ""
             described = _described(kind, id, self._url(exchange)) if found is None else None
             allowed = ("GET", "PUT", "PATCH", "DELETE") if id else ("GET", "POST")
-            if method not in (allowed := allowed if found else ("GET",)):
-                raise method_not_allowed(method, allowed)
+            if method not in (allowed if found else allowed[:1]):
+                raise method_not_allowed(method, allowed if found else allowed[:1])
             if found is None:
                 self._send(exchange, 200, described)
                 return
@@ -241,12 +241,14 @@ def _shown_members(call: ScimCall, members: Sequence[User]) -> Sequence[Mapping[
 
 
 def _described(kind: str, id: str, base: str) -> Mapping[str, Any]:
-    described = msgspec.json.decode(_DESCRIPTIONS.replace("{base}", base))
-    found = described.get(kind)
+    described = msgspec.json.decode(_DESCRIPTIONS.replace("{base}", base), type=dict[str, Any])
+    found: Mapping[str, Any] | list[Any] | None = described.get(kind)
     if isinstance(found, list):
         known = {each["id"]: each for each in found}
         found = known.get(id) if id else _list(len(found), 0, found)
-    if found is None or (id and kind == "ServiceProviderConfig"):
+    elif id:
+        found = None
+    if found is None:
         raise NotFound(f"SCIM is at {_VERSION}: Users, Groups, {', '.join(described)}.")
     return found
 

@@ -179,6 +179,7 @@ class SqlKeys(SqlRepository):
                 key_secrets.c.expires_at.label("secret_until"),
                 projects.c.archived_at.label("archived_at"),
                 projects.c.recording_days.label("recording_days"),
+                projects.c.networks.label("project_networks"),
             )
             .join(key_secrets, key_secrets.c.key_id == api_keys.c.id)
             .join(projects, projects.c.id == api_keys.c.project_id)
@@ -202,6 +203,7 @@ class SqlKeys(SqlRepository):
             project_bounds=bounded(bounds[owners[1]], put_in),
             person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
             recorded=row["recording_days"] is not None,
+            project_networks=row["project_networks"],
         )
 
     async def _bounds(self, owners: Sequence[str]) -> dict[str, LimitsAndBudgets]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
@@ -220,8 +221,12 @@ def _member(row: RowMapping) -> ProjectMember:
     return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])
 
 
+@dataclass(frozen=True, slots=True)
 class SqlAudit(SqlRepository):
+    added: list[AuditEntry]
+
     async def add(self, *entries: AuditEntry) -> None:
+        self.added.extend(entries)
         rows = [row_of(audit, entry) for entry in entries]
         for row in rows:
             del row["id"]
