@@ -16,13 +16,13 @@ from accountkit import PASSWORD, World
 from consolekit import Page, Place, console_of
 from oidcserver import CLIENT, SECRET, RunningIssuer
 from structlog.testing import capture_logs
-from test_console_openid import come
+from test_console_openid import come, follow
 
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.tokens import SessionClient, SignInPolicy
 from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 
 ENTRA = {"email_verified": None, "email": "grace@example.org"}
 """Claims as Entra ID sends them: nothing says that the address is verified."""
@@ -269,3 +269,40 @@ async def test_sign_ins_with_passwords_are_recorded(lite: World) -> None:
         shown = (await boss.get("/operator/audit?kind=sign_in")).text
         for words in ("sign-in page", "nobody@example.org", "was refused", "signed in", "Sign-ins"):
             assert words in shown
+
+
+async def test_an_identity_is_checked_again_while_its_session_goes_on(company: Company) -> None:
+    """The provider is asked by the browser, so that its person notices nothing."""
+    world, issuer = company.world, company.oidc.issuer
+    user = await world.person("grace")
+    await world.users.link_identity(user, issuer, "ada-1")
+    project = await world.project()
+    rules = [GroupRule("staff", project.id, "member")]
+    world.sign_in.policy = SignInPolicy("off", lives={issuer: timedelta(minutes=30)})
+    async with company.served(groups=rules) as place:
+        company.oidc.behave(claims={"groups": ["staff"]})
+        visitor = place.visitor()
+        assert (await come(visitor)).status == 303
+        keys = f"/projects/{project.id}/keys"
+        assert (await visitor.get(keys)).status == 200
+        world.later(minutes=29)
+        assert (await visitor.get(keys)).status == 200
+        world.later(minutes=2)
+        company.oidc.behave(claims={"groups": []})
+        lost = await visitor.get(keys)
+        assert lost.target == f"/sign-in?next=/console{keys}"
+        onward = await visitor.get(lost.target)
+        assert onward.target == f"/sign-in/test?next=/console{keys}"
+        away = await visitor.get(onward.target)
+        back = await visitor.get(await follow(visitor, away.headers["location"]))
+        assert back.target == keys
+        assert (await visitor.get(keys)).status == 404, "a group fewer"
+        world.later(minutes=31)
+        company.oidc.behave(denied=True)
+        begun = await visitor.get("/sign-in/test?next=")
+        refused = await visitor.get(await follow(visitor, begun.headers["location"]))
+        assert refused.status == 401
+        assert (await visitor.get("/profile")).status == 303
+        await visitor.post("/sign-out")
+        shown = await visitor.get("/sign-in?done=signed-out")
+        assert (shown.status, "Continue with The Test" in shown.text) == (200, True)

@@ -39,13 +39,13 @@ from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import User, actor_of
 from causerie.hosted.accounts.projects import Projects
-from causerie.hosted.accounts.provisioning import Directory
+from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.service_view import DoorView
-from causerie.hosted.console.sign_in import grants_of
+from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
@@ -60,7 +60,7 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, ConsoleSettings, IdentityProvider
+from causerie.settings.console import UNLIMITED, IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
@@ -104,31 +104,31 @@ def identity_providers(
 
 def directory_keys(
     listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
-) -> Mapping[KeyDigest, Directory]:
+) -> Mapping[KeyDigest, GroupClaims]:
     return {
-        KeyDigest.parse(key): Directory(each.name, grants_of(provider.options))
+        KeyDigest.parse(key): directory(provider.options)
         for each, provider in zip(listed, providers, strict=True)
         for key in each.scim_keys
     }
 
 
 def log_audit(entry: AuditEntry) -> None:
-    _log.info(
-        "audit",
-        action=entry.action,
-        actor=entry.actor,
-        subject=entry.subject,
-        project=entry.project_id,
-        details=dict(entry.details),
-    )
+    told = {name: getattr(entry, name) for name in ("action", "actor", "subject", "project_id")}
+    _log.info("audit", **told, details=dict(entry.details))
 
 
-def sign_in_policy(console: ConsoleSettings) -> SignInPolicy:
+def sign_in_policy(settings: Settings) -> SignInPolicy:
+    console, rechecked = settings.console, settings.identity_providers
     return SignInPolicy(
         console.password_sign_in,
         console.two_factor == "required",
         timedelta(hours=console.session_hours),
         timedelta(hours=console.session_idle_hours),
+        {
+            each.issuer: timedelta(minutes=each.recheck_minutes)
+            for each in rechecked
+            if each.recheck_minutes is not None
+        },
     )
 
 
@@ -243,7 +243,7 @@ class AccountFrontend:
     def __post_init__(self) -> None:
         self._managers = OperatorKeys(self.backed.key_cache)
         self._providers: tuple[OidcProvider, ...] = ()
-        self._directories: Mapping[KeyDigest, Directory] = {}
+        self._directories: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         models = prices(settings) | dearest(settings)
@@ -261,7 +261,7 @@ class AccountFrontend:
         budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
         self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
         self.backed.store.on_audit = log_audit if settings.logging.audit else None
-        self.backed.accounts.sign_in.policy = sign_in_policy(settings.console)
+        self.backed.accounts.sign_in.policy = sign_in_policy(settings)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:

@@ -233,6 +233,10 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
     groups_claim: Text = "groups"
     """Claim that lists the groups which somebody is in."""
     groups: tuple[IdentityGroup, ...] = ()
+    recheck_minutes: Annotated[int, Meta(ge=5, le=43_200)] | None = None
+    """How long a session lasts until the provider is asked again who its person is and which groups
+    they are in, of which they notice nothing while the provider knows them. Unset: as long as any
+    session."""
     scim_keys: tuple[Digest, ...] = ()
     """Digests of keys by which the provider's directory creates, changes and disables people, and
     moves them between groups, by SCIM at `/scim/v2`; `causerie key` makes them. With one, groups

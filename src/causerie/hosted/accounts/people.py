@@ -47,8 +47,6 @@ class LinkedIdentity:
     subject: str
     user_id: str
     linked_at: datetime
-    checked_at: datetime | None = None
-    """Last time that the provider confirmed it; ``None``: it is not asked between sign-ins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,28 +13,12 @@ from dataclasses import dataclass, replace
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, conflict, no_such
-from causerie.hosted.accounts.people import Actor, IdentityGroup, User
+from causerie.hosted.accounts.people import IdentityGroup, User
 from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
-from causerie.hosted.accounts.sso_provisioning import GroupClaims, GroupGrant, GroupMemberships
+from causerie.hosted.accounts.sso_provisioning import GroupClaims, GroupMemberships
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.accounts.users import Users
-
-
-@dataclass(frozen=True, slots=True)
-class Directory:
-    """A directory: the name of its identity provider, and the grants of its groups."""
-
-    name: str
-    grants: Sequence[GroupGrant] = ()
-
-    @property
-    def actor(self) -> Actor:
-        return Actor("system", self.name, f"directory {self.name}")
-
-    @property
-    def claims(self) -> GroupClaims:
-        return GroupClaims(self.name, grants=self.grants, provisioned=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +35,8 @@ class ProvisionedPerson:
 class Provisioning(AccountService):
     """What directories do to people and groups; each sees all people, and its own groups.
 
-    Methods raise :class:`NotFound`, and :class:`InvalidRequest` for what cannot be.
+    A directory is the claims of no groups, with the grants of its provider's groups. Methods raise
+    :class:`NotFound`, and :class:`InvalidRequest` for what cannot be.
     """
 
     def __init__(
@@ -77,7 +62,7 @@ class Provisioning(AccountService):
             raise no_such("user")
         return found[0]
 
-    async def create(self, directory: Directory, person: ProvisionedPerson) -> User:
+    async def create(self, directory: GroupClaims, person: ProvisionedPerson) -> User:
         """Create an account, or take up the one that the directory deleted before."""
         async with self._store.reading() as tx:
             before = await tx.people.by_email(tidy_email(person.email))
@@ -91,11 +76,11 @@ class Provisioning(AccountService):
         )
         return await self._change(directory, made, person)
 
-    async def change(self, directory: Directory, user_id: str, person: ProvisionedPerson) -> User:
+    async def change(self, directory: GroupClaims, user_id: str, person: ProvisionedPerson) -> User:
         """Describe a person anew; disable or enable their account."""
         return await self._change(directory, await self.person(user_id), person)
 
-    async def remove(self, directory: Directory, user_id: str) -> None:
+    async def remove(self, directory: GroupClaims, user_id: str) -> None:
         """Disable a person's account, and end their memberships of groups."""
         user = await self.person(user_id)
         if user.disabled_at is None:
@@ -105,12 +90,12 @@ class Provisioning(AccountService):
             current = await tx.people.find(user_id) or user
             await tx.groups.leave_all(user_id)
             enabled = replace(current, disabled_at=None)  # whose rights end by the same rules
-            await self._memberships.settle(tx, enabled, directory.claims)
+            await self._memberships.settle(tx, enabled, directory)
             current = await tx.people.find(user_id) or user
             await tx.people.change(replace(current, user_name="", external_id=""))
             await self._record(tx, directory.actor, "user.unprovision", user_id)
 
-    async def _change(self, directory: Directory, user: User, person: ProvisionedPerson) -> User:
+    async def _change(self, directory: GroupClaims, user: User, person: ProvisionedPerson) -> User:
         email, name = tidy_email(person.email), tidy_name(person.name)
         async with self._store.writing() as tx:
             await tx.people.operators()  # locked before one of them is, in one order by everybody
@@ -138,16 +123,16 @@ class Provisioning(AccountService):
         return after
 
     async def groups(
-        self, directory: Directory, where: Mapping[str, str], start: int = 0, count: int = 1
+        self, directory: GroupClaims, where: Mapping[str, str], start: int = 0, count: int = 1
     ) -> tuple[int, Sequence[IdentityGroup]]:
         """Return the number of groups that fit, and some of them, oldest first.
 
         ``where`` has values of ``id``, ``name``, ``external_id`` and ``member``.
         """
         async with self._store.reading() as tx:
-            return await tx.groups.search(directory.name, where, start, count)
+            return await tx.groups.search(directory.provider, where, start, count)
 
-    async def group(self, directory: Directory, group_id: str) -> IdentityGroup:
+    async def group(self, directory: GroupClaims, group_id: str) -> IdentityGroup:
         _, found = await self.groups(directory, {"id": group_id})
         if not found:
             raise no_such("group")
@@ -160,7 +145,7 @@ class Provisioning(AccountService):
 
     async def put_group(
         self,
-        directory: Directory,
+        directory: GroupClaims,
         group_id: str | None,
         name: str,
         external_id: str,
@@ -171,7 +156,7 @@ class Provisioning(AccountService):
             before = await self.group(directory, group_id)
         else:
             now = self._clock()
-            before = IdentityGroup(new_id("grp"), directory.name, name, external_id, now)
+            before = IdentityGroup(new_id("grp"), directory.provider, name, external_id, now)
         after = replace(before, name=name, external_id=external_id)
         async with self._store.writing() as tx:
             try:
@@ -180,9 +165,12 @@ class Provisioning(AccountService):
                 raise conflict("taken", "There is a group with this displayName.") from failure
             held = {user.id for user in (await tx.groups.members([after.id]))[after.id]}
             joined, left = set(members) - held, held - set(members)
-            if joined - await tx.groups.known(joined):
-                raise InvalidRequest("A member is no user of this service.", param="members")
-            await tx.groups.join(after.id, joined)
+            try:
+                await tx.groups.join(after.id, joined)
+            except Taken as failure:
+                raise InvalidRequest(
+                    "A member is no user of this service.", param="members"
+                ) from failure
             await tx.groups.leave(after.id, left)
             verb = "group.create" if group_id is None else "group.change"
             counts = {"joined": str(len(joined)), "left": str(len(left))}
@@ -192,7 +180,7 @@ class Provisioning(AccountService):
         await self._granted(directory, (before, after), affected)
         return after
 
-    async def remove_group(self, directory: Directory, group_id: str) -> None:
+    async def remove_group(self, directory: GroupClaims, group_id: str) -> None:
         """Delete a group; its members lose what it grants."""
         group = await self.group(directory, group_id)
         async with self._store.writing() as tx:
@@ -202,20 +190,20 @@ class Provisioning(AccountService):
         await self._granted(directory, (group,), held)
 
     async def _granted(
-        self, directory: Directory, groups: Collection[IdentityGroup], user_ids: Collection[str]
+        self, directory: GroupClaims, groups: Collection[IdentityGroup], user_ids: Collection[str]
     ) -> None:
         names = {name for each in groups for name in (each.name, each.external_id)}
         if any(grant.group in names for grant in directory.grants):
             await self._settle(directory, user_ids)
 
-    async def _settle(self, directory: Directory, user_ids: Collection[str]) -> None:
+    async def _settle(self, directory: GroupClaims, user_ids: Collection[str]) -> None:
         # One transaction for each, so that a large group does not hold up the database.
         for id in sorted(user_ids):
             async with self._store.reading() as tx:
                 user = await tx.people.find(id)
             if user is not None:
                 async with self._store.writing() as tx:
-                    await self._memberships.settle(tx, user, directory.claims)
+                    await self._memberships.settle(tx, user, directory)
 
 
 async def _check_unique(tx: Transaction, user: User, email: str, user_name: str) -> None:

@@ -54,9 +54,10 @@ class AccountDisabled(SignInRefused):
 
 @dataclass(slots=True)
 class SignInSubject:
-    """The user, or else the address, that somebody tries to sign in as, as far as it is known."""
+    """The user, identity or else address of a sign-in, as far as it is known."""
 
     user: User | None = None
+    identity: tuple[str, str] = ("", "")
     email: str = ""
 
 
@@ -139,14 +140,15 @@ class SignIn(AccountService):
         try:
             yield who
         except (Unauthenticated, Forbidden, NotFound, InvalidRequest) as failure:
-            cause, user = failure.__cause__, who.user
+            cause = failure.__cause__
             why = failure.message if cause is None or isinstance(cause, Taken) else str(cause)
-            _log.warning("sign_in.refused", why=why, method=method, user=user.id if user else "")
-            actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
-            subject = user.id if user is not None else _plain_address(who.email)
             details = {"why": why, "method": method, "address": client.address}
             async with self._store.writing() as tx:
+                user = who.user or await tx.people.by_identity(*who.identity)
+                actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
+                subject = user.id if user is not None else _plain_address(who.email)
                 await self._record(tx, actor, "sign_in.refuse", subject, **details)
+            _log.warning("sign_in.refused", why=why, method=method, user=user.id if user else "")
             raise
 
     async def with_password(

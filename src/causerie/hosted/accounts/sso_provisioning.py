@@ -57,7 +57,7 @@ class GroupClaims:
     @property
     def actor(self) -> Actor:
         """The provider as an actor of the audit log."""
-        return Actor("system", self.provider, f"groups of {self.provider}")
+        return Actor("system", self.provider, f"provider {self.provider}")
 
 
 NO_GROUPS = GroupClaims("")

@@ -12,6 +12,7 @@ import os
 import secrets
 import string
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -124,6 +125,8 @@ class SignInPolicy:
     """Whoever signs in with a password needs two-factor authentication."""
     life: timedelta = timedelta(days=30)
     idle: timedelta = timedelta(days=7)
+    lives: Mapping[str, timedelta] = field(default_factory=dict)
+    """Shorter lives of sessions that began with an identity, by its issuer."""
 
     def takes_password(self, *, operator: bool) -> bool:
         """Return whether an operator, or somebody else, may sign in with a password."""
@@ -148,7 +151,8 @@ class Session:
 
     def good(self, now: datetime, policy: SignInPolicy) -> bool:
         """Return whether it has not expired."""
-        kept = now - self.created_at < policy.life and now - self.seen_at < policy.idle
+        life = policy.lives.get(self.method, policy.life)
+        kept = now - self.created_at < life and now - self.seen_at < policy.idle
         return now < self.expires_at and kept
 
 

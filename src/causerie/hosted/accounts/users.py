@@ -224,11 +224,6 @@ class Users(AccountService):
                 await self._bind(tx, user, *identity)
             return user
 
-    async def with_identity(self, issuer: str, subject: str) -> User | None:
-        """Return the user with this identity, whom its provider has named."""
-        async with self._store.reading() as tx:
-            return await tx.people.by_identity(issuer, subject)
-
     async def join_identity(self, email: str, issuer: str, subject: str, *, claimed: bool) -> bool:
         """Link an identity to the account of its verified address; return whether there is one.
 

@@ -40,6 +40,11 @@ async def show_sign_in(context: RequestContext) -> None:
     if context.user is not None and context.problem is None:
         context.go(next_path(after))
         return
+    providers = context.services.providers()
+    asked = context.takes_password() or context.problem is not None or "done" in context.query
+    if len(providers) == 1 and not asked:  # there is one way in
+        context.go(f"/sign-in/{providers[0].options.name}?next={quote(after)}")
+        return
     await context.show("sign_in/password.html", next=after, email=context.form.get("email"))
 
 
@@ -244,8 +249,7 @@ async def return_from_provider(context: RequestContext) -> None:
             claims = await provider.finish(
                 login_state.attempt if login_state is not None else None, returned
             )
-        who.email = claims.email
-        who.user = await accounts.users.with_identity(claims.issuer, claims.subject)
+        who.email, who.identity = claims.email, (claims.issuer, claims.subject)
         if login_state is not None and login_state.joins:
             await accounts.users.link_identity(context.me, claims.issuer, claims.subject)
             context.go("/profile", done="identity-linked")
@@ -262,7 +266,12 @@ async def return_from_provider(context: RequestContext) -> None:
     go_on(context, started, after)
 
 
-def grants_of(options: ProviderOptions) -> Sequence[GroupGrant]:
+def directory(options: ProviderOptions) -> GroupClaims:
+    """Return the grants of the groups that a provider's directory provisions."""
+    return GroupClaims(options.name, grants=_grants(options), provisioned=True)
+
+
+def _grants(options: ProviderOptions) -> Sequence[GroupGrant]:
     return [
         GroupGrant(each.group, each.project, Role(each.role), each.operator)
         for each in options.groups
@@ -271,9 +280,10 @@ def grants_of(options: ProviderOptions) -> Sequence[GroupGrant]:
 
 def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
     groups = NO_GROUPS
-    if claims.groups is not None or options.provisioned:
-        named = claims.groups or frozenset()
-        groups = GroupClaims(options.name, named, grants_of(options), options.provisioned)
+    if options.provisioned:
+        groups = directory(options)
+    elif claims.groups is not None:
+        groups = GroupClaims(options.name, claims.groups, _grants(options))
     return Vouched(
         claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name, groups
     )

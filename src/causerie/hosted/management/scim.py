@@ -20,7 +20,8 @@ from causerie.access.limits import Rates, RateScope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.people import IdentityGroup, User
-from causerie.hosted.accounts.provisioning import Directory, Provisioning
+from causerie.hosted.accounts.provisioning import Provisioning
+from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.management.routing import query_of
 from causerie.hosted.management.scim_resources import (
     GROUP_FILTERS,
@@ -67,7 +68,7 @@ class ScimQuery(Struct, frozen=True, rename="camel"):
 class ScimCall:
     """One request of a directory; ``base`` is the address of SCIM without a slash at its end."""
 
-    directory: Directory
+    directory: GroupClaims
     base: str
     method: str
     query: ScimQuery
@@ -83,7 +84,7 @@ class Scim:
     def __init__(
         self,
         provisioning: Provisioning,
-        keys: Callable[[], Mapping[KeyDigest, Directory]],
+        keys: Callable[[], Mapping[KeyDigest, GroupClaims]],
         base: Callable[[Exchange], str],
         requests_per_minute: int,
     ) -> None:

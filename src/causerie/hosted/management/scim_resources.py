@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -20,29 +19,13 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.provisioning import ProvisionedPerson
 
 _MOST_OPERATIONS = 100
-_MOST_TERMS = 8
 _LONGEST_NAME = 100  # of a person here
 
 
-USER_FILTERS: Mapping[str, str] = MappingProxyType(
-    {
-        "username": "user_name",
-        "externalid": "external_id",
-        "id": "id",
-        "emails": "email",
-        "emails.value": "email",
-    }
-)
+_BOTH = {"externalid": "external_id", "id": "id"}
+USER_FILTERS = _BOTH | {"username": "user_name", "emails": "email", "emails.value": "email"}
 """Fields of accounts, by the attributes of people that a filter may have."""
-GROUP_FILTERS: Mapping[str, str] = MappingProxyType(
-    {
-        "displayname": "name",
-        "externalid": "external_id",
-        "id": "id",
-        "members": "member",
-        "members.value": "member",
-    }
-)
+GROUP_FILTERS = _BOTH | {"displayname": "name", "members": "member", "members.value": "member"}
 
 
 class _Name(Struct, rename="camel"):
@@ -125,12 +108,15 @@ def _truth(value: bool | str | None) -> bool:
     return value.lower() == "true" if isinstance(value, str) else value is True
 
 
-_TERM = re.compile(
-    r"\s*(?:urn:[\w:.]*:)?(?P<name>\w+)(?:\[type eq \"\w+\"\])?(?P<sub>\.\w+)?\s+eq\s+"
-    r"(?P<value>\"(?:[^\"\\]|\\.)*\")\s*",
-    re.IGNORECASE | re.ASCII,
+_TERM = (
+    r"(?:urn:[\w:.]*:)?(?P<name>\w+)(?:\[type eq \"\w+\"\])?(?P<sub>\.\w+)?\s+eq\s+"
+    r"(?P<value>\"(?:[^\"\\]|\\.)*\")"
 )
-_AND = re.compile(r"and\s", re.IGNORECASE)
+_terms = re.compile(_TERM, re.IGNORECASE | re.ASCII).finditer
+_PLAIN_TERM = re.sub(r"\?P<\w+>", "?:", _TERM)
+_is_filter = re.compile(
+    rf"\s*{_PLAIN_TERM}(?:\s+and\s+{_PLAIN_TERM}){{0,7}}\s*", re.IGNORECASE | re.ASCII
+).fullmatch
 
 
 def conditions(filter: str, fields: Mapping[str, str]) -> Mapping[str, str]:
@@ -138,28 +124,19 @@ def conditions(filter: str, fields: Mapping[str, str]) -> Mapping[str, str]:
 
     Filters are of ``eq``, joined by ``and``.
     """
-    found: dict[str, str] = {}
-    at = 0
-    while filter.strip() and at <= len(filter):
-        term = _TERM.match(filter, at)
-        name = (term["name"] + (term["sub"] or "")).lower() if term is not None else ""
-        if term is None or name not in fields or len(found) >= _MOST_TERMS:
-            raise InvalidRequest(
-                f'The filter {filter[:200]} is not supported; one is `NAME eq "VALUE"`, several '
-                f"with `and`, of {', '.join(sorted(fields))}.",
-                code="invalidFilter",
-            )
-        try:
-            found[fields[name]] = json.loads(term["value"])
-        except ValueError as error:
-            raise InvalidRequest("A value of the filter is no text.", code="invalidFilter") from (
-                error
-            )
-        if term.end() == len(filter):
-            break
-        joint = _AND.match(filter, term.end())
-        at = joint.end() if joint is not None else len(filter)
-    return found
+    try:
+        if filter and not _is_filter(filter):
+            raise ValueError
+        return {
+            fields[(term["name"] + (term["sub"] or "")).lower()]: json.loads(term["value"])
+            for term in _terms(filter)
+        }
+    except (LookupError, ValueError) as failure:
+        raise InvalidRequest(
+            f'The filter {filter[:200]} is not supported; one is `NAME eq "VALUE"`, several with '
+            f"`and`, of {', '.join(sorted(fields))}.",
+            code="invalidFilter",
+        ) from failure
 
 
 _PATH = re.compile(

@@ -59,17 +59,13 @@ class SqlGroups(SqlRepository):
             found[group_id].append(user)
         return found
 
-    async def known(self, user_ids: Collection[str]) -> set[str]:
-        ids, found = sorted(user_ids), set[str]()
-        for first in range(0, len(ids), _AT_ONCE):
-            query = select(users.c.id).where(users.c.id.in_(ids[first : first + _AT_ONCE]))
-            found.update((await self._execute(query)).scalars())
-        return found
-
     async def join(self, group_id: str, user_ids: Collection[str]) -> None:
         if user_ids:
             rows = [{"group_id": group_id, "user_id": id} for id in sorted(user_ids)]
-            await self._execute(members.insert(), rows)
+            try:
+                await self._execute(members.insert(), rows)
+            except IntegrityError as failure:
+                raise Taken(members.name) from failure
 
     async def leave(self, group_id: str, user_ids: Collection[str]) -> None:
         ids = sorted(user_ids)

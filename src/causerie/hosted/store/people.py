@@ -56,9 +56,6 @@ def person_status_of(row: RowMapping) -> PersonStatus:
     )
 
 
-_IDENTITY = [column for column in identities.c if column.name != "refresh_token"]
-
-
 class SqlPeople(SqlRepository):
     async def add(self, user: User) -> None:
         await self._insert(users, user)
@@ -114,7 +111,7 @@ class SqlPeople(SqlRepository):
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
         query = (
-            select(*_IDENTITY)
+            select(identities)
             .where(identities.c.user_id == user_id)
             .order_by(identities.c.linked_at, identities.c.issuer, identities.c.subject)
         )

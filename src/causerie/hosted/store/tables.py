@@ -163,8 +163,6 @@ identities = _table(
     *_keys(Text, "issuer", "subject"),
     Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
     *_required(Moment, "linked_at"),
-    *_optional(Text, "refresh_token"),
-    *_optional(Moment, "checked_at"),
 )
 
 # Groups that identity providers provision by SCIM.
