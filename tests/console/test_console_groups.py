@@ -15,6 +15,7 @@ from test_console_openid import come
 
 from causerie.hosted.accounts.keys import KeyState
 from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.hosted.accounts.provisioning import WantedGroup
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
@@ -136,7 +137,8 @@ async def test_groups_that_a_directory_provisions_count_and_not_those_of_the_tok
     async with company_of(lite, oidc, provisioned=True) as company:
         service, user, atlas = lite.accounts.provisioning, company.user, company.atlas
         directory = GroupClaims("test", provisioned=True)  # the grants come at the sign-in
-        group = await service.put_group(directory, None, "staff", "", [user.id])
+        wanted = WantedGroup("staff", "", frozenset({user.id}))
+        group = await service.create_group(directory, wanted)
         assert await company.roles() == {}
         assert await company.sign_in("builders", "platform") == 303
         assert await company.roles() == {atlas.id: (Role.VIEWER, "test:staff")}

@@ -242,6 +242,28 @@ async def test_groups_are_moved_as_both_vendors_do(served: Company) -> None:
     assert (status, "last operator" in failure["detail"]) == (409, True)
 
 
+async def test_changes_at_the_same_time_undo_nothing_of_each_other(served: Company) -> None:
+    people = [await served.made(f"person{number}") for number in range(4)]
+    _, group = await served.ask("POST", "/Groups", {"displayName": "data-science"})
+    added = (
+        served.patch(
+            f"/Groups/{group['id']}",
+            {"op": "add", "path": "members", "value": [{"value": one["id"]}]},
+        )
+        for one in people
+    )
+    off = {"op": "replace", "path": "active", "value": False}
+    path = f"/Users/{people[0]['id']}"
+    titles = (
+        served.patch(path, {"op": "replace", "path": "displayName", "value": f"Name {number}"})
+        for number in range(3)
+    )
+    await asyncio.gather(*added, served.patch(path, off), *titles)
+    _, shown = await served.ask("GET", f"/Groups/{group['id']}")
+    assert {each["value"] for each in shown["members"]} == {each["id"] for each in people}
+    assert (await served.ask("GET", path))[1]["active"] is False
+
+
 async def test_people_are_described_anew(served: Company) -> None:
     made = await served.made("ada")
     path = f"/Users/{made['id']}"

@@ -134,14 +134,12 @@ class ProjectRepository(Protocol):
 
 
 class GroupRepository(Protocol):
-    """Groups of directories.
-
-    ``add`` and ``change`` raise :class:`Taken` for a known name, and ``join`` for an unknown user.
-    """
+    """Groups of directories; ``join`` raises :class:`Taken` for an unknown user."""
 
     async def add(self, group: IdentityGroup) -> None: ...
     async def change(self, group: IdentityGroup) -> None: ...
-    async def remove(self, id: str) -> None: ...
+    async def find(self, id: str) -> IdentityGroup | None: ...
+    async def remove(self, id: str) -> None: ...  # one without members
     async def search(
         self, provider: str, where: Mapping[str, str], start: int, count: int
     ) -> tuple[int, Sequence[IdentityGroup]]: ...

@@ -7,12 +7,12 @@ them; they are shown to it no more, and creating them anew takes the same accoun
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import difference
-from causerie.hosted.accounts.authorization import Clock, conflict, no_such
+from causerie.hosted.accounts.authorization import Clock, conflict, found_user, no_such
 from causerie.hosted.accounts.people import IdentityGroup, User
 from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
@@ -30,6 +30,15 @@ class ProvisionedPerson:
     name: str
     external_id: str = ""
     active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WantedGroup:
+    """A group as a directory describes it, with the ids of its members."""
+
+    name: str
+    external_id: str
+    members: frozenset[str]
 
 
 class Provisioning(AccountService):
@@ -57,57 +66,38 @@ class Provisioning(AccountService):
             return await tx.people.search(where, start, count)
 
     async def person(self, user_id: str) -> User:
-        _, found = await self.people({"id": user_id})
-        if not found:
-            raise no_such("user")
-        return found[0]
+        async with self._store.reading() as tx:
+            return await _person(tx, user_id)
 
     async def create(self, directory: GroupClaims, person: ProvisionedPerson) -> User:
         """Create an account, or take up the one that the directory deleted before."""
         async with self._store.reading() as tx:
-            before = await tx.people.by_email(tidy_email(person.email))
-            known, _ = await tx.people.search({"user_name": person.user_name}, 0, 1)
-        if known:
-            raise conflict("taken", "There is a user with this userName already.")
-        if before is not None and before.disabled_at is not None and not before.user_name:
-            return await self._change(directory, before, person)
-        made = await self._users.create(
-            directory.actor, email=person.email, name=person.name, password=None
-        )
-        return await self._change(directory, made, person)
+            user = await tx.people.by_email(tidy_email(person.email))
+            await _check_unique(tx, "", "", person.user_name)
+        if user is None or user.disabled_at is None or user.user_name:
+            user = await self._users.create(
+                directory.actor, email=person.email, name=person.name, password=None
+            )
+        return await self._describe(directory, user.id, lambda _: person)
 
-    async def change(self, directory: GroupClaims, user_id: str, person: ProvisionedPerson) -> User:
-        """Describe a person anew; disable or enable their account."""
-        return await self._change(directory, await self.person(user_id), person)
+    async def change(
+        self, directory: GroupClaims, user_id: str, describe: Callable[[User], ProvisionedPerson]
+    ) -> User:
+        """Describe a person anew, from what they are; disable or enable their account."""
+        await self.person(user_id)
+        return await self._describe(directory, user_id, describe)
 
-    async def remove(self, directory: GroupClaims, user_id: str) -> None:
-        """Disable a person's account, and end their memberships of groups."""
-        user = await self.person(user_id)
-        if user.disabled_at is None:
-            await self._users.disable(directory.actor, user_id)
-        async with self._store.writing() as tx:
-            await tx.people.operators()
-            current = await tx.people.find(user_id) or user
-            await tx.groups.leave_all(user_id)
-            enabled = replace(current, disabled_at=None)  # whose rights end by the same rules
-            await self._memberships.settle(tx, enabled, directory)
-            current = await tx.people.find(user_id) or user
-            await tx.people.change(replace(current, user_name="", external_id=""))
-            await self._record(tx, directory.actor, "user.unprovision", user_id)
-
-    async def _change(self, directory: GroupClaims, user: User, person: ProvisionedPerson) -> User:
-        email, name = tidy_email(person.email), tidy_name(person.name)
+    async def _describe(
+        self, directory: GroupClaims, user_id: str, describe: Callable[[User], ProvisionedPerson]
+    ) -> User:
         async with self._store.writing() as tx:
             await tx.people.operators()  # locked before one of them is, in one order by everybody
-            before = await tx.people.find(user.id) or user
-            await _check_unique(tx, before, email, person.user_name)
-            after = replace(
-                before,
-                email=email,
-                name=name,
-                user_name=person.user_name,
-                external_id=person.external_id,
-            )
+            before = await found_user(tx, user_id)
+            person = describe(before)
+            email, name = tidy_email(person.email), tidy_name(person.name)
+            await _check_unique(tx, user_id, email, person.user_name)
+            after = replace(before, email=email, name=name, user_name=person.user_name)
+            after = replace(after, external_id=person.external_id)
             if after != before:
                 await tx.people.change(after)
                 changes = {
@@ -115,12 +105,26 @@ class Provisioning(AccountService):
                     for each in ("email", "name", "user_name")
                     if getattr(before, each) != getattr(after, each)
                 }
-                await self._record(tx, directory.actor, "user.provision", user.id, **changes)
+                await self._record(tx, directory.actor, "user.provision", user_id, **changes)
         if person.active is (after.disabled_at is not None):
             disabled = not person.active
-            after = await self._users.disable(directory.actor, user.id, disabled=disabled)
-            await self._settle(directory, [user.id])
+            after = await self._users.disable(directory.actor, user_id, disabled=disabled)
+            await self._settle(directory, [user_id])
         return after
+
+    async def remove(self, directory: GroupClaims, user_id: str) -> None:
+        """Disable a person's account, and end their memberships of groups."""
+        if (await self.person(user_id)).disabled_at is None:
+            await self._users.disable(directory.actor, user_id)
+        async with self._store.writing() as tx:
+            await tx.people.operators()
+            user = await found_user(tx, user_id)
+            await tx.groups.leave_all(user_id)
+            enabled = replace(user, disabled_at=None)  # whose rights end by the same rules
+            await self._memberships.settle(tx, enabled, directory)
+            user = await found_user(tx, user_id)
+            await tx.people.change(replace(user, user_name="", external_id=""))
+            await self._record(tx, directory.actor, "user.unprovision", user_id)
 
     async def groups(
         self, directory: GroupClaims, where: Mapping[str, str], start: int = 0, count: int = 1
@@ -133,61 +137,69 @@ class Provisioning(AccountService):
             return await tx.groups.search(directory.provider, where, start, count)
 
     async def group(self, directory: GroupClaims, group_id: str) -> IdentityGroup:
-        _, found = await self.groups(directory, {"id": group_id})
-        if not found:
-            raise no_such("group")
-        return found[0]
+        async with self._store.reading() as tx:
+            return await _group(tx, directory, group_id)
 
     async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
         """Return the members of groups, by the groups' ids."""
         async with self._store.reading() as tx:
             return await tx.groups.members(group_ids)
 
-    async def put_group(
+    async def create_group(self, directory: GroupClaims, wanted: WantedGroup) -> IdentityGroup:
+        """Create a group; its members get what it grants."""
+        group = IdentityGroup(
+            new_id("grp"), directory.provider, wanted.name, wanted.external_id, self._clock()
+        )
+        async with self._store.writing() as tx:
+            await _check_name(tx, group)
+            await tx.groups.add(group)
+            affected = await self._move(tx, group.id, wanted.members)
+            await self._record(tx, directory.actor, "group.create", group.id, name=group.name)
+        await self._granted(directory, (group,), affected)
+        return group
+
+    async def change_group(
         self,
         directory: GroupClaims,
-        group_id: str | None,
-        name: str,
-        external_id: str,
-        members: Collection[str],
+        group_id: str,
+        describe: Callable[[IdentityGroup, Sequence[User]], WantedGroup],
     ) -> IdentityGroup:
-        """Create a group, or describe one anew; its members get or lose what it grants."""
-        if group_id is not None:
-            before = await self.group(directory, group_id)
-        else:
-            now = self._clock()
-            before = IdentityGroup(new_id("grp"), directory.provider, name, external_id, now)
-        after = replace(before, name=name, external_id=external_id)
+        """Describe a group anew, from what it is; its members get or lose what it grants."""
         async with self._store.writing() as tx:
-            try:
-                await (tx.groups.add if group_id is None else tx.groups.change)(after)
-            except Taken as failure:
-                raise conflict("taken", "There is a group with this displayName.") from failure
-            held = {user.id for user in (await tx.groups.members([after.id]))[after.id]}
-            joined, left = set(members) - held, held - set(members)
-            try:
-                await tx.groups.join(after.id, joined)
-            except Taken as failure:
-                raise InvalidRequest(
-                    "A member is no user of this service.", param="members"
-                ) from failure
-            await tx.groups.leave(after.id, left)
-            verb = "group.create" if group_id is None else "group.change"
-            counts = {"joined": str(len(joined)), "left": str(len(left))}
-            await self._record(tx, directory.actor, verb, after.id, name=name, **counts)
-        renamed = (before.name, before.external_id) != (after.name, after.external_id)
-        affected = held | joined if renamed else joined | left
+            before = await _group(tx, directory, group_id)
+            held = (await tx.groups.members([group_id]))[group_id]
+            wanted = describe(before, held)
+            after = replace(before, name=wanted.name, external_id=wanted.external_id)
+            await _check_name(tx, after)
+            await tx.groups.change(after)
+            affected = await self._move(tx, group_id, wanted.members)
+            moved = {"moved": str(len(affected))}
+            await self._record(
+                tx, directory.actor, "group.change", group_id, name=after.name, **moved
+            )
+        if after != before:
+            affected |= {user.id for user in held}
         await self._granted(directory, (before, after), affected)
         return after
 
+    async def _move(self, tx: Transaction, group_id: str, members: Collection[str]) -> set[str]:
+        held = {user.id for user in (await tx.groups.members([group_id]))[group_id]}
+        joined, left = set(members) - held, held - set(members)
+        try:
+            await tx.groups.join(group_id, joined)
+        except Taken as failure:
+            raise InvalidRequest("A member is no user here.", param="members") from failure
+        await tx.groups.leave(group_id, left)
+        return joined | left
+
     async def remove_group(self, directory: GroupClaims, group_id: str) -> None:
         """Delete a group; its members lose what it grants."""
-        group = await self.group(directory, group_id)
         async with self._store.writing() as tx:
-            held = {user.id for user in (await tx.groups.members([group_id]))[group_id]}
+            group = await _group(tx, directory, group_id)
+            affected = await self._move(tx, group_id, ())
             await tx.groups.remove(group_id)
             await self._record(tx, directory.actor, "group.delete", group_id, name=group.name)
-        await self._granted(directory, (group,), held)
+        await self._granted(directory, (group,), affected)
 
     async def _granted(
         self, directory: GroupClaims, groups: Collection[IdentityGroup], user_ids: Collection[str]
@@ -206,8 +218,28 @@ class Provisioning(AccountService):
                     await self._memberships.settle(tx, user, directory)
 
 
-async def _check_unique(tx: Transaction, user: User, email: str, user_name: str) -> None:
+async def _person(tx: Transaction, user_id: str) -> User:
+    _, found = await tx.people.search({"id": user_id}, 0, 1)
+    if not found:
+        raise no_such("user")
+    return found[0]
+
+
+async def _group(tx: Transaction, directory: GroupClaims, group_id: str) -> IdentityGroup:
+    group = await tx.groups.find(group_id)
+    if group is None or group.provider != directory.provider:
+        raise no_such("group")
+    return group
+
+
+async def _check_unique(tx: Transaction, user_id: str, email: str, user_name: str) -> None:
     same_email = await tx.people.by_email(email)
     _, same_name = await tx.people.search({"user_name": user_name}, 0, 2)
-    if any(each is not None and each.id != user.id for each in (same_email, *same_name)):
+    if any(each is not None and each.id != user_id for each in (same_email, *same_name)):
         raise conflict("taken", "Another user has this userName or address.")
+
+
+async def _check_name(tx: Transaction, group: IdentityGroup) -> None:
+    _, same = await tx.groups.search(group.provider, {"name": group.name}, 0, 2)
+    if any(each.id != group.id for each in same):
+        raise conflict("taken", "There is a group with this displayName.")

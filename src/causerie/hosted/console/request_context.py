@@ -96,10 +96,6 @@ class Site:
         scheme = "https" if self.secure(exchange) else "http"
         return f"{scheme}://{exchange.headers.get('host', '')}"
 
-    def client(self, exchange: Exchange) -> str:
-        """Return the visitor's address."""
-        return exchange.client(self.proxies)
-
     # Browsers send ``Origin`` with every form that changes something, and pages cannot forge it.
     def check(self, exchange: Exchange) -> None:
         """Raise :class:`Forbidden` if a page of another site sent the form."""
@@ -195,7 +191,7 @@ class RequestContext:
     @property
     def client(self) -> SessionClient:
         agent = self.exchange.headers.get("user-agent", "")
-        return SessionClient(self.services.site.client(self.exchange), agent)
+        return SessionClient(self.exchange.client(self.services.site.proxies), agent)
 
     @property
     def base(self) -> str:

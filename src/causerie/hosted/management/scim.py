@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +19,7 @@ from causerie.access.limits import Rates, RateScope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.people import IdentityGroup, User
-from causerie.hosted.accounts.provisioning import Provisioning
+from causerie.hosted.accounts.provisioning import ProvisionedPerson, Provisioning, WantedGroup
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.management.routing import query_of
 from causerie.hosted.management.scim_resources import (
@@ -149,21 +148,24 @@ class Scim:
         service, directory = self._provisioning, call.directory
         if call.method == "GET" and not id:
             where = conditions(call.query.filter, USER_FILTERS)
-            total, found = await service.people(where, *call.query.page)
-            listed = [_shown_user(call, each) for each in found]
+            total, people = await service.people(where, *call.query.page)
+            listed = [_shown_user(call, each) for each in people]
             return _list(total, call.query.page[0], listed)
         if call.method == "DELETE":
             await service.remove(directory, id)
             return None
         if call.method == "POST":
             return _shown_user(call, await service.create(directory, person_of(call.body)))
-        user = await service.person(id)
-        if call.method != "GET":
-            whole = call.body
-            if call.method == "PATCH":  # a new `name` counts where there is no new `displayName`
-                whole = patched({**_shown_user(call, user), "displayName": None}, call.body)
-            user = await service.change(directory, id, person_of(whole))
-        return _shown_user(call, user)
+        if call.method == "GET":
+            return _shown_user(call, await service.person(id))
+
+        def described(user: User) -> ProvisionedPerson:
+            if call.method == "PUT":
+                return person_of(call.body)
+            # A new `name` counts where there is no new `displayName`.
+            return person_of(patched({**_shown_user(call, user), "displayName": None}, call.body))
+
+        return _shown_user(call, await service.change(directory, id, described))
 
     async def _group(self, call: ScimCall, id: str) -> Mapping[str, Any] | None:
         service, directory = self._provisioning, call.directory
@@ -174,25 +176,29 @@ class Scim:
         if call.method == "DELETE":
             await service.remove_group(directory, id)
             return None
-        if call.method in ("POST", "PUT"):
-            made = await service.put_group(directory, id or None, *group_of(call.body))
-            return (await self._shown_groups(call, [made]))[0]
-        [shown] = await self._shown_groups(call, [await service.group(directory, id)])
-        if call.method == "PATCH":
-            await service.put_group(directory, id, *group_of(patched(shown, call.body)))
-            return None  # its members may be very many
-        return shown
+        if call.method == "POST":
+            group = await service.create_group(directory, group_of(call.body))
+        elif call.method == "GET":
+            group = await service.group(directory, id)
+        else:
+
+            def described(group: IdentityGroup, members: Sequence[User]) -> WantedGroup:
+                if call.method == "PUT":
+                    return group_of(call.body)
+                return group_of(patched(_shown_group(call, group, members), call.body))
+
+            group = await service.change_group(directory, id, described)
+            if call.method == "PATCH":
+                return None  # its members may be very many
+        return (await self._shown_groups(call, [group]))[0]
 
     async def _shown_groups(
         self, call: ScimCall, groups: Sequence[IdentityGroup]
     ) -> Sequence[Mapping[str, Any]]:
         if call.method == "GET" and "members" in call.query.excluded_attributes:
-            return [_shown_group(call, each) for each in groups]
+            return [_shown_group(call, each, None) for each in groups]
         members = await self._provisioning.members([each.id for each in groups])
-        return [
-            {**_shown_group(call, each), "members": _shown_members(call, members[each.id])}
-            for each in groups
-        ]
+        return [_shown_group(call, each, members[each.id]) for each in groups]
 
 
 def _list(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -205,40 +211,32 @@ def _list(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping
     }
 
 
-def _meta(call: ScimCall, kind: str, id: str, created: datetime) -> Mapping[str, str]:
-    place = f"{call.base}/{kind}s/{id}"
-    return {"resourceType": kind, "created": created.isoformat(), "location": place}
+def _shown(call: ScimCall, kind: str, one: User | IdentityGroup, **more: Any) -> dict[str, Any]:
+    external = {"externalId": one.external_id} if one.external_id else {}
+    place = f"{call.base}/{kind}s/{one.id}"
+    meta = {"resourceType": kind, "created": one.created_at.isoformat(), "location": place}
+    return {"schemas": [_CORE + kind], "id": one.id, **external, **more, "meta": meta}
 
 
-def _shown_user(call: ScimCall, user: User) -> Mapping[str, Any]:
-    external = {"externalId": user.external_id} if user.external_id else {}
-    return {
-        "schemas": [f"{_CORE}User"],
-        "id": user.id,
-        **external,
-        "userName": user.user_name or user.email,
-        "name": {"formatted": user.name},
-        "displayName": user.name,
-        "active": user.disabled_at is None,
-        "emails": [{"value": user.email, "type": "work", "primary": True}],
-        "meta": _meta(call, "User", user.id, user.created_at),
-    }
+def _shown_user(call: ScimCall, user: User) -> dict[str, Any]:
+    return _shown(
+        *(call, "User", user),
+        userName=user.user_name or user.email,
+        name={"formatted": user.name},
+        displayName=user.name,
+        active=user.disabled_at is None,
+        emails=[{"value": user.email, "type": "work", "primary": True}],
+    )
 
 
-def _shown_group(call: ScimCall, group: IdentityGroup) -> dict[str, Any]:
-    external = {"externalId": group.external_id} if group.external_id else {}
-    return {
-        "schemas": [f"{_CORE}Group"],
-        "id": group.id,
-        **external,
-        "displayName": group.name,
-        "meta": _meta(call, "Group", group.id, group.created_at),
-    }
-
-
-def _shown_members(call: ScimCall, members: Sequence[User]) -> Sequence[Mapping[str, str]]:
-    base = f"{call.base}/Users/"
-    return [{"value": one.id, "display": one.name, "$ref": base + one.id} for one in members]
+def _shown_group(
+    call: ScimCall, group: IdentityGroup, members: Sequence[User] | None
+) -> dict[str, Any]:
+    if members is None:
+        return _shown(call, "Group", group, displayName=group.name)
+    place = f"{call.base}/Users/"
+    shown = [{"value": one.id, "display": one.name, "$ref": place + one.id} for one in members]
+    return _shown(call, "Group", group, displayName=group.name, members=shown)
 
 
 def _described(kind: str, id: str, base: str) -> Mapping[str, Any]:

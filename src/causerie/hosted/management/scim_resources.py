@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.provisioning import ProvisionedPerson
+from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
 
 _MOST_OPERATIONS = 100
 _LONGEST_NAME = 100  # of a person here
@@ -97,11 +97,11 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
     )
 
 
-def group_of(body: Mapping[str, Any]) -> tuple[str, str, frozenset[str]]:
-    """Return name, external id and ids of members; raise :class:`InvalidRequest`."""
+def group_of(body: Mapping[str, Any]) -> WantedGroup:
+    """Return a group as the body describes it; raise :class:`InvalidRequest`."""
     found = _read(body, _Group)
     members = frozenset(each.value for each in found.members or ())
-    return found.display_name, found.external_id or "", members
+    return WantedGroup(found.display_name, found.external_id or "", members)
 
 
 def _truth(value: bool | str | None) -> bool:

@@ -14,21 +14,18 @@ from causerie.hosted.store.tables import identity_group_members as members
 from causerie.hosted.store.tables import identity_groups as groups
 from causerie.hosted.store.tables import users
 
-_AT_ONCE = 500  # values in one statement
-
 
 class SqlGroups(SqlRepository):
     async def add(self, group: IdentityGroup) -> None:
         await self._insert(groups, group)
 
     async def change(self, group: IdentityGroup) -> None:
-        try:
-            await self._update(groups, group)
-        except IntegrityError as failure:
-            raise Taken(groups.name) from failure
+        await self._update(groups, group)
+
+    async def find(self, id: str) -> IdentityGroup | None:
+        return await self._one(self._by_id(groups, id), lambda row: IdentityGroup(**row))
 
     async def remove(self, id: str) -> None:
-        await self._execute(members.delete().where(members.c.group_id == id))
         await self._execute(groups.delete().where(groups.c.id == id))
 
     async def search(
@@ -68,10 +65,8 @@ class SqlGroups(SqlRepository):
                 raise Taken(members.name) from failure
 
     async def leave(self, group_id: str, user_ids: Collection[str]) -> None:
-        ids = sorted(user_ids)
-        for first in range(0, len(ids), _AT_ONCE):
-            some = members.c.user_id.in_(ids[first : first + _AT_ONCE])
-            await self._execute(members.delete().where(members.c.group_id == group_id, some))
+        of_group = members.c.group_id == group_id, members.c.user_id.in_(user_ids)
+        await self._execute(members.delete().where(*of_group))
 
     async def leave_all(self, user_id: str) -> None:
         await self._execute(members.delete().where(members.c.user_id == user_id))
