@@ -44,9 +44,7 @@ _WORK = bounded_json.Bounds(values=50_000, exponents=0)
 _COUNT, _MOST = 100, 200  # resources of a page; the latter is in the descriptions too
 _AT_ONCE = 16
 _DESCRIPTIONS = files(__package__).joinpath("scim.json").read_text()
-_KINDS = frozenset(
-    {"invalidFilter", "invalidPath", "invalidSyntax", "invalidValue", "mutability", "tooMany"}
-)
+_KINDS = frozenset({"invalidFilter", "invalidPath", "invalidSyntax", "invalidValue"})
 
 
 class ScimQuery(Struct, frozen=True, rename="camel"):

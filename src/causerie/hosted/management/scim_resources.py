@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar
-
-import msgspec
-from msgspec import Meta, Struct
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
 
 _MOST_OPERATIONS = 100
+_LONGEST = 254
 _LONGEST_NAME = 100  # of a person here
-
 
 _BOTH = {"externalid": "external_id", "id": "id"}
 USER_FILTERS = _BOTH | {"username": "user_name", "emails": "email", "emails.value": "email"}
@@ -28,83 +25,44 @@ USER_FILTERS = _BOTH | {"username": "user_name", "emails": "email", "emails.valu
 GROUP_FILTERS = _BOTH | {"displayname": "name", "members": "member", "members.value": "member"}
 
 
-class _Name(Struct, rename="camel"):
-    formatted: str | None = None
-    given_name: str | None = None
-    family_name: str | None = None
-
-
-class _Email(Struct):
-    value: str | None = None
-    type: str | None = None
-    primary: bool | str | None = None
-
-
-class _Person(Struct, rename="camel"):
-    user_name: Annotated[str, Meta(min_length=1, max_length=254)]
-    external_id: Annotated[str, Meta(max_length=254)] | None = None
-    display_name: str | None = None
-    name: _Name | None = None
-    emails: list[_Email] | None = None
-    active: bool | str | None = True
-
-
-class _Member(Struct):
-    value: str
-
-
-class _Group(Struct, rename="camel"):
-    display_name: Annotated[str, Meta(min_length=1, max_length=254)]
-    external_id: Annotated[str, Meta(max_length=254)] | None = None
-    members: list[_Member] | None = None
-
-
-class _Operation(Struct):
-    op: str
-    path: str | None = None
-    value: Any = None
-
-
-class _Patch(Struct, rename="pascal"):
-    operations: Annotated[list[_Operation], Meta(max_length=_MOST_OPERATIONS)]
-
-
-T = TypeVar("T", bound=Struct)
-
-
-def _read(body: Mapping[str, Any], kind: type[T]) -> T:
-    try:
-        return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
-        words = str(error).replace("`", "").replace("$.", "")
-        raise InvalidRequest(f"The resource is not right: {words}.", code="invalidValue") from error
-
-
 def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
     """Return a person as the body describes them; raise :class:`InvalidRequest`."""
-    found = _read(body, _Person)
-    name, emails = found.name or _Name(), [each for each in found.emails or () if each.value]
-    emails.sort(key=lambda each: (not _truth(each.primary), each.type != "work"))
-    email = emails[0].value if emails else None
-    both = " ".join(filter(None, (name.given_name, name.family_name)))
-    shown = found.display_name or name.formatted or both or found.user_name.partition("@")[0]
+    user_name, name = _required(body, "userName"), body.get("name")
+    parts = name if isinstance(name, dict) else {}
+    emails = [each for each in _elements(body.get("emails")).values() if _text(each, "value")]
+    emails.sort(key=lambda each: (not _truth(each.get("primary")), each.get("type") != "work"))
+    both = " ".join(filter(None, (_text(parts, "givenName"), _text(parts, "familyName"))))
+    shown = _text(body, "displayName") or _text(parts, "formatted") or both
     return ProvisionedPerson(
-        user_name=found.user_name,
-        email=email or found.user_name,
-        name=shown[:_LONGEST_NAME],
-        external_id=found.external_id or "",
-        active=found.active is None or _truth(found.active),
+        user_name=user_name,
+        email=emails[0]["value"] if emails else user_name,
+        name=(shown or user_name.partition("@")[0])[:_LONGEST_NAME],
+        external_id=_text(body, "externalId"),
+        active=body.get("active") is None or _truth(body["active"]),
     )
 
 
 def group_of(body: Mapping[str, Any]) -> WantedGroup:
     """Return a group as the body describes it; raise :class:`InvalidRequest`."""
-    found = _read(body, _Group)
-    members = frozenset(each.value for each in found.members or ())
-    return WantedGroup(found.display_name, found.external_id or "", members)
+    members = frozenset(_elements(body.get("members")))
+    return WantedGroup(_required(body, "displayName"), _text(body, "externalId"), members)
 
 
-def _truth(value: bool | str | None) -> bool:
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name) or ""
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        words = f"`{name}` is a text of at most {_LONGEST} characters."
+        raise InvalidRequest(words, param=name, code="invalidValue")
+    return value
+
+
+def _required(body: Mapping[str, Any], name: str) -> str:
+    if not (found := _text(body, name)):
+        raise InvalidRequest(f"`{name}` is missing.", param=name, code="invalidValue")
+    return found
+
+
+def _truth(value: object) -> bool:
     return value.lower() == "true" if isinstance(value, str) else value is True
 
 
@@ -160,8 +118,12 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
     result = dict(resource)
     for name in _LISTS:  # by value, for there may be thousands
         result[name] = _elements(result.get(name))
-    for operation in _read(body, _Patch).operations:
-        verb = operation.op.lower()
+    operations = body.get("Operations")
+    if not isinstance(operations, list) or len(operations) > _MOST_OPERATIONS:
+        words = f"`Operations` is a list of at most {_MOST_OPERATIONS} operations."
+        raise InvalidRequest(words, code="invalidSyntax")
+    for operation in operations:
+        verb = _text(operation, "op").lower() if isinstance(operation, dict) else ""
         if verb not in ("add", "replace", "remove"):
             raise InvalidRequest("`op` is add, replace or remove.", code="invalidSyntax")
         for path, value in _targets(operation):
@@ -177,13 +139,13 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
     return {**result, **{name: [*result[name].values()] for name in _LISTS}}
 
 
-def _targets(operation: _Operation) -> Iterator[tuple[str, Any]]:
-    if operation.path:
-        yield operation.path, operation.value
-    elif isinstance(operation.value, dict):
-        yield from operation.value.items()
-    else:
-        raise InvalidRequest("An operation without a path has an object.", code="invalidValue")
+def _targets(operation: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    path, value = operation.get("path"), operation.get("value")
+    if isinstance(path, str) and path:
+        return [(path, value)]
+    if isinstance(value, dict):
+        return value.items()
+    raise InvalidRequest("An operation without a path has an object.", code="invalidValue")
 
 
 def _name(given: str) -> str:
