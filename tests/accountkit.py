@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.accounts import Accounts
-from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, AuditKind
 from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.accounts.issuing import KeyDraft, NewKey
 from causerie.hosted.accounts.passwords import Passwords
@@ -101,9 +101,14 @@ class World:
         await self.profile.confirm(user, code, SessionClient())
 
     async def actions(self) -> list[str]:
-        """Return the actions in the audit log, oldest first."""
+        """Return the actions in the audit log but for sign-ins, oldest first."""
         found = await self.projects.audit_of_all(SYSTEM, AuditFilter(limit=500))
-        return [each.action for each in reversed(found)]
+        return [each.action for each in reversed(found) if not each.action.startswith("sign_in.")]
+
+    async def sign_ins(self) -> list[AuditEntry]:
+        """Return the sign-ins in the audit log, oldest first."""
+        found = await self.projects.audit_of_all(SYSTEM, AuditFilter(kind=AuditKind.SIGN_IN))
+        return [*reversed(found)]
 
 
 @pytest.fixture

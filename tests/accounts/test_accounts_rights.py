@@ -130,6 +130,7 @@ async def add_member(s: Scene) -> object:
 ATTEMPTS: dict[Action, Attempt] = {
     Action.PROJECT_SEE: lambda s: s.world.projects.see(s.actor, s.project.id),
     Action.PROJECT_RENAME: lambda s: s.world.projects.rename(s.actor, s.project.id, "New"),
+    Action.PROJECT_NETWORKS: lambda s: s.world.projects.set_networks(s.actor, s.project.id, ()),
     Action.PROJECT_ARCHIVE: archive,
     Action.MEMBERS_SEE: lambda s: s.world.projects.members(s.actor, s.project.id),
     Action.MEMBERS_INVITE: lambda s: s.world.projects.invite(s.actor, s.project.id, Role.MEMBER),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -14,6 +15,8 @@ from test_console_openid import come
 
 from causerie.hosted.accounts.keys import KeyState
 from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.hosted.accounts.provisioning import WantedGroup
+from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 
@@ -43,8 +46,10 @@ class Company:
         return (await self.place.world.users.see(SYSTEM, self.user.id)).operator
 
 
-@pytest.fixture
-async def company(lite: World, oidc: RunningIssuer) -> AsyncIterator[Company]:
+@asynccontextmanager
+async def company_of(
+    lite: World, oidc: RunningIssuer, *, provisioned: bool = False
+) -> AsyncIterator[Company]:
     atlas, zephyr = await lite.project(owner=await lite.person("olga")), await lite.project()
     rules = [
         GroupRule("staff", atlas.id, "viewer"),
@@ -53,12 +58,20 @@ async def company(lite: World, oidc: RunningIssuer) -> AsyncIterator[Company]:
         GroupRule("builders", "prj_gone", "admin"),
         GroupRule("platform", operator=True),
     ]
-    options = ProviderOptions("test", "The Test", oidc.issuer, CLIENT, SECRET, groups=rules)
+    options = ProviderOptions(
+        *("test", "The Test", oidc.issuer, CLIENT, SECRET), groups=rules, provisioned=provisioned
+    )
     provider = OidcProvider(options, IdentityHttp(seconds=2.0), now=time.time)
     user = await lite.person("grace")
     await lite.users.link_identity(user, oidc.issuer, "ada-1")
     async with console_of(lite, providers=[provider]) as place:
         yield Company(place, oidc, atlas, zephyr, user)
+
+
+@pytest.fixture
+async def company(lite: World, oidc: RunningIssuer) -> AsyncIterator[Company]:
+    async with company_of(lite, oidc) as found:
+        yield found
 
 
 async def test_memberships_follow_groups(company: Company) -> None:
@@ -116,3 +129,20 @@ async def test_a_group_makes_operators_but_never_ends_the_last_one(company: Comp
     await world.users.make_operator(actor_of(boss), company.user.id)
     assert await company.sign_in() == 303
     assert await company.operator(), "made one by hand"
+
+
+async def test_groups_that_a_directory_provisions_count_and_not_those_of_the_token(
+    lite: World, oidc: RunningIssuer
+) -> None:
+    async with company_of(lite, oidc, provisioned=True) as company:
+        service, user, atlas = lite.accounts.provisioning, company.user, company.atlas
+        directory = GroupClaims("test", provisioned=True)  # the grants come at the sign-in
+        wanted = WantedGroup("staff", "", frozenset({user.id}))
+        group = await service.create_group(directory, wanted)
+        assert await company.roles() == {}
+        assert await company.sign_in("builders", "platform") == 303
+        assert await company.roles() == {atlas.id: (Role.VIEWER, "test:staff")}
+        assert not await company.operator()
+        await service.remove_group(directory, group.id)
+        assert await company.sign_in("staff") == 303
+        assert await company.roles() == {}

@@ -11,7 +11,7 @@ from consolekit import MODELS, Place
 
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import Purpose
-from causerie.hosted.accounts.people import actor_of
+from causerie.hosted.accounts.people import Role, actor_of
 from causerie.hosted.accounts.tokens import digest
 
 FULL: list[tuple[str, object]] = [
@@ -196,3 +196,37 @@ async def test_a_key_of_another_project_is_not_there(place: Place) -> None:
     stranger = await place.visitor_of(await place.world.person())
     assert (await stranger.get(f"/projects/{mine.id}/keys")).status == 404
     assert (await stranger.get(f"/projects/{other.id}/keys/{key.id}")).status == 404
+
+
+async def test_networks_of_a_key_and_of_its_project(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    visitor = await place.visitor_of(owner)
+    base = f"/projects/{project.id}"
+    await visitor.get(f"{base}/keys/new")
+    typed = {"name": "k", "networks": "10.0.0.0/8,\n192.0.2.7"}
+    wrong = await visitor.post(f"{base}/keys/new", typed | {"networks": "10.0.0.1/8"})
+    assert wrong.status == 400
+    assert 'value="10.0.0.1/8"' in wrong.text
+    assert "10.0.0.1/8 has host bits set" in wrong.text
+    assert (await visitor.post(f"{base}/keys/new", typed)).status == 200
+    (key,) = await place.world.keys.of(actor_of(owner), project.id)
+    assert key.networks == ("10.0.0.0/8", "192.0.2.7/32")
+    form = await visitor.get(f"{base}/keys/{key.id}")
+    assert ("networks", "10.0.0.0/8, 192.0.2.7/32") in form.fields
+    assert (await visitor.post(f"{base}/keys/{key.id}", form.fields)).status == 303
+    (same,) = await place.world.keys.of(actor_of(owner), project.id)
+    assert same.networks == key.networks
+
+    assert "Networks" in (await visitor.get(f"{base}/settings")).text
+    assert (await visitor.post(f"{base}/networks", {"networks": "nonsense"})).status == 400
+    saved = await visitor.post(f"{base}/networks", {"networks": "2001:db8::/32"})
+    assert saved.target == f"{base}/settings?done=networks-saved"
+    found = (await place.world.projects.see(actor_of(owner), project.id)).project
+    assert found.networks == ("2001:db8::/32",)
+    member = await place.world.person()
+    await place.world.join(project, member, Role.MEMBER)
+    other = await place.visitor_of(member)
+    assert (await other.post(f"{base}/networks", {"networks": ""})).status == 403
+    await visitor.post(f"{base}/networks", {"networks": ""})
+    assert (await place.world.projects.see(actor_of(owner), project.id)).project.networks is None

@@ -302,6 +302,7 @@ _PROJECT_PAGES = {
 }
 _PROJECT_FORMS = {
     "/name": (Action.PROJECT_RENAME, {"name": "Same"}),
+    "/networks": (Action.PROJECT_NETWORKS, {"networks": ""}),
     "/archive": (Action.PROJECT_ARCHIVE, {}),
     "/restore": (Action.PROJECT_ARCHIVE, {}),
     "/bounds": (Action.BOUNDS_SET, {}),

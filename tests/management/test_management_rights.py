@@ -124,6 +124,7 @@ Ask = Callable[[Scene], Awaitable[Response]]
 ASKS: dict[Action, Ask] = {
     Action.PROJECT_SEE: asking("{place}"),
     Action.PROJECT_RENAME: asking("{place}", {"name": "other"}, "PATCH"),
+    Action.PROJECT_NETWORKS: asking("{place}/networks", {"networks": ["10.0.0.0/8"]}, "PUT"),
     Action.PROJECT_ARCHIVE: asking("{place}/archive", {}),
     Action.MEMBERS_SEE: asking("{place}/members"),
     Action.MEMBERS_INVITE: asking("{place}/invitations", {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from causerie.access.allowed import Permissions
 from causerie.access.limits import Rates, RateScope, SpentProviders, Tokens
+from causerie.access.networks import NetworkList
 from causerie.errors import RateLimited, Unauthenticated
 from causerie.protocol.model_entries import free_name
 from causerie.protocol.targets import Candidate
@@ -95,6 +96,13 @@ class KeyDigest:
         return KeyDigest(id, Credential.of(key).digest)
 
 
+def matching(keys: Iterable[KeyDigest], credential: Credential | None) -> KeyDigest | None:
+    """Return the key of a credential; all are compared, in constant time, whichever matches."""
+    sent = b"" if credential is None else credential.digest
+    found = [key for key in keys if compare_digest(key.digest, sent)]
+    return found[-1] if found else None
+
+
 class Named(Protocol):
     """The part of a door that authentication by accounts reads."""
 
@@ -127,6 +135,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Rules for models beyond ``models``; ``None`` for none."""
     recorded: bool = False
     """The project logs the contents of requests."""
+    networks: NetworkList | None = None
+    """Networks from which the key may be used; ``None`` for all."""
 
 
 _ADVICE = "send the header `Authorization: Bearer KEY`"

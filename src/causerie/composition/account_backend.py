@@ -181,6 +181,7 @@ class AccountBackend(Struct, frozen=True):
     conditions: AccountConditions
     probe_results: SqlProbeResults
     outage: Outage
+    store: SqlStore
 
     def store_status(self) -> StoreStatus:
         """Return what metrics tell of the database."""
@@ -239,6 +240,7 @@ async def account_backend(
             AccountConditions(SqlAlertBook(database), watching, accounts.scope_budgets, _clock),
             SqlProbeResults(database),
             database.outage,
+            sql,
         )
 
 

@@ -7,12 +7,13 @@ gateway.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import ip_network
+from datetime import timedelta
 from typing import Any
 
+import structlog
 from msgspec import Struct, structs, to_builtins
 
 from causerie.access.allowed import AccessRule, Permissions
@@ -32,19 +33,24 @@ from causerie.composition.service import RunningService
 from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
+from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import User, actor_of
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.sso_provisioning import GroupClaims
+from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
+from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
+from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
 from causerie.http.addresses import IpNetwork
@@ -59,6 +65,8 @@ from causerie.settings.console import IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.tree import Settings
+
+_log = structlog.get_logger(__name__)
 
 
 def identity_providers(
@@ -76,7 +84,13 @@ def identity_providers(
                 client_secret=credentials.clients.get(each.name),
                 scopes=each.scopes,
                 domains=frozenset(each.allowed_domains) if each.sign_up else frozenset(),
+                trusted_domains=frozenset(each.trusted_domains),
+                email_claim=each.email_claim,
+                verified_claim=each.email_verification or "",
+                name_claim=each.name_claim,
                 groups_claim=each.groups_claim,
+                provisioned=bool(each.scim_keys),
+                join=each.join_accounts,
                 groups=[
                     GroupRule(one.group, one.project or "", one.role, one.operator)
                     for one in each.groups
@@ -86,6 +100,36 @@ def identity_providers(
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
         )
         for each in listed
+    )
+
+
+def directory_keys(
+    listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
+) -> Mapping[KeyDigest, GroupClaims]:
+    return {
+        KeyDigest.parse(key): directory(provider.options)
+        for each, provider in zip(listed, providers, strict=True)
+        for key in each.scim_keys
+    }
+
+
+def log_audit(entry: AuditEntry) -> None:
+    told = {name: getattr(entry, name) for name in ("action", "actor", "subject", "project_id")}
+    _log.info("audit", **told, details=dict(entry.details))
+
+
+def sign_in_policy(settings: Settings) -> SignInPolicy:
+    console, rechecked = settings.console, settings.identity_providers
+    return SignInPolicy(
+        console.password_sign_in,
+        console.two_factor == "required",
+        timedelta(hours=console.session_hours),
+        timedelta(hours=console.session_idle_hours),
+        {
+            each.issuer: timedelta(minutes=each.recheck_minutes)
+            for each in rechecked
+            if each.recheck_minutes is not None
+        },
     )
 
 
@@ -223,6 +267,7 @@ class AccountFrontend:
             self.backed.key_cache, stored=self.backed.accounts.operator_keys
         )
         self._providers: tuple[OidcProvider, ...] = ()
+        self._directories: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         endpoints = {
@@ -235,6 +280,7 @@ class AccountFrontend:
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
+        self._directories = directory_keys(settings.identity_providers, self._providers)
         self.backed.free_days.options = FreeOptions(
             requests=settings.free.requests_per_day,
             paid_requests=settings.free.paid_requests_per_day,
@@ -243,6 +289,8 @@ class AccountFrontend:
         governing = policies(settings)
         self.backed.accounts.govern(governing)
         self.backed.bookkeeping.logs_contents = bool(governing.loggers)
+        self.backed.store.on_audit = log_audit if settings.logging.audit else None
+        self.backed.accounts.sign_in.policy = sign_in_policy(settings)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
@@ -260,18 +308,22 @@ class AccountFrontend:
             return f"/console/link#{token}"  # the part behind the # is sent to no server
 
         management = Management(accounts, self._managers, clock, link_path, operations, most)
+        management.proxies = running.proxies
         edge.mount("/api", management.answer)
+        site = Site(
+            options.address or "",
+            running.proxies,
+            branding(settings.branding),
+            {name: read_logo(text) for name, text in settings.branding.logos.items()},
+        )
+        scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
+        edge.mount("/scim", scim.answer, scim.refuse)
         models = frozenset(settings.public_chat.models)
         chat = {**structs.asdict(settings.public_chat), "models": models}
         console = ConsoleApplication(
             accounts,
             LiveServiceView(running, accounts.projects, operations),
-            Site(
-                options.address or "",
-                tuple(map(ip_network, options.proxies)),
-                branding(settings.branding),
-                {name: read_logo(text) for name, text in settings.branding.logos.items()},
-            ),
+            site,
             clock=clock,
             open_to=OpenPages(
                 SignUp(self._outbox) if options.sign_up else None,

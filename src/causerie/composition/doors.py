@@ -9,6 +9,7 @@ import msgspec
 
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
+from causerie.access.networks import Network, NetworkList
 from causerie.composition.worker import WorkerPlace, metrics_of_all
 from causerie.http import doors
 from causerie.http.api import RequestLimits
@@ -33,9 +34,9 @@ from causerie.settings.tree import ServerSettings, Settings
 _BYTES_A_VALUE = 14  # of a request outside its texts, on average
 
 
-def door_table(settings: Settings) -> DoorTable:
+def door_table(settings: Settings, proxies: tuple[Network, ...] = ()) -> DoorTable:
     return DoorTable(
-        [_door(way, settings.server) for way in door_addresses(settings)],
+        [_door(way, settings.server, proxies) for way in door_addresses(settings)],
         default=default_address(settings).door.name,
         domains=[settings.server.public_host],
         names=host_names(settings),
@@ -103,7 +104,9 @@ def listen(server: ServerSettings) -> Listen:
     )
 
 
-def _door(way: DoorAddress, server: ServerSettings) -> doors.MountedDoor:
+def _door(
+    way: DoorAddress, server: ServerSettings, proxies: tuple[Network, ...]
+) -> doors.MountedDoor:
     keys = way.door.keys
     origins = server.origins if way.door.origins is None else way.door.origins
     local = origins is None and not isinstance(keys, tuple) and keys != "accounts"
@@ -122,4 +125,6 @@ def _door(way: DoorAddress, server: ServerSettings) -> doors.MountedDoor:
         open_catalog=way.door.kind == "router",
         origins=Origins.of(origins or (), local=local and is_loopback(server.host)),
         separate_caches=(way.door.cache_scope or usual_scope) == "project",
+        networks=NetworkList.of(way.door.networks),
+        proxies=proxies,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -184,6 +185,7 @@ class RunningService:
 
     def __init__(self, fixed: FixedParts, settings: Settings, credentials: Credentials) -> None:
         self._fixed = fixed
+        self.proxies = tuple(map(ip_network, settings.console.proxies))
         self.engines, self.front, self.place = fixed.engines, fixed.front, fixed.place
         engines, shared, front = fixed.engines, fixed.shared, fixed.front
         self._retired: list[ConnectedProvider] = []
@@ -252,7 +254,7 @@ class RunningService:
             raise SettingsError([Problem("", "doors", words)])
         return Prepared(
             settings,
-            door_table(settings),
+            door_table(settings, self.proxies),
             connected(settings, credentials, before, self._fixed.traces.headers, self.place),
             chat_options(settings),
             credentials,

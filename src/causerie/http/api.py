@@ -62,6 +62,14 @@ class RequestLimits(Struct, frozen=True):
     first_byte_seconds: float = 15.0
 
 
+async def authenticated(pipeline: Pipeline, exchange: Exchange, door: MountedDoor) -> Caller:
+    """Return the owner of a request's key, who may use it from there."""
+    caller = await pipeline.authenticate(door, exchange.credential)
+    if caller.networks is not None:
+        caller.networks.check(exchange.client(door.proxies), "This key")
+    return caller
+
+
 class CompletionHandlers:
     """Handlers of models and completions, the same for all doors of a service."""
 
@@ -157,6 +165,8 @@ class CompletionHandlers:
         if caller is None:
             key, pipeline = exchange.head.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
+        if caller.networks is not None:
+            caller.networks.check(exchange.client(door.proxies), "This key")
         work_of.set(caller.project or caller.key or exchange.peer)
         return caller
 
@@ -186,7 +196,7 @@ class CompletionHandlers:
     async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:
             return None
-        return await self.pipeline.authenticate(door, exchange.credential)
+        return await authenticated(self.pipeline, exchange, door)
 
     def _rules(self, door: MountedDoor) -> ParsingRules:
         rules = self._known[door.name] = parsing_rules(door, self._limits)
@@ -237,7 +247,7 @@ class RouterPages(Struct):
         await self._send_page(exchange, door, None, "output_modalities=embeddings")
 
     async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller = await self._market.authenticate(door, exchange.credential)
+        caller = await authenticated(self._market, exchange, door)
         await self._send_page(exchange, door, caller)
 
     async def _send_page(
@@ -289,7 +299,7 @@ class RouterPages(Struct):
         exchange.json({"data": await teller.generation(caller, ids[0])}, _NO_CACHE)
 
     async def _account(self, exchange: Exchange, door: MountedDoor) -> tuple[Caller, KeyStatements]:
-        caller = await self._market.authenticate(door, exchange.credential)
+        caller = await authenticated(self._market, exchange, door)
         if self._teller is None:
             raise NotFound("There are no accounts here, so nothing is known of keys and money.")
         return caller, self._teller

@@ -9,6 +9,7 @@ import structlog
 from msgspec import Struct
 
 from causerie.access.keys import Caller, KeyDigest
+from causerie.access.networks import NetworkList
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, forget_frames
 from causerie.http.api import CompletionHandlers, KeyStatements, RequestLimits, RouterPages
 from causerie.http.doors import (
@@ -249,6 +250,8 @@ class Edge:
             door, rest = self._doors.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
             handler, parameter = find_handler(routes, method, path.removesuffix(rest), rest)
+            if door.networks is not None:
+                handler = _guarded(handler, door.networks)
             match = RouteMatch(handler, door, parameter)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
             if len(self._matches) >= 4096:
@@ -278,6 +281,14 @@ class Edge:
                 status=421,
             )
         return mounted.handler
+
+
+def _guarded(handler: DoorHandler, networks: NetworkList) -> DoorHandler:
+    async def answer(exchange: Exchange, door: MountedDoor, parameter: str) -> None:
+        networks.check(exchange.client(door.proxies), f"The door {door.name}")
+        await handler(exchange, door, parameter)
+
+    return answer
 
 
 def _refuse_as(shape: Shape) -> Refusal:

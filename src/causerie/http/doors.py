@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from causerie.access.keys import KeyDigest
+from causerie.access.networks import Network, NetworkList
 from causerie.errors import InvalidRequest, NotFound
 from causerie.http.headers import Headers
 
@@ -138,6 +139,10 @@ class MountedDoor:
     """Pages that may call from a browser."""
     separate_caches: bool = False
     """Projects reuse nothing of each other's prompts."""
+    networks: NetworkList | None = None
+    """Networks from which it may be used; ``None`` for all."""
+    proxies: tuple[Network, ...] = ()
+    """Proxies that are trusted to name the client's address."""
 
     @property
     def open(self) -> bool:

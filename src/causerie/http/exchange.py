@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from causerie.access.keys import Credential
+from causerie.access.networks import Network, client_address
 from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, ServiceError
 from causerie.http.decoding import DECODERS, Undecodable, decoded_body
 from causerie.http.event_loop import offload
@@ -149,6 +150,10 @@ class Exchange(msgspec.Struct, eq=False):
     def peer(self) -> str:
         """IP address of the client, or empty."""
         return self.wire.peer
+
+    def client(self, proxies: Sequence[Network]) -> str:
+        """Return the IP address of the client, as far as trusted proxies name it."""
+        return client_address(self.peer, self.headers.every("x-forwarded-for"), proxies)
 
     @property
     def method(self) -> str:

@@ -22,6 +22,7 @@ from causerie.settings.values import (
     Digest,
     DoorName,
     FilePath,
+    HostName,
     KeyPlace,
     Network,
     Text,
@@ -70,7 +71,18 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Digests of keys by which programs of operators use the management API; `causerie key` makes
     them."""
     api_requests_per_minute: Count = 600
-    """How often a key may use the management API within a minute."""
+    """How often a key may use the management API, or SCIM, within a minute."""
+    password_sign_in: Literal["on", "operators", "off"] = "on"
+    """Who may sign in with a password: everybody; `operators`, so that somebody can come in when
+    the identity provider is away; or nobody. Sessions that began with a password end where it is
+    not allowed any more."""
+    two_factor: Literal["optional", "required"] = "optional"
+    """Whether people who sign in with a password must set up two-factor authentication before
+    anything else. Identity providers have their own."""
+    session_hours: Annotated[int, Meta(ge=1, le=8760)] = 720
+    """How long a session lasts at most."""
+    session_idle_hours: Annotated[int, Meta(ge=1, le=8760)] = 168
+    """How long a session lasts without a request."""
     sign_up: bool = False
     """Whether anybody may ask for an account, without an invitation. With `mail.host` they get a
     link by mail; without, an operator gives it to them."""
@@ -88,8 +100,8 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""
     proxies: tuple[Network, ...] = ()
-    """Addresses or networks of proxies in front of it, like `10.0.0.0/8`; what they say of where a
-    visitor comes from is believed."""
+    """Addresses or networks of proxies in front of the service, like `10.0.0.0/8`; what they say of
+    where a visitor or client comes from is believed."""
     address: WebAddress | None = None
     """Address of the service as browsers see it, for links and the check of forms, like
     `https://causerie.example.org`; at other host names there is no console. Unset: as the browser
@@ -188,16 +200,50 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
     scopes: tuple[Text, ...] = ("openid", "email", "profile")
     """What is asked for; `openid` is among it."""
     sign_up: bool = False
-    """Whether people of `allowed_domains` get an account without an invitation, if the provider
-    says that their address is verified."""
+    """Whether people of `allowed_domains` get an account without an invitation, if their address
+    is verified: the provider says so, or `trusted_domains` has its domain."""
     allowed_domains: tuple[Domain, ...] = ()
     """Domains of addresses for `sign_up`, each exactly; `*` allows all."""
+    join_accounts: Literal["never", "unclaimed", "all"] = "never"
+    """Accounts that a verified address joins at the first sign-in: `unclaimed`, which were created
+    beforehand and have neither password nor identity; or `all`, so that who controls the provider
+    controls every account. Else their owners link the identity in the profile."""
+    trusted_domains: tuple[HostName, ...] = ()
+    """Domains, each exactly, whose addresses are taken as verified although the provider does not
+    say it, as Entra ID does not. Only for an issuer where nobody but your administrators can set an
+    address of these domains; never for one of several tenants."""
+    email_claim: Text = "email"
+    """Claim with the address, like `preferred_username`."""
+    verified_claim: Text | None = None
+    """Claim that says whether the address is verified. Unset: `email_verified` where `email_claim`
+    is `email`, else none."""
+    name_claim: Text = "name"
+    """Claim with the name for people."""
     groups_claim: Text = "groups"
     """Claim that lists the groups which somebody is in."""
     groups: tuple[IdentityGroup, ...] = ()
+    recheck_minutes: Annotated[int, Meta(ge=5, le=43_200)] | None = None
+    """How long a session lasts until the provider is asked again who its person is and which groups
+    they are in, of which they notice nothing while the provider knows them. Unset: as long as any
+    session."""
+    scim_keys: tuple[Digest, ...] = ()
+    """Digests of keys by which the provider's directory creates, changes and disables people, and
+    moves them between groups, by SCIM at `/scim/v2`; `causerie key` makes them. With one, groups
+    come from SCIM, and `groups_claim` means nothing."""
+
+    @property
+    def email_verification(self) -> str | None:
+        """Claim that says whether the address is verified, if one does."""
+        usual = "email_verified" if self.email_claim == "email" else None
+        return self.verified_claim or usual
 
 
-def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
+def identity_rules(
+    providers: Sequence[IdentityProvider], console: ConsoleSettings
+) -> Iterator[Broken]:
+    if console.password_sign_in != "on" and not providers:
+        words = "needs `identity_providers`, or nobody could sign in"
+        yield Broken(("console", "password_sign_in"), words, None, (("identity_providers",),))
     places: list[tuple[KeyPath, str]] = [
         (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
     ]

@@ -63,7 +63,15 @@ _COMPLETED: Mapping[Section, Sequence[str]] = {
     "aliases": ("name", "description", "limits", "price"),
     "catalog": ("name", "description", "ends", "limits"),
     "models": ("name", "description", "limits", "max_output_tokens", "price", "queue", "sampling"),
-    "doors": ("models", "limits", "unknown_params", "long_output", "reasoning", "cache_scope"),
+    "doors": (
+        "models",
+        "networks",
+        "limits",
+        "unknown_params",
+        "long_output",
+        "reasoning",
+        "cache_scope",
+    ),
     "policies": tuple(name for name in PolicySettings.__struct_fields__ if name != "name"),
 }
 """Settings that an entry may add to what the file names, where the file does not set them."""

@@ -92,10 +92,12 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from secret_rules(path, secret)
     yield from _networks(("console", "proxies"), settings.console.proxies)
     yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
+    for index, door in enumerate(settings.doors):
+        yield from _networks(("doors", index, "networks"), door.networks or ())
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from door_rules(settings)
-    yield from identity_rules(settings.identity_providers)
+    yield from identity_rules(settings.identity_providers, settings.console)
     yield from policy_rules(settings.policies)
     yield from store_rules(settings.store)
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
@@ -104,6 +106,9 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from worker_rules(settings)
     yield from logo_rules(settings.branding.logos)
     yield from public_chat_rules(settings.public_chat, settings.catalog)
+    if settings.logging.audit and settings.logging.level in ("warning", "error"):
+        words = f'is of the level info, and `level` is "{settings.logging.level}"'
+        yield Broken(("logging", "audit"), words, None, (("logging", "level"),))
     if settings.tracing.address is not None:
         instead = "give it by OTEL_EXPORTER_OTLP_HEADERS"
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)

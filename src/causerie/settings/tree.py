@@ -177,6 +177,9 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
     models: tuple[ModelPattern, ...] | None = None
     """Ids of the models behind it, of a gateway the ids of aliases, of a router those of the
     catalog. Unset: all."""
+    networks: tuple[Network, ...] | None = None
+    """Addresses or networks of clients that may use it, like `10.0.0.0/8`. A client behind a proxy
+    of `console.proxies` has the address that the proxy names. Unset: all."""
     limits: LimitSettings = LimitSettings()
     unknown_params: Literal["drop", "reject"] = "drop"
     """Fields of requests that nobody knows, or that the provider does not get: `drop` leaves them
@@ -310,6 +313,9 @@ class LoggingSettings(Struct, frozen=True, kw_only=True):
     """Least weight of a line."""
     format: Literal["auto", "json", "console"] = "auto"
     """`auto`: coloured text on a terminal, JSON elsewhere."""
+    audit: bool = False
+    """Whether each entry of the audit log is a line too (`audit`), for a system that collects them;
+    needs the level `info` or `debug`. Commands on the same database write no such lines."""
 
 
 DEFAULT_MODEL = ModelSettings(

@@ -11,6 +11,7 @@ from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.provisioning import Provisioning
 from causerie.hosted.accounts.recordings import Recordings
 from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
@@ -48,6 +49,7 @@ class Accounts:
         self._governed = (self.users, self.projects, self.recordings)
         memberships = GroupMemberships(store, clock)
         self.arrivals = SsoProvisioning(self.users, self.sign_in, memberships)
+        self.provisioning = Provisioning(store, clock, self.users, memberships)
 
     def govern(self, policies: Policies) -> None:
         """Put policies in force."""

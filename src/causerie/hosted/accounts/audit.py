@@ -22,6 +22,8 @@ class AuditKind(StrEnum):
     CREDITS = "credits"
     USER = "user"
     OPERATOR_KEY = "operator_key"
+    SIGN_IN = "sign_in"
+    GROUP = "group"
     PROVIDER = "provider"
     TAG = "tag"
     ALIAS = "alias"

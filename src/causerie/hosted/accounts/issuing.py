@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, InvalidRequest, NotFound
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import (
@@ -41,6 +42,7 @@ class KeyDraft:
     doors: frozenset[str] | None = None
     models: frozenset[str] | None = None
     bounds: LimitsAndBudgets = UNBOUNDED
+    networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class KeyEdit:
     expires_at: datetime | UnsetType | None = UNSET
     doors: frozenset[str] | UnsetType | None = UNSET
     models: frozenset[str] | UnsetType | None = UNSET
+    networks: tuple[str, ...] | UnsetType | None = UNSET
     bounds: LimitsAndBudgets | UnsetType = UNSET
 
 
@@ -81,7 +84,7 @@ class KeyIssuing(AccountService):
             created_by=actor.id,
             created_at=now,
             person=actor.person,
-            **values | {"name": tidy_name(draft.name)},
+            **values | {"name": tidy_name(draft.name), "networks": tidy_networks(draft.networks)},
         )
         credential = new_secret(key.id)
         async with self._store.writing() as tx:
@@ -225,6 +228,8 @@ def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
         values["name"] = tidy_name(edit.name)
     if edit.expires_at is not UNSET:
         check_end(edit.expires_at, now)
+    if edit.networks is not UNSET:
+        values["networks"] = tidy_networks(edit.networks)
     if edit.bounds is not UNSET:
         edit.bounds.check()
     return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
@@ -237,6 +242,7 @@ def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
 
 def _words(key: ApiKey) -> dict[str, str]:
     words = {"name": key.name, "expires_at": str(key.expires_at), "bounds": key.bounds.words()}
-    for name, of in (("doors", key.doors), ("models", key.models)):
+    for name in ("doors", "models", "networks"):
+        of = getattr(key, name)
         words[name] = "inherited" if of is None else ", ".join(sorted(of)) or "none"
     return words

@@ -111,12 +111,18 @@ class KeyCache:
 
     async def manager(self, credential: Credential | None) -> Actor:
         """Return the actor with this management key; raise as :meth:`authenticate`."""
-        key = (await self._verified(credential)).grant.key
+        grant = (await self._verified(credential)).grant
+        key = grant.key
         if key.purpose is not Purpose.MANAGEMENT:
             raise Forbidden(
                 "This key cannot manage; make a management key.", code="scope_not_allowed"
             )
-        return Actor("key", key.id, key.name, project=key.project_id, holder=key.person)
+        return Actor(
+            *("key", key.id, key.name),
+            project=key.project_id,
+            holder=key.person,
+            networks=grant.networks,
+        )
 
     async def _verified(self, credential: Credential | None) -> _Known:
         if credential is None:
@@ -257,6 +263,7 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
         models=key.models,
         access=Permissions(grant.access) if grant.access else None,
         recorded=grant.recorded,
+        networks=grant.networks,
         grant=grant,
     )
 
@@ -289,5 +296,6 @@ def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
         person_bounds=place.person_bounds,
         access=place.access,
         recorded=project.recording_days is not None,
+        project_networks=project.networks,
     )
     return admitted(grant, door)

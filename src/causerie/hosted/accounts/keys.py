@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from causerie.access.allowed import AccessRule
+from causerie.access.networks import NetworkList
 from causerie.errors import NotFound
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.people import (
@@ -71,6 +72,8 @@ class ApiKey:
     """When the person left the project; coming back does not revive the key."""
     person_status: PersonStatus | None = None
     """Present status of the person."""
+    networks: tuple[str, ...] | None = None
+    """Networks from which it works, of those of its project; ``None``: all."""
 
     @property
     def withdrawn(self) -> bool:
@@ -125,6 +128,12 @@ class Grant:
     """What project, person and membership allow, where they restrict something."""
     recorded: bool = False
     """Whether the project keeps the contents of requests."""
+    project_networks: tuple[str, ...] | None = None
+
+    @property
+    def networks(self) -> NetworkList | None:
+        """Networks from which it may be used: those of the key and of the project."""
+        return NetworkList.of(self.key.networks, self.project_networks)
 
 
 @dataclass(frozen=True, slots=True)

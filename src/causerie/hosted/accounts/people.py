@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Literal, Self
 
+from causerie.access.networks import NetworkList
+
 
 class Role(StrEnum):
     """Role of a user in a project."""
@@ -31,6 +33,10 @@ class User:
     disabled_at: datetime | None = None
     operator_group: str = ""
     """``PROVIDER:GROUP`` of the group that makes them an operator, if a group does."""
+    user_name: str = ""
+    """Name at the directory that provisions the account by SCIM; empty: none does."""
+    external_id: str = ""
+    """Id at that directory."""
     rights: frozenset[str] = frozenset()
     """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`; an ``operator`` has all."""
 
@@ -51,6 +57,17 @@ class LinkedIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityGroup:
+    """A group that a directory has provisioned; ``provider`` is its identity provider."""
+
+    id: str
+    provider: str
+    name: str
+    external_id: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """The owner of keys, usage and members. In an archived project no key works."""
 
@@ -60,6 +77,8 @@ class Project:
     archived_at: datetime | None = None
     recording_days: int | None = None
     """Number of days for which contents of requests are kept; ``None``: they are not."""
+    networks: tuple[str, ...] | None = None
+    """Networks from which its keys work; ``None``: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,8 @@ class Actor:
     """Project of a management key."""
     holder: str = ""
     """User from whom a management key derives, if any."""
+    networks: NetworkList | None = None
+    """Networks from which a management key may be used; ``None`` for all."""
     rights: frozenset[str] = frozenset()
     """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`."""
 
@@ -191,6 +212,11 @@ class Action(StrEnum):
 
     PROJECT_SEE = "project.see", "XXXXXX_ XX_X_", "see the project, its limits and budgets"
     PROJECT_RENAME = "project.rename", "XXX____ _X___", "rename the project"
+    PROJECT_NETWORKS = (
+        "project.networks",
+        "XXX____ _X___",
+        "set the networks from which keys of the project work",
+    )
     PROJECT_ARCHIVE = "project.archive", "XX_____ _X___", "archive the project and bring it back"
     MEMBERS_SEE = "members.see", "XXXXX__ XX___", "see members and open invitations"
     MEMBERS_INVITE = "members.invite", "XXX____ _X___", "invite people and withdraw invitations"

@@ -8,7 +8,7 @@ its end. Entering a block and every method raise :class:`~causerie.errors.StoreU
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from causerie.hosted.accounts.bounds import Credit, LimitsAndBudgets
 from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OneTimeLink, OperatorKey
 from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import (
+    IdentityGroup,
     LinkedIdentity,
     Membership,
     PersonStatus,
@@ -105,6 +106,10 @@ class PeopleRepository(Protocol):
     async def find(self, id: str) -> User | None: ...
     async def by_email(self, email: str) -> User | None: ...
     async def every(self) -> Sequence[User]: ...  # by address
+    # Number and part of the users who fit, oldest first, without those whom a directory deleted.
+    async def search(
+        self, where: Mapping[str, str], start: int, count: int
+    ) -> tuple[int, Sequence[User]]: ...
     # The status is read without a lock.
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None: ...
     async def operators(self) -> int: ...  # number of enabled ones
@@ -131,6 +136,24 @@ class ProjectRepository(Protocol):
     async def owners(self, project_id: str) -> int: ...  # number
     # Addresses of the enabled owners of each project.
     async def owner_emails(self) -> Mapping[str, Sequence[str]]: ...
+
+
+class GroupRepository(Protocol):
+    """Groups of directories; ``join`` raises :class:`Taken` for an unknown user."""
+
+    async def add(self, group: IdentityGroup) -> None: ...
+    async def change(self, group: IdentityGroup) -> None: ...
+    async def find(self, id: str) -> IdentityGroup | None: ...
+    async def remove(self, id: str) -> None: ...  # one without members
+    async def search(
+        self, provider: str, where: Mapping[str, str], start: int, count: int
+    ) -> tuple[int, Sequence[IdentityGroup]]: ...
+    async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]: ...
+    async def join(self, group_id: str, user_ids: Collection[str]) -> None: ...
+    async def leave(self, group_id: str, user_ids: Collection[str]) -> None: ...
+    async def leave_all(self, user_id: str) -> None: ...
+    # Names and external ids of a user's groups.
+    async def names(self, provider: str, user_id: str) -> frozenset[str]: ...
 
 
 class LinkRepository(Protocol):
@@ -282,6 +305,7 @@ class Transaction:
 
     people: PeopleRepository
     projects: ProjectRepository
+    groups: GroupRepository
     links: LinkRepository
     sessions: SessionRepository
     factors: FactorRepository

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from causerie.access.allowed import AccessRule
+from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden
 from causerie.hosted.accounts.access import found_rules
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
@@ -135,6 +136,22 @@ class Projects(AccountService):
             await self._record(
                 *(tx, actor, "project.rename", project.id, project.id),
                 name=difference(project.name, changed.name),
+            )
+        return changed
+
+    async def set_networks(
+        self, actor: Actor, project_id: str, networks: Sequence[str] | None
+    ) -> Project:
+        """Set the networks from which keys of a project work; nothing: all."""
+        async with self._store.writing() as tx:
+            project = await visible_project(tx, actor, project_id, Action.PROJECT_NETWORKS)
+            changed = replace(project, networks=tidy_networks(networks))
+            await tx.projects.change(changed)
+            await tx.keys.announce(f"project:{project.id}", self._clock())
+            words = [", ".join(each.networks or ("all",)) for each in (project, changed)]
+            await self._record(
+                *(tx, actor, "project.networks", project.id, project.id),
+                networks=difference(*words),
             )
         return changed
 

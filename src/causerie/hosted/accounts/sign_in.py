@@ -12,24 +12,53 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from causerie.errors import InvalidRequest, NotFound, Overloaded, Unauthenticated
+import structlog
+
+from causerie.errors import Forbidden, InvalidRequest, NotFound, Overloaded, Unauthenticated
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.authorization import Clock, conflict, no_such, usable_link
 from causerie.hosted.accounts.keys import LinkKind, OneTimeLink, no_such_link
 from causerie.hosted.accounts.passwords import Passwords
-from causerie.hosted.accounts.people import User, actor_of
-from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.accounts.people import Actor, User, actor_of
+from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import (
+    PASSWORD,
+    SECOND_FACTOR_LIFE,
     SEEN_EVERY,
     NewSession,
     Session,
     SessionClient,
+    SignInPolicy,
     Stage,
     digest,
     new_session,
+    tidy_email,
     tidy_name,
 )
+
+_log = structlog.get_logger(__name__)
+_SIGN_IN_PAGE = Actor("system", "sign-in", "sign-in page")  # refuses who has no account
+
+
+class SignInRefused(Exception):
+    """Why a sign-in was refused, for the log and the audit log: the cause of what is raised."""
+
+
+class AccountDisabled(SignInRefused):
+    """The account is disabled."""
+
+    def __init__(self) -> None:
+        super().__init__("the account is disabled")
+
+
+@dataclass(slots=True)
+class SignInSubject:
+    """The user, identity or else address of a sign-in, as far as it is known."""
+
+    user: User | None = None
+    identity: tuple[str, str] = ("", "")
+    email: str = ""
 
 
 class Attempts(AccountService):
@@ -99,29 +128,66 @@ class SignIn(AccountService):
         super().__init__(store, clock)
         self._passwords = passwords
         self._attempts = Attempts(store, clock)
+        self.policy = SignInPolicy()
+
+    @asynccontextmanager
+    async def audited(self, client: SessionClient, method: str) -> AsyncIterator[SignInSubject]:
+        """Write the log line and audit entry of a sign-in that the block refuses.
+
+        The reason is the cause of what is raised, like :class:`SignInRefused`, else its message.
+        """
+        who = SignInSubject()
+        try:
+            yield who
+        except (Unauthenticated, Forbidden, NotFound, InvalidRequest) as failure:
+            cause = failure.__cause__
+            why = failure.message if cause is None or isinstance(cause, Taken) else str(cause)
+            details = {"why": why, "method": method, "address": client.address}
+            async with self._store.writing() as tx:
+                user = who.user or await tx.people.by_identity(*who.identity)
+                actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
+                subject = user.id if user is not None else _plain_address(who.email)
+                await self._record(tx, actor, "sign_in.refuse", subject, **details)
+            _log.warning("sign_in.refused", why=why, method=method, user=user.id if user else "")
+            raise
 
     async def with_password(
         self, email: str, password: str, client: SessionClient, *, old_token: str | None = None
     ) -> NewSession:
         """Begin a session, at :attr:`Stage.SECOND_FACTOR` if a code is still needed.
 
-        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        Raises :class:`Unauthenticated`, :class:`Forbidden` if the policy does not take a password,
+        and :class:`RateLimited` after too many failures.
         """
         account = email.strip().lower()
         tried = passwords.sign_in_scopes(account, client.address)
-        async with self._attempts.guess(tried):
-            async with self._store.reading() as tx:
-                user = await tx.people.by_email(account)
-            known = user is not None and user.disabled_at is None
-            kept = user.password if known and user is not None else None
-            if not await self._passwords.matches(kept, password) or user is None:
-                raise _wrong_credentials()
+        async with self.audited(client, PASSWORD) as who:
+            who.email = account
+            user = await self._proved(who, account, password, tried)
+            if not self.policy.takes_password(operator=user.operator):
+                raise Forbidden(
+                    "Passwords are not accepted here. Sign in with your identity provider.",
+                    code="sso_required",
+                )
         async with self._store.writing() as tx:
             now = await tx.people.find(user.id)  # checking took a while
-            if now is None or (now.password, now.disabled_at) != (kept, None):
+            if now is None or (now.password, now.disabled_at) != (user.password, None):
                 raise _wrong_credentials()
             await succeeded(tx, tried)
             return await self.begin(tx, now, client, old_token)
+
+    async def _proved(
+        self, who: SignInSubject, account: str, password: str, tried: Mapping[str, int]
+    ) -> User:
+        async with self._attempts.guess(tried):
+            async with self._store.reading() as tx:
+                who.user = user = await tx.people.by_email(account)
+            known = user is not None and user.disabled_at is None
+            kept = user.password if known and user is not None else None
+            right = await self._passwords.matches(kept, password)
+            if user is None or not right:
+                raise _wrong_credentials() from _why_not(user)
+        return user
 
     async def with_identity(
         self, issuer: str, subject: str, client: SessionClient, *, old_token: str | None = None
@@ -133,10 +199,11 @@ class SignIn(AccountService):
         async with self._store.writing() as tx:
             user = await tx.people.by_identity(issuer, subject)
             if user is None or user.disabled_at is not None:
+                unknown = SignInRefused("no account has this identity")
                 raise Unauthenticated(
                     "No account here belongs to this identity.", code="no_account"
-                )
-            return await self._open(tx, user, client, old_token)
+                ) from (unknown if user is None else AccountDisabled())
+            return await self._open(tx, user, client, old_token, issuer)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
         """Complete a sign-in with a code or a recovery code.
@@ -146,14 +213,15 @@ class SignIn(AccountService):
         now = self._clock()
         async with self._store.reading() as tx:
             session = await tx.sessions.by_digest(digest(token))
-        if session is None or session.stage is not Stage.SECOND_FACTOR or not session.good(now):
+        fits = session is not None and session.stage is Stage.SECOND_FACTOR
+        if session is None or not fits or not session.good(now, self.policy):
             raise Unauthenticated("Sign in again.", code="session_ended")
         tried = passwords.sign_in_scopes(passwords.code_scope(session.user_id), client.address)
         await self._attempts.begin(tried)
-        async with self._store.writing() as tx:
-            user = await tx.people.find(session.user_id)
+        async with self.audited(client, PASSWORD) as who, self._store.writing() as tx:
+            who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
-                raise _wrong_credentials()
+                raise _wrong_credentials() from _why_not(user)
             if not await good_code(tx, user.id, code, now):
                 raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
             await succeeded(tx, tried)
@@ -166,20 +234,34 @@ class SignIn(AccountService):
             async with self._store.reading() as tx:
                 session = await tx.sessions.by_digest(digest(token))
                 user = await tx.people.find(session.user_id) if session else None
-            live = session is not None and session.stage is Stage.OPEN and session.good(now)
-            if session is not None and user is not None and live and user.disabled_at is None:
+            if session is not None and user is not None and self._holds(user, session, now):
                 if now - session.seen_at >= SEEN_EVERY:
                     async with self._store.writing() as tx:
                         await tx.sessions.seen(session.id, now)
                 return user, session
         raise Unauthenticated("Sign in first.", code="session_ended")
 
+    def _holds(self, user: User, session: Session, now: datetime) -> bool:
+        by_password = session.method == PASSWORD
+        if by_password and not self.policy.takes_password(operator=user.operator):
+            return False
+        live = session.stage is Stage.OPEN and session.good(now, self.policy)
+        return live and user.disabled_at is None
+
+    async def must_enrol(self, user: User, session: Session) -> bool:
+        """Return whether the user has to set up two-factor authentication before anything else."""
+        if not self.policy.two_factor or session.method != PASSWORD:
+            return False
+        async with self._store.reading() as tx:
+            factor = await tx.factors.find(user.id)
+        return factor is None or factor.confirmed_at is None
+
     async def sessions(self, user: User) -> list[Session]:
         """Return the open sessions of a user, the latest first."""
         now = self._clock()
         async with self._store.reading() as tx:
             found = await tx.sessions.of(user.id, now)
-        return [each for each in found if each.stage is Stage.OPEN and each.good(now)]
+        return [each for each in found if self._holds(user, each, now)]
 
     async def end(self, user: User, session_id: str) -> None:
         """End one of the user's sessions; raise :class:`NotFound`."""
@@ -200,19 +282,28 @@ class SignIn(AccountService):
         if factor is None or factor.confirmed_at is None:
             return await self._open(tx, user, client, old_token)
         await _end_session(tx, old_token)
-        made = new_session(user.id, Stage.SECOND_FACTOR, self._clock(), client)
+        made = new_session(
+            *(user.id, Stage.SECOND_FACTOR, self._clock(), client), SECOND_FACTOR_LIFE, PASSWORD
+        )
         await tx.sessions.add(made.session)
         return made
 
     async def _open(
-        self, tx: Transaction, user: User, client: SessionClient, old_token: str | None
+        self,
+        tx: Transaction,
+        user: User,
+        client: SessionClient,
+        old_token: str | None,
+        method: str = PASSWORD,
     ) -> NewSession:
         now = self._clock()
         await _end_session(tx, old_token)
         await tx.sessions.forget(now)
         await tx.attempts.forget(now - passwords.FORGET_FAILURES_AFTER)
-        made = new_session(user.id, Stage.OPEN, now, client)
+        made = new_session(user.id, Stage.OPEN, now, client, self.policy.life, method)
         await tx.sessions.add(made.session)
+        details = {"method": method, "address": client.address}
+        await self._record(tx, actor_of(user), "sign_in.succeed", user.id, **details)
         return made
 
 
@@ -231,6 +322,23 @@ async def _end_session(tx: Transaction, token: str | None) -> None:
     old = await tx.sessions.by_digest(digest(token)) if token else None
     if old is not None:
         await tx.sessions.end(old.user_id, old.id)
+
+
+def _why_not(user: User | None) -> SignInRefused:
+    if user is None:
+        return SignInRefused("no account has this address")
+    if user.disabled_at is not None:
+        return AccountDisabled()
+    missing = user.password is None
+    return SignInRefused("the account has no password" if missing else "the password is wrong")
+
+
+def _plain_address(email: str) -> str:
+    # What is no address may be a password in the wrong field.
+    try:
+        return tidy_email(email)
+    except InvalidRequest:
+        return ""
 
 
 def _wrong_credentials() -> Unauthenticated:

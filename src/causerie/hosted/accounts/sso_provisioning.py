@@ -13,7 +13,7 @@ from causerie.hosted.accounts.authorization import withdraw_links, withdraw_open
 from causerie.hosted.accounts.people import Actor, Membership, Role, User
 from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
-from causerie.hosted.accounts.sign_in import SignIn
+from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, tidy_name
 from causerie.hosted.accounts.users import Users
 
@@ -38,6 +38,8 @@ class GroupClaims:
     provider: str
     groups: frozenset[str] = frozenset()
     grants: Sequence[GroupGrant] = ()
+    provisioned: bool = False
+    """The groups are those that the provider has provisioned."""
 
     @property
     def held(self) -> Sequence[GroupGrant]:
@@ -55,7 +57,7 @@ class GroupClaims:
     @property
     def actor(self) -> Actor:
         """The provider as an actor of the audit log."""
-        return Actor("system", self.provider, f"groups of {self.provider}")
+        return Actor("system", self.provider, f"provider {self.provider}")
 
 
 NO_GROUPS = GroupClaims("")
@@ -69,11 +71,18 @@ class GroupMemberships(AccountService):
 
     async def apply(self, issuer: str, subject: str, claims: GroupClaims) -> None:
         """Grant and revoke what the groups of the user with this identity determine."""
-        now = self._clock()
         async with self._store.writing() as tx:
             user = await tx.people.by_identity(issuer, subject)
-            if user is None or user.disabled_at is not None:
-                return
+            if user is not None:
+                await self.settle(tx, user, claims)
+
+    async def settle(self, tx: Transaction, user: User, claims: GroupClaims) -> None:
+        """Grant and revoke what the groups of a user determine, unless they are disabled."""
+        if claims.provisioned:
+            names = await tx.groups.names(claims.provider, user.id)
+            claims = replace(claims, groups=names)
+        if user.disabled_at is None:
+            now = self._clock()
             operator_changed = await self._set_operator(tx, user, claims)
             memberships_changed = await self._set_memberships(tx, user, claims)
             if operator_changed or memberships_changed:
@@ -156,6 +165,7 @@ def _wanted(claims: GroupClaims) -> Mapping[str, GroupGrant]:
 
 
 ANY_DOMAIN = "*"
+JOIN_NEVER, JOIN_ALL = "never", "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +179,18 @@ class Vouched:
     name: str = ""
     groups: GroupClaims = NO_GROUPS
 
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.issuer, self.subject
+
 
 class SsoProvisioning:
     """Sign-in with an identity of another provider.
 
-    An identity never enters an account because its address is the same: whoever can make up an
-    address at a provider could take that account. Its owner links the identity instead. A new
-    account needs an open invitation, or a verified address of a listed domain.
+    An identity does not enter an account because its address is the same: whoever can make up an
+    address at a provider could take that account. Its owner links the identity instead, or the
+    operator lets verified addresses join accounts. A new account needs an open invitation, or a
+    verified address of a listed domain.
     """
 
     def __init__(self, users: Users, sign_in: SignIn, groups: GroupMemberships) -> None:
@@ -189,10 +204,11 @@ class SsoProvisioning:
         client: SessionClient,
         *,
         domains: Collection[str] = (),
+        join: str = JOIN_NEVER,
         link_token: str = "",
         old_token: str | None = None,
     ) -> NewSession:
-        """Begin a session of the identity's account; create the account if that is allowed.
+        """Begin a session of the identity's account; create or join the account if allowed.
 
         Addresses of ``domains`` may sign up (:data:`ANY_DOMAIN`: all). Raises
         :class:`Unauthenticated` without an account, :class:`NotFound` for a spent link, and
@@ -200,34 +216,42 @@ class SsoProvisioning:
         """
         try:
             return await self._open(who, client, old_token)
-        except Unauthenticated:
-            _, at, domain = who.email.rpartition("@")
-            listed = at and (domain in domains or ANY_DOMAIN in domains)
-            if not link_token and not (listed and who.email_verified):
+        except Unauthenticated as failure:
+            if isinstance(failure.__cause__, AccountDisabled):
                 raise
-        identity = (who.issuer, who.subject)
-        name = _name(who)
+            if not link_token and not await self._joined(who, join):
+                why = _no_sign_up(who, domains)
+                if why:
+                    raise _no_account() from SignInRefused(why)
+                await self._users.sign_up(
+                    email=who.email, name=_name(who), password=None, identity=who.identity
+                )
         if link_token:
-            link = await self._users.link(link_token)
-            if link.email is not None and not who.email_verified:
-                raise InvalidRequest(
-                    "The invitation is for an address, and the provider does not say that yours "
-                    "is verified.",
-                    param="email",
-                )
-            try:
-                await self._users.accept(
-                    link_token, email=who.email, name=name, password=None, identity=identity
-                )
-            except InvalidRequest as failure:
-                if failure.code != "taken" or who.email_verified:
-                    raise
-                raise Unauthenticated(  # the address may be anybody's
-                    "No account here belongs to this identity.", code="no_account"
-                ) from failure
-        else:
-            await self._users.sign_up(email=who.email, name=name, password=None, identity=identity)
+            await self._accept(who, link_token)
         return await self._open(who, client, old_token)
+
+    async def _joined(self, who: Vouched, join: str) -> bool:
+        if join == JOIN_NEVER or not who.email_verified:
+            return False
+        claimed = join == JOIN_ALL
+        return await self._users.join_identity(who.email, *who.identity, claimed=claimed)
+
+    async def _accept(self, who: Vouched, link_token: str) -> None:
+        link = await self._users.link(link_token)
+        if link.email is not None and not who.email_verified:
+            raise InvalidRequest(
+                "The invitation is for an address, and the provider does not say that yours "
+                "is verified.",
+                param="email",
+            )
+        try:
+            await self._users.accept(
+                link_token, email=who.email, name=_name(who), password=None, identity=who.identity
+            )
+        except InvalidRequest as failure:
+            if failure.code != "taken" or who.email_verified:
+                raise
+            raise _no_account() from failure  # the address may be anybody's
 
     async def _open(self, who: Vouched, client: SessionClient, old_token: str | None) -> NewSession:
         # First, so that the session has the rights that the groups give now.
@@ -242,3 +266,19 @@ def _name(who: Vouched) -> str:
         return tidy_name(who.name)
     except InvalidRequest:
         return tidy_name(who.email.partition("@")[0] or "somebody")
+
+
+def _no_sign_up(who: Vouched, domains: Collection[str]) -> str:
+    # Why a new account is not created; empty: it is.
+    _, at, domain = who.email.rpartition("@")
+    if not at:
+        return "no account has this identity, and the provider gives no address"
+    if not who.email_verified:
+        return f"no account has this identity, and {who.email} is not verified by the provider"
+    if domain not in domains and ANY_DOMAIN not in domains:
+        return f"no account has this identity, and {domain} is none of the domains that may sign up"
+    return ""
+
+
+def _no_account() -> Unauthenticated:
+    return Unauthenticated("No account here belongs to this identity.", code="no_account")

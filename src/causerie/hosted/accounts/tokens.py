@@ -12,9 +12,11 @@ import os
 import secrets
 import string
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Literal
 
 from causerie.errors import InvalidRequest
 
@@ -97,8 +99,6 @@ def _is_letter(sign: str) -> bool:
     return sign.isalnum() or unicodedata.category(sign) in _MARKS
 
 
-LIFE = timedelta(days=30)
-IDLE = timedelta(days=7)
 SECOND_FACTOR_LIFE = timedelta(minutes=5)
 SEEN_EVERY = timedelta(minutes=1)
 _AGENT_LENGTH = 300
@@ -110,6 +110,27 @@ class Stage(StrEnum):
 
     OPEN = "open"
     SECOND_FACTOR = "second_factor"
+
+
+PASSWORD = "password"
+"""Method of sessions that began with a password; those by an identity have its issuer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInPolicy:
+    """Rules of the operator for sign-ins and sessions."""
+
+    passwords: Literal["on", "operators", "off"] = "on"
+    two_factor: bool = False
+    """Whoever signs in with a password needs two-factor authentication."""
+    life: timedelta = timedelta(days=30)
+    idle: timedelta = timedelta(days=7)
+    lives: Mapping[str, timedelta] = field(default_factory=dict)
+    """Shorter lives of sessions that began with an identity, by its issuer."""
+
+    def takes_password(self, *, operator: bool) -> bool:
+        """Return whether an operator, or somebody else, may sign in with a password."""
+        return self.passwords == "on" or (operator and self.passwords == "operators")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +146,14 @@ class Session:
     expires_at: datetime
     address: str
     agent: str
+    method: str = PASSWORD
+    """:data:`PASSWORD`, or the issuer of the identity that it began with."""
 
-    def good(self, now: datetime) -> bool:
+    def good(self, now: datetime, policy: SignInPolicy) -> bool:
         """Return whether it has not expired."""
-        return now < self.expires_at and now - self.seen_at < IDLE
+        life = policy.lives.get(self.method, policy.life)
+        kept = now - self.created_at < life and now - self.seen_at < policy.idle
+        return now < self.expires_at and kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +172,10 @@ class NewSession:
     token: str = field(repr=False)
 
 
-def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient) -> NewSession:
+def new_session(
+    user_id: str, stage: Stage, now: datetime, client: SessionClient, life: timedelta, method: str
+) -> NewSession:
     token = new_token()
-    life = LIFE if stage is Stage.OPEN else SECOND_FACTOR_LIFE
     session = Session(
         id=new_id("ses"),
         digest=digest(token),
@@ -160,6 +186,7 @@ def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient
         expires_at=now + life,
         address=client.address,
         agent=client.agent[:_AGENT_LENGTH],
+        method=method,
     )
     return NewSession(session, token)
 

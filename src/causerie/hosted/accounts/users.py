@@ -235,6 +235,21 @@ class Users(AccountService):
                 await self._bind(tx, user, *identity)
             return user
 
+    async def join_identity(self, email: str, issuer: str, subject: str, *, claimed: bool) -> bool:
+        """Link an identity to the account of its verified address; return whether there is one.
+
+        ``claimed``: also to one that has a password or another identity.
+        """
+        async with self._store.writing() as tx:
+            user = await tx.people.by_email(email)
+            if user is None or user.disabled_at is not None:
+                return False
+            taken = user.password is not None or bool(await tx.people.identities(user.id))
+            if taken and not claimed:
+                return False
+            await self._bind(tx, user, issuer, subject)
+            return True
+
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
         async with self._store.writing() as tx:
             await self._bind(tx, user, issuer, subject)

@@ -170,12 +170,19 @@ class ConsoleApplication:
                     code="stale_form",
                     status=403,
                 )
-            await route.page(context)
+            await self._show(context, route)
         except ServiceError as failure:
             if route.form is None:
                 raise
             context.problem = failure
             await route.form(context)
+
+    async def _show(self, context: RequestContext, route: PageRoute) -> None:
+        session = None if route.open or route.enrols else context.session
+        if session is not None and await context.accounts.sign_in.must_enrol(context.me, session):
+            context.go("/profile", done="factor-required")
+        else:
+            await route.page(context)
 
     async def _recognise(self, context: RequestContext) -> None:
         context.user, sign_in = None, self._services.accounts.sign_in

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.ports import EntryKind
-from causerie.hosted.console.fields import FormFields, page_of
+from causerie.hosted.console.fields import FormFields, listed, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.operations.configuring import EntryView, EntryWish, ListedModel
 from causerie.hosted.operations.provider_models import provider_in_force
@@ -108,9 +108,6 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?', '!')) else '.'}"
 
 
-_BETWEEN = re.compile(r"[\s,]+")
-
-
 class SettingField(Struct, frozen=True):
     """A field for one setting. ``name`` is its path, as in ``limits.concurrent``."""
 
@@ -194,7 +191,7 @@ class SettingsForm(Struct, frozen=True):
 
 def _value(field: SettingField, text: str) -> Any:
     if field.kind in ("list", "lines"):
-        return [part for part in _BETWEEN.split(text) if part]
+        return listed(text)
     if field.kind == "flag":
         return True
     return typed_number(text) if field.kind == "number" else text

@@ -4,6 +4,7 @@ and which period.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import zip_longest
@@ -72,6 +73,14 @@ class FormFields:
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
+
+
+_BETWEEN = re.compile(r"[\s,]+")
+
+
+def listed(text: str) -> list[str]:
+    """Return the parts of a text, between commas, spaces and lines."""
+    return [part for part in _BETWEEN.split(text) if part]
 
 
 USUAL_ROWS = ROWS[0]

@@ -18,7 +18,7 @@ from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import DAYS, SpendingReader
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.bounds import CHOICES, NO_ROWS, BoundsRows
-from causerie.hosted.console.fields import FormFields, page_of
+from causerie.hosted.console.fields import FormFields, listed, page_of
 from causerie.hosted.console.playground import management_snippets
 from causerie.hosted.console.project import heirs
 from causerie.hosted.console.request_context import RequestContext
@@ -44,6 +44,7 @@ class KeyForm(Struct, frozen=True):
     date: str = ""
     doors: frozenset[str] | None = None
     models: frozenset[str] | None = None
+    networks: str = ""
     rows: BoundsRows = NO_ROWS
 
     @staticmethod
@@ -56,6 +57,7 @@ class KeyForm(Struct, frozen=True):
             date=f"{end.astimezone(UTC):%Y-%m-%d}" if end is not None else "",
             doors=key.doors,
             models=key.models,
+            networks=", ".join(key.networks or ()),
             rows=BoundsRows.of(key.bounds),
         )
 
@@ -68,6 +70,7 @@ class KeyForm(Struct, frozen=True):
             date=form.get("date"),
             doors=chosen(form, "doors"),
             models=chosen(form, "models"),
+            networks=form.get("networks"),
             rows=BoundsRows.typed(form),
         )
 
@@ -87,8 +90,13 @@ class KeyForm(Struct, frozen=True):
         return KeyEdit(expires_at=expires_at, **self._others())
 
     def _others(self) -> dict[str, Any]:
-        bounds = self.rows.bounds()
-        return {"name": self.name, "doors": self.doors, "models": self.models, "bounds": bounds}
+        return {
+            "name": self.name,
+            "doors": self.doors,
+            "models": self.models,
+            "networks": listed(self.networks),
+            "bounds": self.rows.bounds(),
+        }
 
     def expires_at(self, now: datetime) -> datetime | None:
         """Return the chosen end; raise :class:`InvalidRequest`."""

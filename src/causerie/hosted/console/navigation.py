@@ -94,6 +94,8 @@ NOTICES: Mapping[str, str] = {
     "password-saved": "The password was changed; all other sessions have ended.",
     "account-ready": "Sign in with the password that you chose. If the address had an account "
     "before, that and its password are unchanged: sign in, and open the link again.",
+    "networks-saved": "Keys work from these networks only, within a second.",
+    "factor-required": "This service requires two-factor authentication: set it up first.",
     "password-reset": "The password was changed. Sign in with it.",
     "identity-linked": "You can sign in with it from now on.",
     "identity-unlinked": "You can no longer sign in with it.",

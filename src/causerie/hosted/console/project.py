@@ -12,7 +12,7 @@ from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role,
 from causerie.hosted.accounts.ports import LONGEST_DAYS
 from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
-from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.fields import listed, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
 
@@ -56,13 +56,21 @@ async def show_settings(context: RequestContext) -> None:
     view = await context.project()
     await context.check_right(Action.PROJECT_RENAME)
     name = context.form.get("name", view.project.name)
-    await context.show("project/settings.html", name=name)
+    networks = context.form.get("networks", ", ".join(view.project.networks or ()))
+    await context.show("project/settings.html", name=name, networks=networks)
 
 
 async def rename(context: RequestContext) -> None:
     project_id = (await context.project()).project.id
     await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
     context.go(f"/projects/{project_id}/settings", done="project-renamed")
+
+
+async def set_networks(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    networks = listed(context.form.get("networks"))
+    await context.accounts.projects.set_networks(context.actor, project_id, networks)
+    context.go(f"/projects/{project_id}/settings", done="networks-saved")
 
 
 async def ask_archive(context: RequestContext) -> None:

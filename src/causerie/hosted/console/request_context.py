@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +14,12 @@ from jinja2 import Environment
 from msgspec import Struct
 
 from causerie.access.allowed import AccessRule
+from causerie.access.networks import Network
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import forbidden
+from causerie.hosted.accounts.keys import OneTimeLink
 from causerie.hosted.accounts.people import (
     Action,
     Actor,
@@ -73,9 +74,6 @@ def _cookie_name(secure: bool) -> str:
     return f"__Host-{_NAME}" if secure else _NAME
 
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
 class Site(Struct, frozen=True):
     """The site's addresses and look.
 
@@ -99,14 +97,6 @@ class Site(Struct, frozen=True):
         scheme = "https" if self.secure(exchange) else "http"
         return f"{scheme}://{exchange.headers.get('host', '')}"
 
-    def client(self, exchange: Exchange) -> str:
-        """Return the visitor's address: the last hop that no trusted proxy added."""
-        address = exchange.peer
-        hops = ",".join(exchange.headers.every("x-forwarded-for")).split(",")
-        while self._trusts(address) and hops and (hop := hops.pop().strip()):
-            address = _without_port(hop)
-        return address[:100]
-
     # Browsers send ``Origin`` with every form that changes something, and pages cannot forge it.
     def check(self, exchange: Exchange) -> None:
         """Raise :class:`Forbidden` if a page of another site sent the form."""
@@ -121,20 +111,6 @@ class Site(Struct, frozen=True):
                 "Open the page anew and try again.",
                 code="foreign_origin",
             )
-
-    def _trusts(self, address: str) -> bool:
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(parsed in network for network in self.proxies)
-
-
-def _without_port(hop: str) -> str:
-    # Some proxies name the port of each connection behind the address.
-    host, _, port = hop.rpartition(":")
-    named = port.isdecimal() and (host.endswith("]") or ":" not in host)
-    return (host if named else hop).strip("[]")
 
 
 PREFIX = "/console"
@@ -215,11 +191,17 @@ class RequestContext:
     @property
     def client(self) -> SessionClient:
         agent = self.exchange.headers.get("user-agent", "")
-        return SessionClient(self.services.site.client(self.exchange), agent)
+        return SessionClient(self.exchange.client(self.services.site.proxies), agent)
 
     @property
     def base(self) -> str:
         return self.services.site.base(self.exchange)
+
+    def takes_password(self, link: OneTimeLink | None = None) -> bool:
+        """Return true if people may sign in with a password; of a link, the one who follows it."""
+        policy = self.accounts.sign_in.policy
+        operator = link.operator if link is not None else policy.passwords != "off"
+        return policy.takes_password(operator=operator)
 
     @property
     def by_script(self) -> bool:

@@ -41,6 +41,7 @@ class PageRoute(Struct, frozen=True):
 
     ``form`` is shown again, with the problem, if the page refuses what was sent. The typed fields
     of a ``kept`` one come back after a new sign-in; it must have a ``form`` without secret fields.
+    Those that ``enrols`` marks are open to people who first have to set up a second factor.
     """
 
     method: str
@@ -50,6 +51,7 @@ class PageRoute(Struct, frozen=True):
     open: bool = False
     raw: bool = False
     kept: bool = False
+    enrols: bool = False
 
 
 _PROJECT = "/projects/{project}"
@@ -105,11 +107,11 @@ ROUTES = (
     PageRoute("POST", "/link/with/{provider}", sign_in.begin_openid_with_link, open=True),
     PageRoute("POST", "/link/join", sign_in.join_project, sign_in.follow_link),
     PageRoute("POST", "/link/password", sign_in.reset_password, sign_in.follow_link, open=True),
-    PageRoute("GET", "/profile", profile.show),
+    PageRoute("GET", "/profile", profile.show, enrols=True),
     PageRoute("POST", "/profile/name", profile.rename, profile.show, kept=True),
     PageRoute("POST", "/profile/password", profile.change_password, profile.show),
-    PageRoute("POST", "/profile/factor", profile.enrol),
-    PageRoute("POST", "/profile/factor/confirm", profile.confirm, profile.enrol_again),
+    PageRoute("POST", "/profile/factor", profile.enrol, enrols=True),
+    PageRoute("POST", "/profile/factor/confirm", profile.confirm, profile.enrol_again, enrols=True),
     *_form("/profile/factor/remove", profile.ask_removal, profile.remove_factor),
     PageRoute("POST", "/profile/identities/unlink", sign_in.unlink_identity),
     PageRoute("POST", "/profile/identities/{provider}/link", sign_in.begin_linking),
@@ -155,6 +157,7 @@ ROUTES = (
     PageRoute("GET", f"{_PROJECT}/logging", project.show_logging),
     PageRoute("GET", f"{_PROJECT}/settings", project.show_settings),
     PageRoute("POST", f"{_PROJECT}/name", project.rename, project.show_settings, kept=True),
+    PageRoute("POST", f"{_PROJECT}/networks", project.set_networks, project.show_settings),
     PageRoute("GET", f"{_PROJECT}/archive", project.ask_archive),
     PageRoute("POST", f"{_PROJECT}/archive", partial(project.archive, archived=True)),
     PageRoute("POST", f"{_PROJECT}/restore", partial(project.archive, archived=False)),

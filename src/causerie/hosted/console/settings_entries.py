@@ -137,6 +137,7 @@ DOORS = EntryFormPages(
             SettingField("prefix", "Path", placeholder="/gateway/v1"),
             SettingField("hosts", "Host names", "list"),
             SettingField("origins", "Origins of web pages", "list"),
+            SettingField("networks", "Networks of clients", "list", "Empty: all."),
         ),
         *LIMITS,
         *_group(

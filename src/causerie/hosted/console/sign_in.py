@@ -4,19 +4,19 @@ make accounts. Accounts decide what is right.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import msgspec
 
-from causerie.errors import NotFound, ServiceError, Unauthenticated
+from causerie.errors import Forbidden, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
 from causerie.hosted.accounts.people import SYSTEM, Role
 from causerie.hosted.accounts.sso_provisioning import NO_GROUPS, GroupClaims, GroupGrant, Vouched
 from causerie.hosted.accounts.tokens import (
-    LIFE,
     SECOND_FACTOR_LIFE,
     NewSession,
     Stage,
@@ -39,6 +39,11 @@ async def show_sign_in(context: RequestContext) -> None:
     after = context.form.get("next", context.query.get("next"))
     if context.user is not None and context.problem is None:
         context.go(next_path(after))
+        return
+    providers = context.services.providers()
+    asked = context.takes_password() or context.problem is not None or "done" in context.query
+    if len(providers) == 1 and not asked:  # there is one way in
+        context.go(f"/sign-in/{providers[0].options.name}?next={quote(after)}")
         return
     await context.show("sign_in/password.html", next=after, email=context.form.get("email"))
 
@@ -85,7 +90,8 @@ def go_on(context: RequestContext, started: NewSession, after: str) -> None:
         context.keep(started.token, SECOND_FACTOR_LIFE)
         context.go(f"/sign-in/code?next={quote(after)}")
         return
-    context.keep(started.token, LIFE)
+    session = started.session
+    context.keep(started.token, session.expires_at - session.created_at)
     context.go(next_path(after))
 
 
@@ -139,6 +145,11 @@ async def accept_invitation(context: RequestContext) -> None:
     form, token = context.form, context.form.get("token")
     link = await opened_link(context, token)
     email, password = link.email or form.get("email"), form.raw("password")
+    if not context.takes_password(link):
+        raise Forbidden(
+            "Passwords are not accepted here. Continue with your identity provider.",
+            code="sso_required",
+        )
     try:
         await context.accounts.users.accept(
             token, email=email, name=form.get("name"), password=password
@@ -232,34 +243,47 @@ async def return_from_provider(context: RequestContext) -> None:
     provider, query = _provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
-    async with context.accounts.attempts.from_address("provider", context.client):
-        claims = await provider.finish(
-            login_state.attempt if login_state is not None else None, returned
+    accounts, client, options = context.accounts, context.client, provider.options
+    async with accounts.sign_in.audited(client, options.issuer) as who:
+        async with accounts.attempts.from_address("provider", client):
+            claims = await provider.finish(
+                login_state.attempt if login_state is not None else None, returned
+            )
+        who.email, who.identity = claims.email, (claims.issuer, claims.subject)
+        if login_state is not None and login_state.joins:
+            await accounts.users.link_identity(context.me, claims.issuer, claims.subject)
+            context.go("/profile", done="identity-linked")
+            return
+        started = await accounts.arrivals.enter(
+            _vouched(claims, options),
+            client,
+            domains=options.domains,
+            join=options.join,
+            link_token=login_state.link if login_state is not None else "",
+            old_token=context.token,
         )
-    if login_state is not None and login_state.joins:
-        await context.accounts.users.link_identity(context.me, claims.issuer, claims.subject)
-        context.go("/profile", done="identity-linked")
-        return
-    started = await context.accounts.arrivals.enter(
-        _vouched(claims, provider.options),
-        context.client,
-        domains=provider.options.domains,
-        link_token=login_state.link if login_state is not None else "",
-        old_token=context.token,
-    )
-    go_on(
-        context, started, await _page_after(context, login_state) if login_state is not None else ""
-    )
+    after = await _page_after(context, login_state) if login_state is not None else ""
+    go_on(context, started, after)
+
+
+def directory(options: ProviderOptions) -> GroupClaims:
+    """Return the grants of the groups that a provider's directory provisions."""
+    return GroupClaims(options.name, grants=_grants(options), provisioned=True)
+
+
+def _grants(options: ProviderOptions) -> Sequence[GroupGrant]:
+    return [
+        GroupGrant(each.group, each.project, Role(each.role), each.operator)
+        for each in options.groups
+    ]
 
 
 def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
     groups = NO_GROUPS
-    if claims.groups is not None:
-        grants = [
-            GroupGrant(each.group, each.project, Role(each.role), each.operator)
-            for each in options.groups
-        ]
-        groups = GroupClaims(options.name, claims.groups, grants)
+    if options.provisioned:
+        groups = directory(options)
+    elif claims.groups is not None:
+        groups = GroupClaims(options.name, claims.groups, _grants(options))
     return Vouched(
         claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name, groups
     )

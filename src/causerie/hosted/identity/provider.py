@@ -173,8 +173,18 @@ class ProviderOptions:
     client_secret: str | None = field(default=None, repr=False)
     scopes: Sequence[str] = ("openid", "email", "profile")
     domains: frozenset[str] = frozenset()
+    trusted_domains: frozenset[str] = frozenset()
+    """Domains of addresses that count as verified where the provider does not say whether."""
+    email_claim: str = "email"
+    verified_claim: str = "email_verified"
+    """Claim that says whether the address is verified; empty: none does."""
+    name_claim: str = "name"
     groups_claim: str = "groups"
     groups: Sequence[GroupRule] = ()
+    provisioned: bool = False
+    """The groups come from SCIM, and the claim means nothing."""
+    join: str = "never"
+    """Accounts that an equal verified address joins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,19 +337,23 @@ class OidcProvider:
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> Claims:
         # OpenID Connect Core 1.0, section 5.3.2.
-        access, groups = reply.get("access_token"), self.options.groups_claim
-        lacks = not claims.get("email") or (self.options.groups and groups not in claims)
+        options, access = self.options, reply.get("access_token")
+        lacks_groups = options.groups and options.groups_claim not in claims
+        lacks = lacks_groups or not claims.get(options.email_claim)
         if lacks and metadata.userinfo and isinstance(access, str):
             more = await self._web.ask(metadata.userinfo, [("authorization", f"Bearer {access}")])
             if more.get("sub") != claims["sub"]:
                 raise BadToken("the provider tells of somebody else")
             claims = {**more, **claims}
-        email, name = claims.get("email"), claims.get("name")
+        email, name = claims.get(options.email_claim), claims.get(options.name_claim)
+        address = email.strip().lower() if isinstance(email, str) else ""
+        verified = claims.get(options.verified_claim)
+        trusted = verified is None and address.rpartition("@")[2] in options.trusted_domains
         return Claims(
-            issuer=self.options.issuer,
+            issuer=options.issuer,
             subject=claims["sub"],
-            email=email.strip().lower() if isinstance(email, str) else "",
-            email_verified=claims.get("email_verified") in (True, "true"),
+            email=address,
+            email_verified=trusted or verified in (True, "true", "1"),  # 1 is equal to True
             name=name.strip() if isinstance(name, str) else "",
             groups=self._groups(claims),
         )

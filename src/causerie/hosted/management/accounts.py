@@ -47,6 +47,7 @@ from causerie.hosted.management.requests import (
     RenameProject,
     RotateKey,
     ScopeBody,
+    SetNetworks,
     SetOperator,
     SetRecording,
     TransferKey,
@@ -304,6 +305,15 @@ async def set_member_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
     project, user, access = call.ids["project"], call.ids["user"], call.body.access()
     await call.accounts.access.set_member(call.actor, project, user, access)
     return AccessView.of(access)
+
+
+@route("PUT /projects/{project}/networks", "Set the networks from which keys of a project work")
+async def set_networks(call: ApiCall[NoQuery, SetNetworks]) -> ProjectView:
+    return ProjectView.of(
+        await call.accounts.projects.set_networks(
+            call.actor, call.ids["project"], call.body.networks
+        )
+    )
 
 
 @route("PUT /projects/{project}/recording", "Set request logging of a project")

@@ -4,7 +4,6 @@ and the OpenAPI document made from it.
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -14,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 import causerie
-from causerie.access.keys import Credential, KeyDigest
+from causerie.access.keys import Credential, KeyDigest, matching
 from causerie.access.limits import Rates, RateScope, Tokens, tell
+from causerie.access.networks import Network
 from causerie.access.windows import MemoryCounters
 from causerie.errors import Error, NotFound, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
@@ -70,12 +70,8 @@ class OperatorKeys:
         self._keys = tuple(keys)
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Every digest is compared, in constant time, whichever matches."""
-        found: KeyDigest | None = None
-        if credential is not None and self._keys:
-            for key in self._keys:
-                if hmac.compare_digest(key.digest, credential.digest):
-                    found = key
+        """Return the actor behind a key; raise as :meth:`Managers.manager`."""
+        found = matching(self._keys, credential)
         if found is not None:
             return Actor("key", found.id, found.id, operator=True)
         try:
@@ -231,6 +227,7 @@ class Management:
         requests_per_minute: int,
     ) -> None:
         self._managers = managers
+        self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
         self._services = ApiServices(accounts, operations, clock, link_path)
@@ -250,6 +247,8 @@ class Management:
             )
         route, ids = found
         actor = await self._managers.manager(exchange.credential)
+        if actor.networks is not None:
+            actor.networks.check(exchange.client(self.proxies), "This key")
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()

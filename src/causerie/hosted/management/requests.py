@@ -25,6 +25,10 @@ Moment = Annotated[datetime, Meta(tz=True)]
 Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Days = Annotated[int, Meta(ge=1, le=LONGEST_DAYS)]
 Names = Annotated[frozenset[Word], Meta(max_length=500)]
+Networks = Annotated[
+    tuple[Word, ...],
+    Meta(max_length=200, description="Addresses or networks like `10.0.0.0/8`; none: all."),
+]
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -165,6 +169,12 @@ class RenameProject(Body, frozen=True):
     name: Name
 
 
+class SetNetworks(Body, frozen=True):
+    """Networks from which keys of a project work."""
+
+    networks: Networks | None
+
+
 class SetRecording(Body, frozen=True):
     """Retention of request contents."""
 
@@ -206,6 +216,7 @@ class CreateKey(Body, frozen=True):
     expires_at: Moment | None = None
     doors: Names | None = None
     models: Names | None = None
+    networks: Networks | None = None
     bounds: BoundsBody = BoundsBody()
 
 
@@ -216,6 +227,7 @@ class EditKey(Body, frozen=True):
     expires_at: Moment | UnsetType | None = UNSET
     doors: Names | UnsetType | None = UNSET
     models: Names | UnsetType | None = UNSET
+    networks: Networks | UnsetType | None = UNSET
     bounds: BoundsBody | UnsetType = UNSET
 
 

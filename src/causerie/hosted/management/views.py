@@ -18,6 +18,9 @@ from causerie.hosted.accounts.people import Project, ProjectMember, Role, User
 
 Amount = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?$")]
 Moment = Annotated[datetime, Meta(tz=True)]
+Networks = Annotated[
+    tuple[str, ...] | None, Meta(description="Networks from which keys work; `null`: all.")
+]
 V = TypeVar("V", bound=Struct)
 
 
@@ -131,6 +134,7 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     recording_days: Annotated[
         int | None, Meta(description="Retention of request logging in days; `null`: it is off.")
     ]
+    networks: Networks
 
     @staticmethod
     def of(project: Project) -> ProjectView:
@@ -255,6 +259,7 @@ class KeyView(Struct, frozen=True, kw_only=True):
     disabled_at: Moment | None
     doors: list[str] | None
     models: list[str] | None
+    networks: Networks
     bounds: BoundsView
 
     @staticmethod

@@ -228,6 +228,7 @@ class SqlKeys(SqlRepository):
                 key_secrets.c.expires_at.label("secret_until"),
                 projects.c.archived_at.label("archived_at"),
                 projects.c.recording_days.label("recording_days"),
+                projects.c.networks.label("project_networks"),
             )
             .join(key_secrets, key_secrets.c.key_id == api_keys.c.id)
             .join(projects, projects.c.id == api_keys.c.project_id)
@@ -254,6 +255,7 @@ class SqlKeys(SqlRepository):
             person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
             access=tuple(AccessRule(access[owner], rule) for owner, rule in rules.items()),
             recorded=row["recording_days"] is not None,
+            project_networks=row["project_networks"],
         )
 
     async def _bounds(self, owners: Sequence[str]) -> dict[str, LimitsAndBudgets]:

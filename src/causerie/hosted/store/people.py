@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, or_, select
+from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, not_, or_, select
 
 from causerie.hosted.accounts.audit import (
     CONFIGURATION,
@@ -74,6 +75,15 @@ class SqlPeople(SqlRepository):
     async def every(self) -> Sequence[User]:
         return await self._all(select(users).order_by(users.c.email), _user)
 
+    async def search(
+        self, where: Mapping[str, str], start: int, count: int
+    ) -> tuple[int, Sequence[User]]:
+        gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
+        query = select(users).where(not_(gone), *(_fits(*each) for each in where.items()))
+        total = await self._scalar(select(func.count()).select_from(query.subquery()))
+        page = query.order_by(users.c.created_at, users.c.id).offset(start).limit(count)
+        return total, await self._all(page, _user)
+
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         query = (
             select(*PERSON_STATUS)
@@ -119,6 +129,13 @@ class SqlPeople(SqlRepository):
                 identities.c.user_id == identity.user_id,
             )
         )
+
+
+def _fits(name: str, value: str) -> ColumnElement[bool]:
+    if name == "user_name":  # not case-exact; without one it is the address (RFC 7643, section 4.1)
+        own = func.lower(users.c.user_name) == value.lower()
+        return or_(own, and_(users.c.user_name == "", users.c.email == value.lower()))
+    return users.c[name] == (value.lower() if name == "email" else value)
 
 
 def _user(row: RowMapping) -> User:
@@ -219,8 +236,12 @@ def _member(row: RowMapping) -> ProjectMember:
 _NAMED = (api_keys, users, projects, operator_keys)
 
 
+@dataclass(frozen=True, slots=True)
 class SqlAudit(SqlRepository):
+    added: list[AuditEntry]
+
     async def add(self, *entries: AuditEntry) -> None:
+        self.added.extend(entries)
         rows = [row_of(audit, entry) for entry in entries]
         for row in rows:
             del row["id"]

@@ -13,7 +13,7 @@ from causerie.hosted.accounts.encryption import WrongKey
 from causerie.hosted.accounts.keys import LinkKind, OneTimeLink
 from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import Role
-from causerie.hosted.accounts.tokens import Session, Stage
+from causerie.hosted.accounts.tokens import PASSWORD, Session, Stage
 from causerie.hosted.store.encrypted import totp_purpose
 from causerie.hosted.store.repository import SqlRepository, upsert
 from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
@@ -203,4 +203,6 @@ def _link(row: RowMapping) -> OneTimeLink:
 
 
 def _session(row: RowMapping) -> Session:
-    return Session(**{**row, "stage": Stage(row["stage"])})
+    # A version that did not know methods wrote none.
+    values = {"stage": Stage(row["stage"]), "method": row["method"] or PASSWORD}
+    return Session(**{**row, **values})

@@ -103,6 +103,7 @@ class JsonText(TypeDecorator[Any]):
 
 
 NAME_SET = JsonText(frozenset[str])
+NETWORKS = JsonText(tuple[str, ...])
 JSON_OBJECT = JsonText(dict[str, Any], "{}")
 
 
@@ -146,7 +147,7 @@ users = _table(
     *_required(Boolean, "operator"),
     *_required(Moment, "created_at"),
     *_optional(Moment, "disabled_at"),
-    *_added(Text, "", "operator_group"),
+    *_added(Text, "", "operator_group", "user_name", "external_id"),
     *_added(JsonText(frozenset[str], "[]"), "[]", "rights"),
 )
 
@@ -157,6 +158,21 @@ identities = _table(
     *_required(Moment, "linked_at"),
 )
 
+# Groups that identity providers provision by SCIM.
+identity_groups = _table(
+    "identity_groups",
+    *_keys(Text, "id"),
+    *_required(Text, "provider", "name", "external_id"),
+    *_required(Moment, "created_at"),
+    UniqueConstraint("provider", "name"),
+)
+
+identity_group_members = _table(
+    "identity_group_members",
+    Column("group_id", Text, ForeignKey("identity_groups.id"), primary_key=True),
+    Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
+)
+
 projects = _table(
     "projects",
     *_keys(Text, "id"),
@@ -164,6 +180,7 @@ projects = _table(
     *_required(Moment, "created_at"),
     *_optional(Moment, "archived_at"),
     *_optional(Integer, "recording_days"),
+    *_optional(NETWORKS, "networks"),
 )
 
 memberships = _table(
@@ -207,6 +224,7 @@ sessions = _table(
     *_required(Text, "stage"),
     *_required(Moment, "created_at", "seen_at", "expires_at"),
     *_required(Text, "address", "agent"),
+    *_added(Text, "", "method"),
 )
 
 totp = _table(
@@ -256,6 +274,7 @@ api_keys = _table(
     *_optional(Moment, "deleted_at"),
     Column("person", Text, index=True),
     *_optional(Moment, "withdrawn_at"),
+    *_optional(NETWORKS, "networks"),
     Index(None, "project_id", "created_at"),
 )
 

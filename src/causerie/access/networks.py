@@ -1,0 +1,89 @@
+"""Networks from which a door or key may be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from causerie.errors import Forbidden, InvalidRequest
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+_MOST = 200
+_KEPT = 4096
+
+
+def tidy_networks(given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return networks in their usual form, ``None`` for all; raise :class:`InvalidRequest`."""
+    if not given:
+        return None
+    if len(given) > _MOST:
+        raise InvalidRequest(f"At most {_MOST} networks can be listed.", param="networks")
+    try:
+        return tuple(str(ip_network(each.strip())) for each in given)
+    except ValueError as failure:
+        raise InvalidRequest(
+            f"A network is an address, or one like 10.0.0.0/8: {failure}.", param="networks"
+        ) from failure
+
+
+class NetworkList:
+    """Lists of networks, compiled; an address has to be in one of each list."""
+
+    def __init__(self, lists: Sequence[Sequence[str]]) -> None:
+        self._lists = [[ip_network(each) for each in networks] for networks in lists]
+        self._known: dict[str, bool] = {}
+
+    @staticmethod
+    def of(*lists: Sequence[str] | None) -> NetworkList | None:
+        """Return the list of all that are set; ``None`` if none is."""
+        found = [each for each in lists if each is not None]
+        return NetworkList(found) if found else None
+
+    def check(self, address: str, what: str) -> None:
+        """Raise :class:`Forbidden` for an address that may not use ``what``."""
+        allowed = self._known.get(address)
+        if allowed is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            allowed = self._known[address] = self._allows(address)
+        if not allowed:
+            raise Forbidden(
+                f"{what} may not be used from the address {address[:64] or 'unknown'}.",
+                code="network_not_allowed",
+            )
+
+    def _allows(self, text: str) -> bool:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return False
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return all(_contains(networks, mapped or address) for networks in self._lists)
+
+
+def _contains(networks: Sequence[Network], address: Address) -> bool:
+    return any(address in network for network in networks)
+
+
+def client_address(peer: str, forwarded: Iterable[str], proxies: Sequence[Network]) -> str:
+    """Return the last hop that none of the trusted proxies has added to ``X-Forwarded-For``."""
+    address = peer
+    hops = ",".join(forwarded).split(",") if proxies else []
+    while hops and _is_in(proxies, address) and (hop := hops.pop().strip()):
+        address = _without_port(hop)
+    return address[:100]
+
+
+def _is_in(proxies: Sequence[Network], address: str) -> bool:
+    try:
+        return _contains(proxies, ip_address(address))
+    except ValueError:
+        return False
+
+
+def _without_port(hop: str) -> str:
+    # Some proxies name the port of each connection behind the address.
+    host, _, port = hop.rpartition(":")
+    named = port.isdecimal() and (host.endswith("]") or ":" not in host)
+    return (host if named else hop).strip("[]")
