@@ -29,7 +29,7 @@ from causerie.access.keys import (
     StaticKeys,
 )
 from causerie.access.limits import Estimate, Lease, RateLimiter, RateScope, tell
-from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over
+from causerie.catalog.catalog import Catalog, Entry, WildcardModel, entries_of, is_over
 from causerie.catalog.listing import Listing
 from causerie.errors import (
     ContextLengthExceeded,
@@ -270,7 +270,7 @@ class Pipeline:
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
         record = asked.record
-        record.held = await members.allowances.reserve(asked.caller, model.id, need)
+        record.held = await members.allowances.reserve(asked.caller, model.id, need, record.model)
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
 
@@ -407,8 +407,7 @@ class Pipeline:
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
-            entry = model.entry(reasoning_object=door.reasoning_object)
-            entries += [structs.replace(entry, id=name) for name in names]
+            entries += entries_of(model, names, reasoning_object=door.reasoning_object)
         return entries
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:

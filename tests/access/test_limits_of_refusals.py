@@ -90,7 +90,9 @@ class Accounts:
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
         return (MINE,)
 
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+    async def reserve(
+        self, caller: Caller, model: str, need: Callable[[], Tokens], named: str
+    ) -> object:
         if self.step.budget is not None:
             raise self.step.budget
         return object()

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from causerie.hosted.store.database import (
     revision,
     upgrade,
 )
-from causerie.hosted.store.tables import METADATA
+from causerie.hosted.store.tables import METADATA, microseconds
 from causerie.hosted.store.usage import SqlUsage
 
 
@@ -54,7 +55,7 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 
 async def test_the_tables_can_be_taken_back(bare: Database) -> None:
     await upgrade(bare)
-    assert await revision(bare) == "0002"
+    assert await revision(bare) == "0005"
     async with bare.migrating() as connection:
         await connection.run_sync(lambda sync: command.downgrade(alembic_config(sync), "base"))
     assert await revision(bare) is None
@@ -111,16 +112,27 @@ async def test_a_newer_database_is_left_alone(database: Database) -> None:
     "statement", ["UPDATE audit SET actor = 'somebody else'", "DELETE FROM audit"]
 )
 async def test_the_audit_log_is_only_added_to(database: Database, statement: str) -> None:
+    await entered(database, datetime.now(UTC) - timedelta(days=89))
+    with pytest.raises(exc.DBAPIError, match="only added to"):
+        async with database.writing() as connection:
+            await connection.execute(text(statement))
+
+
+async def entered(database: Database, at: datetime) -> None:
     async with database.writing() as connection:
         await connection.execute(
             text(
                 "INSERT INTO audit (at, actor, actor_name, action, subject, details) "
-                "VALUES (1, 'system', 'system', 'user.create', 'usr_1', '{}')"
-            )
+                "VALUES (:at, 'system', 'system', 'user.create', 'usr_1', '{}')"
+            ),
+            {"at": microseconds(at)},
         )
-    with pytest.raises(exc.DBAPIError, match="only added to"):
-        async with database.writing() as connection:
-            await connection.execute(text(statement))
+
+
+async def test_entries_of_the_audit_log_can_go_after_90_days(database: Database) -> None:
+    await entered(database, datetime.now(UTC) - timedelta(days=91))
+    async with database.writing() as connection:
+        assert (await connection.execute(text("DELETE FROM audit"))).rowcount == 1
 
 
 async def test_foreign_keys_hold(database: Database) -> None:

@@ -193,8 +193,13 @@ class Allowances(Protocol):
     def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
         """Return the scopes whose limits apply, in addition to those of door and model."""
 
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
-        """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``."""
+    async def reserve(
+        self, caller: Caller, model: str, need: Callable[[], Tokens], named: str
+    ) -> object:
+        """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``.
+
+        ``named`` is the model of a wildcard that was asked for, else the same.
+        """
 
     def release(self, held: object) -> None:
         """Release the reservation of a request that goes to another model."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Self
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from causerie.catalog.listing import TWISTS, Listing
-from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, Tariff
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, TargetTariffs
 from causerie.errors import NotFound
+from causerie.protocol.events import Usage
+from causerie.protocol.model_entries import Model
 from causerie.protocol.nearest import AROUND, NameIndex, nearest
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import TimeBucket
@@ -24,24 +27,25 @@ WILDCARD = "*"
 class WildcardModel(ServedModel):
     """All models whose names begin alike, or with ``rest`` the one that a request named.
 
-    ``known`` returns the rests that the providers list now; there may be others.
+    ``known`` returns the rests that the providers list now; there may be others. ``priced``
+    returns the tariffs for a rest, of targets with the rest in their names.
     """
 
-    __slots__ = ("_known", "_parts", "_rest")
+    __slots__ = ("_known", "_parts", "_priced", "_rest")
 
     def __init__(
         self,
         card: ModelCard,
         capabilities: Iterable[TargetCapabilities],
-        tariff: Tariff,
+        priced: Callable[[str], TargetTariffs],
         *,
         rest: str = WILDCARD,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self._known = known
-        self._parts = (card, tuple(capabilities), tariff)
+        self._known, self._priced = known, priced
+        self._parts = (card, tuple(capabilities), priced)
         self._rest = rest
-        super().__init__(card, self._parts[1], tariff)
+        super().__init__(card, self._parts[1])
         self.card = replace(card, id=self.prefix + rest)
 
     @property
@@ -57,6 +61,13 @@ class WildcardModel(ServedModel):
     def recorded(self) -> str:
         """Return the requested name, of which a wildcard has no end."""
         return self.card.id
+
+    @property
+    def tariffs(self) -> TargetTariffs:
+        return self._priced(self._rest)
+
+    def cost(self, served_by: str, usage: Usage) -> Decimal:
+        return super().cost(served_by.replace(WILDCARD, self._rest, 1), usage)
 
     @property
     def known(self) -> Sequence[str]:
@@ -177,6 +188,20 @@ class Catalog:
         if twist is None or not isinstance(entry, Listing):
             return None
         return entry.twisted(twist)
+
+
+def entries_of(
+    model: Entry, names: Sequence[str], *, reasoning_object: bool = False
+) -> Iterator[Model]:
+    """Yield an entry of ``GET /models`` for each name of a model, with its price."""
+    entry = model.entry(reasoning_object=reasoning_object)
+    for name in names:
+        if isinstance(model, WildcardModel) and name != model.id:
+            found = model.named(name).tariffs
+            prices = {"pricing": found.dearest.entry(), "list_price": found.listed or UNSET}
+            yield structs.replace(entry, id=name, **prices)
+        else:
+            yield structs.replace(entry, id=name)
 
 
 def is_over(entry: Entry) -> bool:

@@ -30,6 +30,7 @@ from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.ports import StoredEntry
 from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.accounts.retention import Retention
 from causerie.hosted.accounts.spending import ExpiringKey, WatchedBudget, WatchedKey, Watching
 from causerie.hosted.accounts.statement import Statements
 from causerie.hosted.store.accounts import SqlStore
@@ -43,6 +44,7 @@ from causerie.hosted.store.database import (
 )
 from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
 from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
+from causerie.hosted.store.retention import SqlRetention
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.http.tasks import owned
 from causerie.metering.ledger import Ledger
@@ -149,6 +151,7 @@ class AccountBackend:
     clock: Clock
     conditions: AccountConditions
     probe_results: SqlProbeResults
+    retention: Retention
 
 
 @asynccontextmanager
@@ -183,7 +186,8 @@ async def account_backend(
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
         _ = await stack.enter_async_context(owned(budgets.follow()))
-        _ = await stack.enter_async_context(owned(recorder.sweep()))
+        retention = Retention(SqlRetention(database), _clock)
+        _ = await stack.enter_async_context(owned(retention.follow()))
         _ = await stack.enter_async_context(recorder)
         accounts = Accounts(sql, reader, Passwords(), _clock)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
@@ -197,6 +201,7 @@ async def account_backend(
             _clock,
             AccountConditions(SqlAlertBook(database), watching, _clock),
             SqlProbeResults(database),
+            retention,
         )
 
 

@@ -7,9 +7,10 @@ gateway.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
@@ -17,13 +18,13 @@ from msgspec import structs, to_builtins
 
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
-from causerie.catalog.catalog import DoorCatalog
-from causerie.catalog.model import Tariff
+from causerie.catalog.catalog import WILDCARD, DoorCatalog, entries_of
+from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
-from causerie.composition.catalog import tariff
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to, logos
+from causerie.composition.pricing import Pricing, tariff
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -37,6 +38,7 @@ from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import User, actor_of
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.retention import RetentionOptions
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
@@ -57,6 +59,7 @@ from causerie.routing.target_state import TargetStatus
 from causerie.settings.console import UNLIMITED, IdentityProvider
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
+from causerie.settings.prices import without_price
 from causerie.settings.tree import Settings
 
 
@@ -104,11 +107,13 @@ class LiveServiceView:
         shown = frozenset(id for way in found for id in way.models)
         entries: list[dict[str, Any]] = []
         for model, names in self._running.now.catalog.shown(shown):
-            entry = {"name": model.card.name, **to_builtins(model.entry())}
-            entries += [
-                entry if name == model.id else entry | {"name": name, "id": name} for name in names
-            ]
+            for entry in entries_of(model, names):
+                name = model.card.name if entry.id == model.id else entry.id
+                entries.append({"name": name, **to_builtins(entry)})
         return entries
+
+    def unpriced(self) -> Sequence[str]:
+        return without_price(self._running.now.settings)
 
     def market(self) -> DoorCatalog | None:
         if (way := self._router()) is None:
@@ -201,8 +206,7 @@ class AccountFrontend:
         self._providers: tuple[OidcProvider, ...] = ()
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
-        models = prices(settings) | dearest(settings)
-        self.backed.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
+        self.backed.bookkeeping.prices = model_prices(settings)
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
@@ -213,6 +217,11 @@ class AccountFrontend:
         )
         amount = settings.console.new_project_budget
         budgets = () if amount == UNLIMITED else (Budget(money(amount), BudgetPeriod.MONTH),)
+        kept = settings.retention
+        self.backed.retention.options = RetentionOptions(
+            kept.requests_days, kept.audit_days, kept.contents_days
+        )
+        self.backed.accounts.recordings.most_days = kept.contents_days
         self.backed.accounts.users.new_project_bounds = LimitsAndBudgets(budgets=budgets)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
@@ -257,28 +266,22 @@ def _link_path(_: LinkKind, token: str) -> str:
     return f"/console/link#{token}"
 
 
-def prices(settings: Settings) -> dict[str, Tariff]:
-    models = {one.id: one.price for one in settings.models}
-    models |= {one.id: one.price for one in settings.aliases}
-    return {name: tariff(each) for name, each in models.items()}
-
-
-def endpoint_prices(settings: Settings) -> dict[tuple[str, str], Tariff]:
-    return {
-        (entry.id, endpoint.name): tariff(endpoint.price)
+def model_prices(settings: Settings) -> ModelPrices:
+    """Return the prices that requests are charged at."""
+    pricing = Pricing(settings)
+    models = {one.id: tariff(one.price) for one in settings.models}
+    endpoints: dict[tuple[str, str], Tariff] = {}
+    wildcards = {}
+    by_target: dict[str, Mapping[str, Tariff]] = {
+        entry.id: {each.name: tariff(each.price) for each in entry.endpoints}
         for entry in settings.catalog
-        for endpoint in entry.endpoints
     }
-
-
-def dearest(settings: Settings) -> dict[str, Tariff]:
-    """Return the highest price of each catalog entry."""
-    made: dict[str, Tariff] = {}
-    for entry in settings.catalog:
-        every = [tariff(endpoint.price) for endpoint in entry.endpoints]
-        made[entry.id] = Tariff(
-            prompt=max(one.prompt for one in every),
-            completion=max(one.dearest_output for one in every),
-            request=max(one.request for one in every),
-        )
-    return made
+    for alias in settings.aliases:
+        if alias.id.endswith(WILDCARD):
+            wildcards[alias.id] = partial(pricing.of, alias)
+        else:
+            by_target[alias.id] = pricing.of(alias).by_target
+    for id, tariffs in by_target.items():
+        models[id] = highest(tariffs.values())
+        endpoints |= {(id, target): each for target, each in tariffs.items()}
+    return ModelPrices(models, endpoints, wildcards)

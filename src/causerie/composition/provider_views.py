@@ -9,7 +9,8 @@ from typing import Any, Self, TypeVar
 
 from msgspec import Struct, structs
 
-from causerie.composition.catalog import OWN_PROVIDER, parameters, tariff
+from causerie.composition.catalog import OWN_PROVIDER, parameters
+from causerie.composition.pricing import tariff
 from causerie.composition.service import InForce
 from causerie.hosted.operations.explanation import PriceTexts, prices
 from causerie.hosted.operations.ports import (

@@ -267,6 +267,23 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
     return text.getvalue().encode("utf-8", "replace")
 
 
+async def csv_pieces(rows: AsyncGenerator[Sequence[Sequence[str]]]) -> AsyncGenerator[bytes]:
+    """Yield rows as CSV, the first two pieces together, so that a refusal comes before the head."""
+    text: bytes | None = None
+    async with aclosing(rows):
+        async for piece in rows:
+            lines = await asyncio.to_thread(lambda piece=piece: csv_lines(map(_as_texts, piece)))
+            if text is None:
+                text = lines
+                continue
+            yield text + lines
+            text = b""
+
+
+def _as_texts(row: Sequence[str]) -> Sequence[str]:
+    return [csv_text(cell) for cell in row]
+
+
 def csv_text(text: str) -> str:
     """Return a cell that no spreadsheet takes for a formula: an apostrophe marks it as text."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -8,12 +8,14 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
+from causerie.protocol.numbers import money
 from causerie.settings.problems import Broken
 from causerie.settings.values import (
     Count,
     DoorName,
+    FilePath,
     LimitSettings,
     ModelPattern,
     Money,
@@ -44,6 +46,8 @@ class AliasTarget(TargetSettings, frozen=True, kw_only=True):
     """0 is asked first; higher ones when no lower one answers."""
     weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
     """Share of the requests among targets of one priority."""
+    price: PriceSettings | None = None
+    """What the requests that it answers cost. Unset: the alias's price."""
 
 
 class AliasSettings(Struct, frozen=True, kw_only=True):
@@ -58,7 +62,19 @@ class AliasSettings(Struct, frozen=True, kw_only=True):
     description: str = ""
     """One sentence for the catalog."""
     limits: LimitSettings = LimitSettings()
-    price: PriceSettings = PriceSettings()
+    price: PriceSettings | None = None
+    """Unset: of a model of ours its own, of a provider's its [list
+    price](../guides/billing.md#list-prices); without one nothing."""
+
+
+class ListPriceSettings(Struct, frozen=True, kw_only=True):
+    """Prices that providers publish, for models of theirs that you have set no price for."""
+
+    enabled: bool = True
+    """`false`: such models cost nothing."""
+    file: FilePath | None = None
+    """A [price list](../guides/billing.md#list-prices) beside the one of this version; of two rows
+    for a model the newer applies. Unset: `prices.csv` in `store.folder`, if it is there."""
 
 
 # The router's catalog: models by `author/slug`, and the endpoints of each, with their prices.
@@ -161,5 +177,5 @@ def public_chat_rules(
 
 
 def _costs(price: PriceSettings) -> bool:
-    one = price.by_token
-    return any((one.prompt, one.completion, one.cached, one.reasoning, one.request))
+    tokens = [each.by_token for each in (price, *price.tiers)]
+    return bool(money(price.request)) or any(any(structs.astuple(one)) for one in tokens)

@@ -22,13 +22,14 @@ from causerie.settings.catalog import public_chat_rules
 from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
+from causerie.settings.prices import price_rules, without_price
 from causerie.settings.problems import Broken, dotted, repeated, suggestion
 from causerie.settings.provider import address_rules, secret_rules
 from causerie.settings.provider_rules import catalog_rules, provider_rules
 from causerie.settings.store import shared_rules, store_rules
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, ServerSettings, Settings
-from causerie.settings.values import LimitSettings, PriceSettings, secrets
+from causerie.settings.values import LimitSettings, secrets
 
 _WORKERS = ("server", "workers")
 
@@ -94,6 +95,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
+    yield from price_rules(settings)
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
     yield from store_rules(settings.store)
@@ -213,7 +215,7 @@ def notes(settings: Settings) -> Iterator[str]:
     by_identity = any(each.sign_up for each in settings.identity_providers)
     if found and console.enabled and (console.sign_up or by_identity):
         yield _newcomers_budget(console.new_project_budget)
-        yield from _without_price(settings, found)
+    yield from _without_price(settings, found)
 
 
 def _newcomers_budget(budget: str) -> str:
@@ -231,26 +233,10 @@ def _newcomers_budget(budget: str) -> str:
 
 def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
     shown = {id for each in found for id in each.models}
-    names = [
-        one.id
-        for one in settings.aliases
-        if one.id in shown
-        and one.price == PriceSettings()
-        and any(target.provider is not None for target in one.targets)
-    ]
-    names += [
-        one.id
-        for one in settings.catalog
-        if one.id in shown
-        and not is_free(one.id)
-        and any(
-            each.provider is not None and each.price == PriceSettings() for each in one.endpoints
-        )
-    ]
-    if names:
+    if names := [name for name in without_price(settings) if name in shown]:
         yield (
-            f"No price is set for {_listed_models(names)} of providers, so no budget holds there; "
-            "set `price`."
+            f"No price is known for {_listed_models(names)} of providers: no budget in money holds "
+            "there; set `price`."
         )
 
 

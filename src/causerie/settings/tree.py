@@ -17,13 +17,14 @@ from causerie.settings.catalog import (
     AliasSettings,
     CatalogModelSettings,
     FreeSettings,
+    ListPriceSettings,
     PublicChatSettings,
     TargetSettings,
 )
 from causerie.settings.console import BrandingSettings, ConsoleSettings, IdentityProvider
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.provider import ProviderSettings
-from causerie.settings.store import SharedSettings, StoreSettings
+from causerie.settings.store import RetentionSettings, SharedSettings, StoreSettings
 from causerie.settings.values import (
     Count,
     Digest,
@@ -332,10 +333,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     providers: tuple[ProviderSettings, ...] = ()
     aliases: tuple[AliasSettings, ...] = ()
     catalog: tuple[CatalogModelSettings, ...] = ()
+    list_prices: ListPriceSettings = ListPriceSettings()
     free: FreeSettings = FreeSettings()
     engines: EngineLimits = EngineLimits()
     weights: WeightsSettings = WeightsSettings()
     store: StoreSettings = StoreSettings()
+    retention: RetentionSettings = RetentionSettings()
     shared: SharedSettings = SharedSettings()
     console: ConsoleSettings = ConsoleSettings()
     branding: BrandingSettings = BrandingSettings()

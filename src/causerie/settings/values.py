@@ -200,7 +200,7 @@ Price = Annotated[
 ]
 
 
-class PriceSettings(Struct, frozen=True, kw_only=True):
+class TokenPrices(Struct, frozen=True, kw_only=True):
     """Money per 1M tokens of each kind, in the one currency of the service."""
 
     prompt: Price = "0"
@@ -209,10 +209,11 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
     """For a million tokens of replies, reasoning too where it has no price."""
     cached: Price | None = None
     """For a million prompt tokens from the cache. Unset: like `prompt`."""
+    cache_write: Price | None = None
+    """For a million prompt tokens that the provider writes into its cache, where it counts them.
+    Unset: like `prompt`."""
     reasoning: Price | None = None
     """For a million tokens of reasoning. Unset: like `completion`."""
-    request: Price = "0"
-    """For one request, whatever its size; of a rerank for each search unit."""
 
     @property
     def by_token(self) -> TokenPriceSettings:
@@ -221,20 +222,35 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
             prompt=_one(self.prompt),
             completion=_one(self.completion),
             cached=None if self.cached is None else _one(self.cached),
+            written=None if self.cache_write is None else _one(self.cache_write),
             reasoning=None if self.reasoning is None else _one(self.reasoning),
-            request=money(self.request),
         )
 
 
+class PriceTier(TokenPrices, frozen=True, kw_only=True):
+    """Prices of requests with a long prompt, in place of all others for tokens."""
+
+    above: Count
+    """It applies to requests with more prompt tokens."""
+
+
+class PriceSettings(TokenPrices, frozen=True, kw_only=True):
+    """Money per 1M tokens of each kind, in the one currency of the service."""
+
+    request: Price = "0"
+    """For one request, whatever its size; of a rerank for each search unit."""
+    tiers: tuple[PriceTier, ...] = ()
+    """Other prices of long prompts, each `above` so many tokens."""
+
+
 class TokenPriceSettings(Struct, frozen=True, kw_only=True):
-    """Money for one token of each kind, and for one request; ``None`` as in
-    :class:`PriceSettings`."""
+    """Money for one token of each kind; ``None`` as in :class:`TokenPrices`."""
 
     prompt: Decimal
     completion: Decimal
     cached: Decimal | None
+    written: Decimal | None
     reasoning: Decimal | None
-    request: Decimal
 
 
 def _one(million: str) -> Decimal:

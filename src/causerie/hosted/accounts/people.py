@@ -193,6 +193,7 @@ class Action(StrEnum):
     ACTIVITY_SEE = "activity.see", "XXXXXX_", "see single requests (never prompts and replies)"
     RECORDING_SET = "recording.set", "_XX__X_", "turn request logging of the project on and off"
     CONTENTS_SEE = "contents.see", "_XXo___", "see logged prompts and replies"
+    CONTENTS_EXPORT = "contents.export", "_X_____", "export logged prompts and replies"
     AUDIT_SEE = "audit.see", "XXX____", "see the audit log of the project"
     USERS_SEE = "users.see", "X______", "see all users and projects"
     USERS_INVITE = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 import structlog
@@ -28,8 +28,7 @@ from causerie.protocol.events import Usage
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = 20
-_SWEEP_SECONDS = 60.0
-_SWEPT_AT_ONCE = 500
+_EXPORTED = 20  # at once: each may have half a megabyte
 
 
 class _Waiting(Struct):
@@ -84,22 +83,6 @@ class Recorder:
         self._waiting.append(_Waiting(usage, contents, weight))
         self._more.set()
 
-    async def sweep(self, seconds: float = _SWEEP_SECONDS) -> None:
-        """Remove expired contents every so many seconds, until cancelled."""
-        while True:
-            try:
-                await self.expire()
-            except StoreUnavailable:
-                log.warning("contents whose time is over wait for the database")
-            await asyncio.sleep(seconds)
-
-    async def expire(self) -> None:
-        """Remove expired contents; raise :class:`StoreUnavailable`."""
-        now, found = self._clock(), _SWEPT_AT_ONCE
-        while found == _SWEPT_AT_ONCE:
-            async with self._store.writing() as tx:
-                found = await tx.recordings.expire(now, _SWEPT_AT_ONCE)
-
     async def _write(self) -> None:
         while True:
             while not self._waiting:
@@ -142,16 +125,18 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Recordings(AccountService):
-    """The recorded contents of projects."""
+    """The recorded contents of projects. ``most_days`` bounds what a project can choose."""
+
+    most_days = LONGEST_DAYS
 
     async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
         """Keep contents for so many days from now on; ``None`` keeps none and removes the former.
 
         Fewer days apply to former contents too, more do not. Raises :class:`InvalidRequest`.
         """
-        if days is not None and not 1 <= days <= LONGEST_DAYS:
+        if days is not None and not 1 <= days <= self.most_days:
             raise InvalidRequest(
-                f"Contents are kept for 1 to {LONGEST_DAYS} days, or not at all.", param="days"
+                f"Contents are kept for 1 to {self.most_days} days, or not at all.", param="days"
             )
         now = self._clock()
         async with self._store.writing() as tx:
@@ -177,6 +162,25 @@ class Recordings(AccountService):
         if found is None:
             raise no_such("recording")
         return found
+
+    async def export(
+        self, actor: Actor, project_id: str, since: datetime, until: datetime
+    ) -> AsyncGenerator[Sequence[Recording]]:
+        """Yield all contents of a time in pieces, oldest first; the audit log names the export."""
+        async with self._store.writing() as tx:
+            await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
+            span = {"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "until": f"{until:%Y-%m-%dT%H:%M:%SZ}"}
+            await self._record(tx, actor, "contents.export", project_id, project_id, **span)
+        after = ""
+        while True:
+            async with self._store.reading() as tx:
+                await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
+                span_of = (since, until, self._clock())
+                found, last = await tx.recordings.page(project_id, *span_of, after, _EXPORTED)
+            yield found
+            if last is None:
+                return
+            after = last
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
         """Return the ids of those requests whose contents are stored and the actor may see."""

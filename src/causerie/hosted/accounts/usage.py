@@ -22,6 +22,8 @@ from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
 
 _MOST_RECORDS = 1000
+_PIECE = 5000
+TOKEN_CLASSES = ("prompt", "cached", "written", "completion", "reasoning")
 _OWN_PROVIDER = "causerie"
 PERCENTILES = (0.5, 0.9, 0.99)
 
@@ -35,7 +37,7 @@ class Step(StrEnum):
 
 
 class By(StrEnum):
-    """Dimension to group sums by; ``APP`` and ``TAG`` can be combined with some others only."""
+    """Dimension to group sums by; those of :data:`LABELS` combine with some others only."""
 
     PROJECT = "project"
     KEY = "key"
@@ -44,13 +46,15 @@ class By(StrEnum):
     DOOR = "door"
     APP = "app"
     TAG = "tag"
+    PROVIDER = "provider"
 
 
 LABELS: Mapping[By, frozenset[By]] = {
     By.APP: frozenset({By.PROJECT, By.MODEL}),
     By.TAG: frozenset({By.PROJECT, By.USER, By.MODEL}),
+    By.PROVIDER: frozenset({By.PROJECT, By.MODEL}),
 }
-"""Labels of clients, with the dimensions that their sums can be combined with."""
+"""Labels of clients, and who answered, with the dimensions that their sums combine with."""
 TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
 
 
@@ -117,6 +121,7 @@ class UsageSum:
     cached: int
     completion: int
     reasoning: int
+    written: int
     cost: Decimal
     first_token_seconds: float | None
     duration_seconds: float
@@ -185,6 +190,28 @@ class TargetUse:
     requests: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChargedSum:
+    """What was charged for of a project's tag and model at one target."""
+
+    project_id: str
+    tag: str
+    model: str
+    served_by: str
+    requests: int
+    prompt: int
+    cached: int
+    written: int
+    completion: int
+    reasoning: int
+    units: int
+    cost: Decimal
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        return self.project_id, self.tag, self.model, self.served_by
+
+
 class UsageReader(Protocol):
     """Reader of usage, as the store implements it.
 
@@ -204,6 +231,14 @@ class UsageReader(Protocol):
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]: ...  # of whole hours, by model and target
+    async def charged(
+        self,
+        since: datetime,
+        until: datetime,
+        project: str | None,
+        after: tuple[str, str, str, str] | None,
+        most: int,
+    ) -> Sequence[ChargedSum]: ...  # of whole days, by place
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]: ...  # newest first
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int: ...
     async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
@@ -254,6 +289,34 @@ class UsageReports:
         """Return single requests of a project, or of the whole service, newest first."""
         await self._require(actor, project_id, Action.ACTIVITY_SEE)
         return await self._reader.records(replace(filter, project=project_id or filter.project))
+
+    async def charged(
+        self, actor: Actor, project_id: str | None, since: datetime, until: datetime
+    ) -> AsyncGenerator[Sequence[ChargedSum]]:
+        """Yield what was charged for in whole days, in pieces, by project, tag, model and target.
+
+        Each piece checks the actor's right again.
+        """
+        after = None
+        while True:
+            await self._require(actor, project_id, Action.USAGE_SEE)
+            found = await self._reader.charged(since, until, project_id, after, _PIECE)
+            yield found
+            if len(found) < _PIECE:
+                return
+            after = found[-1].place
+
+    async def every_request(
+        self, actor: Actor, project_id: str | None, filter: RecordFilter
+    ) -> AsyncGenerator[Sequence[UsageRecord]]:
+        """Yield all requests of a filter in pieces, newest first, as :meth:`requests`."""
+        filter = replace(filter, limit=_MOST_RECORDS)
+        while True:
+            found = await self.requests(actor, project_id, filter)
+            yield found
+            if len(found) < _MOST_RECORDS:
+                return
+            filter = replace(filter, before=(found[-1].at, found[-1].id))
 
     async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
         """Return when each key of a project was last used, if it was."""

@@ -286,7 +286,8 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
 
 def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
     pricing = entry.get("pricing") or {}
-    return str(entry["id"]).endswith("*"), any(money(price) for price in pricing.values())
+    prices = [price for price in pricing.values() if isinstance(price, str)]
+    return str(entry["id"]).endswith("*"), any(map(money, prices))
 
 
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:

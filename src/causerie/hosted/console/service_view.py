@@ -40,6 +40,9 @@ class ServiceView(Protocol):
     def models(self, door: str | None = None) -> Sequence[Mapping[str, Any]]:
         """Return entries as ``GET /models`` does, of one door or of all that project keys open."""
 
+    def unpriced(self) -> Sequence[str]:
+        """Return the models of providers that cost nothing, since no price of theirs is known."""
+
     def market(self) -> DoorCatalog | None:
         """Return the public catalog; ``None`` without a router door."""
 
@@ -126,6 +129,8 @@ class ModelRow:
     ends: date | None = None
     public: bool = False
     """It is in the catalog."""
+    listed: bool = False
+    """Its price is a list price."""
 
     @property
     def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
@@ -162,6 +167,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         must_think=must_think,
         defaults=entry.get("default_parameters") or {},
         abilities=[*words, "always thinks"] if must_think else words,
+        listed=bool(entry.get("list_price")),
     )
 
 

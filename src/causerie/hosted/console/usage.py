@@ -14,11 +14,13 @@ from enum import StrEnum
 from urllib.parse import urlencode
 
 from causerie.errors import Forbidden
+from causerie.hosted.accounts.exports import Month, statement_rows
 from causerie.hosted.accounts.keys import ApiKey
 from causerie.hosted.accounts.people import Project, User
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
+    TOKEN_CLASSES,
     By,
     FirstTokens,
     Step,
@@ -37,7 +39,7 @@ from causerie.hosted.console.fields import (
     period,
 )
 from causerie.hosted.console.request_context import RequestContext
-from causerie.http.answers import Export, csv_lines, csv_text
+from causerie.http.answers import Export, csv_lines, csv_pieces, csv_text
 
 _NO_NAME = {
     By.KEY: "playground",
@@ -45,6 +47,7 @@ _NO_NAME = {
     By.PROJECT: "no project",
     By.APP: "not named",
     By.TAG: "no tag",
+    By.PROVIDER: "no provider",
 }
 
 
@@ -79,10 +82,7 @@ async def names_of(context: RequestContext, project: str | None, by: By) -> Disp
     return DisplayNames({one.id: one.name for one in found}, _NO_NAME.get(by, "not known"))
 
 
-_COUNTED = (
-    *("requests", "refused", "failed", "aborted"),
-    *("prompt", "cached", "completion", "reasoning"),
-)
+_COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 _SUMMED = (*_COUNTED, "cost", "first_tokens")
 _SPEEDS = 50  # of groups, in a table that has no pages
 _MEANS = ("first_token_seconds", "duration_seconds")
@@ -103,6 +103,7 @@ _TITLES = {
     By.PROJECT: "Project",
     By.APP: "App",
     By.TAG: "Tag",
+    By.PROVIDER: "Provider",
 }
 _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
     Metric.COST: lambda each: float(each.cost),
@@ -156,7 +157,7 @@ class UsageRow:
     sum: UsageSum
 
 
-_SUMS = ("requests", "prompt", "cached", "completion", "reasoning", "cost")
+_SUMS = ("requests", *TOKEN_CLASSES, "cost")
 _COLUMNS: Mapping[str, Column] = {
     "name": "name",
     "errors": lambda row: row.sum.refused + row.sum.failed,
@@ -168,6 +169,7 @@ _COLUMNS: Mapping[str, Column] = {
 async def show(context: RequestContext) -> None:
     reader = await _reader(context)
     project, wish, names = reader.project, reader.wish, reader.names
+    now = context.services.clock()
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
@@ -193,6 +195,9 @@ async def show(context: RequestContext) -> None:
         speeds_left_out=max(len(speeds) - _SPEEDS, 0),
         speeds_by=_TITLES[wish.timed],
         page=page,
+        statement=f"{context.exchange.path.removesuffix('usage')}statement.csv",
+        month=Month.named("", now).name,
+        this_month=f"{now:%Y-%m}",
         hourly=wish.period.step is Step.HOUR,
     )
 
@@ -201,6 +206,16 @@ async def download(context: RequestContext) -> None:
     reader, scope = await _reader(context), await context.scope()
     name = _file_name(scope.name if scope is not None else "all", reader.wish)
     await context.save(Export("text/csv; charset=utf-8", name, reader.table()))
+
+
+async def download_statement(context: RequestContext) -> None:
+    """Send the statement of ``?month=``: of the project, or of the whole service."""
+    scope, month = await context.scope(), context.query.get("month")
+    found = Month.named(month, context.services.clock())
+    project = scope.id if scope is not None else None
+    rows = statement_rows(context.accounts, context.actor, project, found)
+    name = f"statement-{_words(scope.name if scope is not None else 'all')}-{found.name}.csv"
+    await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(rows)))
 
 
 async def _reader(context: RequestContext) -> _Reader:
@@ -272,7 +287,7 @@ class _Reader:
 
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
     ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
-    return (*ways, By.TAG) if person else (*ways, By.APP, By.TAG)
+    return (*ways, By.TAG) if person else (*ways, By.PROVIDER, By.APP, By.TAG)
 
 
 def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
@@ -288,7 +303,7 @@ def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
 
 def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
     """Return the sum of several sums, with weighted means."""
-    whole = UsageSum(None, {}, 0, 0, 0, 0, 0, 0, 0, 0, Decimal(0), None, 0.0)
+    whole = UsageSum(None, {}, *[0] * len(_COUNTED), Decimal(0), None, 0.0)
     waited = lasted = 0.0
     for each in sums:
         whole = replace(
@@ -323,9 +338,13 @@ def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> S
 
 
 def _file_name(of: str, wish: UsageForm) -> str:
-    words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
+    words = _words(of)
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
+
+
+def _words(of: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
 
 
 def _lines(

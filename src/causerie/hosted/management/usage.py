@@ -13,8 +13,10 @@ from msgspec import UNSET
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (
+    TOKEN_CLASSES,
     By,
     RankingPeriod,
     RecordFilter,
@@ -49,13 +51,15 @@ from causerie.hosted.management.requests import (
     NoQuery,
     RankingQuery,
     RequestPage,
+    RequestSpan,
     Span,
+    StatementQuery,
     UsagePage,
     UsageSpan,
 )
 from causerie.hosted.management.routing import ApiCall, moment, route
 from causerie.hosted.management.views import amount
-from causerie.http.answers import Export, csv_lines, csv_text
+from causerie.http.answers import Export, csv_lines, csv_pieces, csv_text
 
 _USUAL_SPAN = timedelta(days=30)
 _LONGEST_SPAN = {
@@ -96,10 +100,7 @@ def narrowed(query: Span) -> dict[str, str | None]:
 
 
 CSV_TYPE = "text/csv; charset=utf-8; header=present"
-_COUNTED = (
-    *("requests", "refused", "failed", "aborted"),
-    *("prompt", "cached", "completion", "reasoning"),
-)
+_COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 
 
 async def usage_csv(
@@ -173,6 +174,14 @@ async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
     return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
 
 
+@route("GET /statement.csv", "Statement of a month as CSV")
+async def export_statement(call: ApiCall[StatementQuery, NoBody]) -> Export:
+    month = Month.named(call.query.month, call.now)
+    project = call.query.project or call.actor.project
+    rows = statement_rows(call.accounts, call.actor, project, month)
+    return Export(CSV_TYPE, f"statement-{month.name}.csv", csv_pieces(rows))
+
+
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
 async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
     seen = await call.accounts.projects.see(call.actor, call.ids["project"])
@@ -208,11 +217,29 @@ async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
 @route("GET /requests", "Single requests")
 async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
     query = call.query
-    since, until = between(query, call.now)
     before = place_of(query.cursor, tuple[int, str])
     if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
         raise no_cursor()
-    wanted = RecordFilter(
+    wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
+    project = query.project or call.actor.project
+    found = await call.accounts.usage.requests(call.actor, project, wanted)
+    last = found[-1] if len(found) == wanted.count else None
+    return RequestList(
+        data=[RequestView.of(each) for each in found],
+        next=cursor((last.at, last.id)) if last is not None else None,
+    )
+
+
+@route("GET /requests.csv", "Single requests as CSV")
+async def export_requests(call: ApiCall[RequestSpan, NoBody]) -> Export:
+    project = call.query.project or call.actor.project
+    rows = request_rows(call.accounts, call.actor, project, _filter(call.query, call.now))
+    return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
+
+
+def _filter(query: RequestSpan, now: datetime) -> RecordFilter:
+    since, until = between(query, now)
+    return RecordFilter(
         since=since,
         until=until,
         status=None if query.status is UNSET else query.status,
@@ -220,16 +247,7 @@ async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
         tag=query.tag or None,
         operation=query.operation or None,
         failures_only=query.failures == "true",
-        before=before,
-        limit=query.limit,
         **narrowed(query),
-    )
-    project = query.project or call.actor.project
-    found = await call.accounts.usage.requests(call.actor, project, wanted)
-    last = found[-1] if len(found) == wanted.count else None
-    return RequestList(
-        data=[RequestView.of(each) for each in found],
-        next=cursor((last.at, last.id)) if last is not None else None,
     )
 
 

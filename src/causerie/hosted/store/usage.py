@@ -31,7 +31,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from causerie.errors import ConstraintNotKept
 from causerie.hosted.accounts.usage import (
     LABELS,
+    TOKEN_CLASSES,
     By,
+    ChargedSum,
     FirstTokens,
     RecordFilter,
     Spent,
@@ -40,6 +42,7 @@ from causerie.hosted.accounts.usage import (
     UsageQuery,
     UsageSum,
     Used,
+    provider_of,
 )
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.tables import (
@@ -47,6 +50,7 @@ from causerie.hosted.store.tables import (
     microseconds,
     moment_of,
     usage_apps,
+    usage_charged,
     usage_daily,
     usage_first_token,
     usage_hourly,
@@ -92,15 +96,8 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
 HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
 
-_RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
+_RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provider": "served_by"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
-_SUMS = (
-    (HOUR, usage_hourly),
-    (DAY, usage_daily),
-    (HOUR, usage_apps),
-    (HOUR, usage_tags),
-    (HOUR, usage_targets),
-)
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
 _Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
@@ -120,6 +117,7 @@ class _Sum(Struct):
     first_tokens: int = 0
     duration_us: int = 0
     charged: int = 0
+    written: int = 0
 
     def add(self, record: UsageRecord, times: int) -> None:
         self.requests += times
@@ -131,6 +129,7 @@ class _Sum(Struct):
             self.refused += times
         self.prompt += times * record.prompt
         self.cached += times * record.cached
+        self.written += times * record.written
         self.completion += times * record.completion
         self.reasoning += times * record.reasoning
         self.cost += times * record.cost
@@ -140,6 +139,29 @@ class _Sum(Struct):
         self.duration_us += times * record.duration_us
         if record.charged:
             self.charged += times * (record.prompt + record.completion)
+
+
+class _ChargedSum(Struct):
+    requests: int = 0
+    prompt: int = 0
+    cached: int = 0
+    written: int = 0
+    completion: int = 0
+    reasoning: int = 0
+    units: int = 0
+    cost: Decimal = Decimal(0)
+
+    def add(self, record: UsageRecord, times: int) -> None:
+        self.requests += times
+        for name in self.__struct_fields__[1:]:
+            setattr(self, name, getattr(self, name) + times * getattr(record, name))
+
+
+_SUMS = (
+    *((HOUR, table, _Sum) for table in (usage_hourly, usage_apps, usage_tags, usage_targets)),
+    (DAY, usage_daily, _Sum),
+    (DAY, usage_charged, _ChargedSum),
+)
 
 
 class SqlUsage:
@@ -158,7 +180,7 @@ class SqlUsage:
             .on_conflict_do_nothing(index_elements=["id"])
             .returning(usage_records.c.id)
         )
-        self._sums = [(span, table, _adding(insert, table)) for span, table in _SUMS]
+        self._sums = [(*each, _adding(insert, each[1])) for each in _SUMS]
         self._first_tokens = _adding(insert, usage_first_token)
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
@@ -204,22 +226,27 @@ class SqlUsage:
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if not changes:
             return
-        for span, table, statement in self._sums:
-            await connection.execute(statement, _by_place(changes, span, table))
+        for span, table, kind, statement in self._sums:
+            if rows := _by_place(changes, span, table, kind):
+                await connection.execute(statement, rows)
         if first := _by_bucket(changes):
             await connection.execute(self._first_tokens, first)
 
 
-def _by_place(changes: Iterable[_Change], span: int, table: Table) -> list[dict[str, Any]]:
-    sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
+def _by_place(
+    changes: Iterable[_Change], span: int, table: Table, kind: type[_Sum | _ChargedSum]
+) -> list[dict[str, Any]]:
+    sums: dict[tuple[str, int, tuple[str, ...]], _Sum | _ChargedSum] = {}
     names = [column.name for column in table.primary_key]  # project and start first
     rest = attrgetter(*(name.removesuffix("_id") for name in names[2:]))
     for each, times in changes:
+        if kind is _ChargedSum and not each.charged:
+            continue
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
         place = (each.project, each.at - each.at % span, rest(each))
         if (found := sums.get(place)) is None:
-            found = sums[place] = _Sum()
+            found = sums[place] = kind()
         found.add(each, times)
     return [
         dict(zip(names, (project, start, *values), strict=True)) | structs.asdict(found)
@@ -248,7 +275,7 @@ def _adding(insert: Any, table: Table) -> Any:
     )
 
 
-_LABELLED = {By.APP: usage_apps, By.TAG: usage_tags}
+_LABELLED = {By.APP: usage_apps, By.TAG: usage_tags, By.PROVIDER: usage_targets}
 _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
@@ -297,6 +324,17 @@ class SqlUsageReader:
             for row in await self._rows(query.group_by(of.model, of.served_by))
         }
 
+    async def charged(
+        self,
+        since: datetime,
+        until: datetime,
+        project: str | None,
+        after: tuple[str, str, str, str] | None,
+        most: int,
+    ) -> Sequence[ChargedSum]:
+        rows = await self._rows(charged_query(since, until, project, after, most))
+        return await asyncio.to_thread(_charged, rows)
+
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         rows = await self._rows(records_query(filter))
         return await asyncio.to_thread(
@@ -341,6 +379,27 @@ def last_used_query(project: str) -> Select[Any]:
     )
     at = func.coalesce(exactly.scalar_subquery(), hours.c.hour).label("at")
     return select(hours.c.key_id, at)
+
+
+def charged_query(
+    since: datetime,
+    until: datetime,
+    project: str | None,
+    after: tuple[str, str, str, str] | None,
+    most: int,
+) -> Select[Any]:
+    """Select what was charged for by place, from the end of the last piece."""
+    of = usage_charged.c
+    places = (of.project_id, of.tag, of.model, of.served_by)
+    sums = [func.sum(of[name]).label(name) for name in _ChargedSum.__struct_fields__]
+    query = select(*places, *sums).where(
+        of.start >= microseconds(since), of.start < microseconds(until)
+    )
+    if project is not None:
+        query = query.where(of.project_id == project)
+    if after is not None:
+        query = query.where(tuple_(*places) > after)
+    return query.group_by(*places).order_by(*places).limit(most)
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
@@ -438,11 +497,36 @@ def _midnight(moment: datetime) -> bool:
     return (utc.hour, utc.minute, utc.second, utc.microsecond) == (0, 0, 0, 0)
 
 
-def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
+def _sums(rows: Iterable[Mapping[str, Any]], question: UsageQuery) -> Sequence[UsageSum]:
     # Without a group there is a row even where there is nothing to add up.
-    sums = [_sum(row, question) for row in rows if row["requests"] is not None]
+    rows = [row for row in rows if row["requests"] is not None]
+    if By.PROVIDER in question.by:
+        rows = _by_provider(rows, question)
+    sums = [_sum(row, question) for row in rows]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
+
+
+def _by_provider(
+    rows: Iterable[Mapping[str, Any]], question: UsageQuery
+) -> Sequence[Mapping[str, Any]]:
+    # Rows are by target: of one provider there are as many as it has models that were asked.
+    starts = () if question.step is Step.ALL else ("start",)
+    places = [*starts, *map(_name, question.by)]
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        each = {**row, "served_by": provider_of(row["served_by"])}
+        place = tuple(each[name] for name in places)
+        so_far = found.setdefault(place, each)
+        if so_far is not each:
+            for name in _Sum.__struct_fields__:
+                so_far[name] += each[name]
+    return list(found.values())
+
+
+def _charged(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
+    counts = [name for name in _ChargedSum.__struct_fields__ if name != "cost"]
+    return [ChargedSum(**{**row, **{name: int(row[name]) for name in counts}}) for row in rows]
 
 
 def _first_tokens(
@@ -461,9 +545,9 @@ def _first_tokens(
     ]
 
 
-def _sum(row: RowMapping, question: UsageQuery) -> UsageSum:
+def _sum(row: Mapping[str, Any], question: UsageQuery) -> UsageSum:
     requests, first_tokens = int(row["requests"]), int(row["first_tokens"])
-    counted = ("refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning")
+    counted = ("refused", "failed", "aborted", *TOKEN_CLASSES)
     return UsageSum(
         start=None if question.step is Step.ALL else moment_of(row["start"]),
         group={by: row[_name(by)] for by in question.by},
