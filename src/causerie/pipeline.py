@@ -379,7 +379,7 @@ class Pipeline:
         if choice.free and self.scopes.free is not None:
             found = [self.scopes.free.of(caller), *found]
         if self.members is not None:
-            found = [*self.members.allowances.scopes(caller, choice.model.id), *found]
+            found = [*self.members.allowances.scopes(caller, choice.model.recorded), *found]
         return found
 
     def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:

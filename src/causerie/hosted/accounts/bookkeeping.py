@@ -226,7 +226,7 @@ class Bookkeeping:
         tokens = need()
         cost = prices.dearest(model, named).most(tokens.input, tokens.output, tokens.units)
         total = tokens.input + tokens.output
-        reservation = await self._budgets.reserve(claims, model, cost, total)
+        reservation = await self._budgets.reserve(claims, named or model, cost, total)
         return RequestHold(prices, reservation, model)
 
     def release(self, held: object) -> None:

@@ -36,6 +36,7 @@ from causerie.hosted.accounts.bounds import (
     Limit,
     LimitsAndBudgets,
     Unit,
+    covers,
 )
 from causerie.hosted.accounts.keys import Grant
 from causerie.hosted.accounts.usage import Spent
@@ -198,7 +199,7 @@ class Budgets:
             (claim.owner, budget)
             for claim in claims
             for budget in claim.budgets
-            if budget.model in ("", model)
+            if covers(budget.model, model)
         ]
         known = [self._current(owner, budget, now) for owner, budget in held]
         counters = [
@@ -422,7 +423,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
             )
             for kind, name, each in bounds
             for limit in each.limits
-            if limit.model in ("", model)
+            if covers(limit.model, model)
         ),
         claims=tuple(
             Claim(f"{kind}:{name}", each.budgets) for kind, name, each in bounds if each.budgets
@@ -433,5 +434,5 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
 def _scope(name: str, limit: Limit, model: str) -> str:
     # Free variants of models have counts of their own.
     if limit.model:
-        return f"{name} for {model}"
+        return f"{name} for {limit.model}"
     return free_name(name) if is_free(model) else name

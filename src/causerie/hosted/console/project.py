@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from causerie.errors import InvalidRequest
@@ -103,7 +104,8 @@ async def export_contents(context: RequestContext) -> None:
     """Send the logged prompts and replies as JSON lines."""
     project_id, now = (await context.project()).project.id, context.services.clock()
     pieces = contents_lines(
-        context.accounts.recordings, context.actor, project_id, now - LONGEST_PERIOD, now
+        *(context.accounts.recordings, context.actor, project_id),
+        *(now - LONGEST_PERIOD, now + timedelta(seconds=1)),
     )
     await context.save(Export("application/jsonl", "contents.jsonl", pieces))
 

@@ -462,6 +462,8 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
         func.sum(table.c.cost, type_=table.c.requests.type).label("cost"),
         func.sum(table.c.charged).label("tokens"),
     ).where(column == id, table.c.start >= microseconds(since))
+    if model.endswith("*"):  # as limits and budgets cover models
+        return query.where(table.c.model.startswith(model[:-1], autoescape=True))
     return query.where(table.c.model == model) if model else query
 
 
