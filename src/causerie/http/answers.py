@@ -272,7 +272,7 @@ async def csv_pieces(rows: AsyncGenerator[Sequence[Sequence[str]]]) -> AsyncGene
     text: bytes | None = None
     async with aclosing(rows):
         async for piece in rows:
-            lines = await asyncio.to_thread(lambda piece=piece: csv_lines(map(_as_texts, piece)))
+            lines = await asyncio.to_thread(csv_lines, map(_as_texts, piece))
             if text is None:
                 text = lines
                 continue

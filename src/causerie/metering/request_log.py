@@ -48,6 +48,7 @@ class RequestLog:
             "error_class": subject.error_class,
             "reason": subject.reason,
             "early_start": subject.early_start,
+            "written": used.written,
             "discarded": used.discarded,
             "operation": "" if subject.operation == "chat" else subject.operation,
             "units": used.units,

@@ -47,7 +47,8 @@ class AliasTarget(TargetSettings, frozen=True, kw_only=True):
     weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
     """Share of the requests among targets of one priority."""
     price: PriceSettings | None = None
-    """What the requests that it answers cost. Unset: the alias's price."""
+    """What the requests that it answers cost, as in [`models.price`](#modelsprice). Unset: the
+    alias's price."""
 
 
 class AliasSettings(Struct, frozen=True, kw_only=True):
@@ -63,8 +64,8 @@ class AliasSettings(Struct, frozen=True, kw_only=True):
     """One sentence for the catalog."""
     limits: LimitSettings = LimitSettings()
     price: PriceSettings | None = None
-    """Unset: of a model of ours its own, of a provider's its [list
-    price](../guides/billing.md#list-prices); without one nothing."""
+    """As in [`models.price`](#modelsprice). Unset: of a model of ours its own, of a provider's its
+    [list price](../guides/billing.md#list-prices); without one nothing."""
 
 
 class ListPriceSettings(Struct, frozen=True, kw_only=True):

@@ -243,6 +243,7 @@ def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
         ],
         "ends": ENDS,
         "choices": CHOICES,
+        "unpriced": context.service_view.unpriced(),
     }
 
 

@@ -303,7 +303,7 @@ def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
 
 def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
     """Return the sum of several sums, with weighted means."""
-    whole = UsageSum(None, {}, *[0] * len(_COUNTED), Decimal(0), None, 0.0)
+    whole = UsageSum(None, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, Decimal(0), None, 0.0)
     waited = lasted = 0.0
     for each in sums:
         whole = replace(

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import UNSET
 
@@ -93,7 +94,7 @@ def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
     return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
 
 
-def narrowed(query: Span) -> dict[str, str | None]:
+def narrowed(query: Span) -> dict[str, Any]:
     """Return the filters in addition to the project; the rest is ``None``."""
     names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
     return {name: getattr(query, name) or None for name in names}

@@ -157,7 +157,7 @@ class _ChargedSum(Struct):
             setattr(self, name, getattr(self, name) + times * getattr(record, name))
 
 
-_SUMS = (
+_SUMS: Sequence[tuple[int, Table, type[_Sum | _ChargedSum]]] = (
     *((HOUR, table, _Sum) for table in (usage_hourly, usage_apps, usage_tags, usage_targets)),
     (DAY, usage_daily, _Sum),
     (DAY, usage_charged, _ChargedSum),
@@ -499,12 +499,12 @@ def _midnight(moment: datetime) -> bool:
     return (utc.hour, utc.minute, utc.second, utc.microsecond) == (0, 0, 0, 0)
 
 
-def _sums(rows: Iterable[Mapping[str, Any]], question: UsageQuery) -> Sequence[UsageSum]:
+def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
     # Without a group there is a row even where there is nothing to add up.
-    rows = [row for row in rows if row["requests"] is not None]
+    found: Sequence[Mapping[str, Any]] = [dict(row) for row in rows if row["requests"] is not None]
     if By.PROVIDER in question.by:
-        rows = _by_provider(rows, question)
-    sums = [_sum(row, question) for row in rows]
+        found = _by_provider(found, question)
+    sums = [_sum(row, question) for row in found]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
