@@ -174,4 +174,4 @@ async def test_an_owner_exports_what_was_said_and_nobody_else(world: World) -> N
     for other in (admin, operator):
         with pytest.raises(Forbidden, match="export logged prompts"):
             await exported(other)
-    assert (await world.actions()).count("contents.export") == 1
+    assert (await world.actions()).count("project.export_contents") == 1

@@ -170,7 +170,7 @@ class Recordings(AccountService):
         async with self._store.writing() as tx:
             await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
             span = {"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "until": f"{until:%Y-%m-%dT%H:%M:%SZ}"}
-            await self._record(tx, actor, "contents.export", project_id, project_id, **span)
+            await self._record(tx, actor, "project.export_contents", project_id, project_id, **span)
         after = ""
         while True:
             async with self._store.reading() as tx:

@@ -53,6 +53,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "project.restore": "restored the project {object}",
         "project.bounds": "set limits and budgets of the project {object}",
         "project.recording": "set request logging of the project {object}",
+        "project.export_contents": "exported logged prompts and replies of the project {object}",
         "credits.put": "put in credits",
         "user.create": "created an account for {object}",
         "user.invite": "invited {object} to the service",
