@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from accountkit import World
 from ledgerkit import NOON, record
 
 from causerie.errors import Forbidden, InvalidRequest, NotFound
-from causerie.hosted.accounts import usage
+from causerie.hosted.accounts import exports, usage
 from causerie.hosted.accounts.exports import (
     Month,
     contents_lines,
@@ -21,7 +22,7 @@ from causerie.hosted.accounts.exports import (
 )
 from causerie.hosted.accounts.people import SYSTEM, actor_of
 from causerie.hosted.accounts.ports import Recording
-from causerie.hosted.accounts.usage import By, RecordFilter, Step, UsageQuery
+from causerie.hosted.accounts.usage import By, ChargedQuery, RecordFilter, Step, UsageQuery
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import record_id
 
@@ -47,7 +48,7 @@ def test_the_months_of_statements() -> None:
 async def test_a_statement_adds_up_to_what_was_charged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage, "_PIECE", 3)
+    monkeypatch.setattr(exports, "ChargedQuery", partial(ChargedQuery, limit=3))
     owner = await world.person()
     mine, other = [await world.project(owner=owner) for _ in range(2)]
     made = [
@@ -160,10 +161,9 @@ async def test_an_owner_exports_what_was_said_and_nobody_else(world: World) -> N
     ]
     async with world.store.writing() as repositories:
         await repositories.recordings.put(kept)
-    span = (world.now - timedelta(days=1), world.now + timedelta(days=1))
 
     async def exported(who: Any) -> bytes:
-        lines = contents_lines(world.recordings, actor_of(who), project.id, *span)
+        lines = contents_lines(world.recordings, actor_of(who), project.id)
         return b"".join([piece async for piece in lines])
 
     lines = (await exported(owner)).splitlines()

@@ -19,7 +19,7 @@ from causerie.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from causerie.providers.price_list import ListedPrice, PriceList
+    from causerie.providers.price_list import PriceList
     from causerie.settings.prices import Prices
     from causerie.settings.tree import Settings
 
@@ -59,20 +59,11 @@ def show_prices(
         names = ", ".join(sorted({name for name, _ in found.list.models}))
         words = f"the price list has no provider {provider}; it has {names}"
         raise CommandFailed(words, ExitCode.USAGE)
-    titles = list(dict.fromkeys(name for row in made for name in row))
-    cells = [[row.get(name, "") for name in titles] for row in made]
-    print_found(
-        made, list(map(_spaced, titles)), cells, json=json, right=("above", *map(_spaced, _AMOUNTS))
-    )
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")
+    titles, cells = list(made[0]) if made else [], [list(row.values()) for row in made]
+    print_found(made, titles, cells, json=json, right=("above", *_AMOUNTS))
 
 
 def _in_force(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]:
-    from causerie.settings.values import PriceTier
-
     for alias in settings.aliases:
         for target in alias.targets:
             found = prices.of(alias, target)
@@ -80,27 +71,24 @@ def _in_force(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]
             if found is None:
                 wild = "*" in target.model and not prices.unpriced(alias)
                 origin = "list price of each model" if wild else "no price"
-                yield {**named, "above": "", **dict.fromkeys(_AMOUNTS, ""), "origin": origin}
+                yield {**named, **_amounts({}), "origin": origin}
                 continue
             origin = f"list price, {found.rows[0].date}" if found.rows else "set"
             for each in (found.price, *found.price.tiers):
-                above = str(each.above) if isinstance(each, PriceTier) else ""
                 amounts = {name: getattr(each, name) or "" for name in _AMOUNTS}
-                yield {**named, "above": above, **amounts, "origin": origin}
+                above = getattr(each, "above", 0)
+                yield {**named, **_amounts(amounts, above), "origin": origin}
 
 
 def _listed(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
-    for (name, _), rows in prices.models.items():
-        if name == provider:
-            yield from map(_row, rows)
+    for (name, model), rows in prices.models.items():
+        for row in rows if name == provider else ():
+            amounts = _amounts(row.prices, row.above)
+            yield {"model": model, **amounts, "date": f"{row.date}", "source": row.source}
 
 
-def _row(row: ListedPrice) -> Mapping[str, str]:
-    return {
-        **{"model": row.model, "above": str(row.above or "")},
-        **{name: row.prices.get(name, "") for name in _AMOUNTS},
-        **{"date": row.date.isoformat(), "source": row.source},
-    }
+def _amounts(prices: Mapping[str, str], above: int = 0) -> Mapping[str, str]:
+    return {"above": str(above or "")} | {name: prices.get(name, "") for name in _AMOUNTS}
 
 
 @prices.command("update")
@@ -145,14 +133,11 @@ def update_prices(
 
 
 def _words(prices: PriceList, name: tuple[str, str]) -> str:
-    rows = prices.models.get(name, ())
-    return (
-        ", ".join(
-            (f"above {row.above}: " if row.above else "") + "/".join(row.prices.values())
-            for row in rows
-        )
-        or "none"
-    )
+    rows = [
+        (f"above {row.above}: " if row.above else "") + "/".join(row.prices.values())
+        for row in prices.models.get(name, ())
+    ]
+    return ", ".join(rows) or "none"
 
 
 def _replace(place: Path, text: str) -> None:

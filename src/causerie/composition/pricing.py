@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from causerie.catalog.catalog import WILDCARD
 from causerie.catalog.model import TargetTariffs, Tariff
 from causerie.protocol.numbers import money
@@ -9,6 +11,8 @@ from causerie.settings.catalog import AliasSettings
 from causerie.settings.prices import Prices, TargetPrice
 from causerie.settings.tree import Settings
 from causerie.settings.values import PriceSettings, TokenPrices
+
+_MILLION = 1_000_000
 
 
 def tariff(price: PriceSettings) -> Tariff:
@@ -19,10 +23,19 @@ def tariff(price: PriceSettings) -> Tariff:
 def _tariff(
     tokens: TokenPrices, price: PriceSettings, tiers: tuple[tuple[int, Tariff], ...] = ()
 ) -> Tariff:
-    one, request = tokens.by_token, money(price.request)
     return Tariff(
-        one.prompt, one.completion, one.cached, request, one.reasoning, one.written, tiers
+        prompt=money(tokens.prompt) / _MILLION,
+        completion=money(tokens.completion) / _MILLION,
+        cached=_one(tokens.cached),
+        written=_one(tokens.cache_write),
+        reasoning=_one(tokens.reasoning),
+        request=money(price.request),
+        tiers=tiers,
     )
+
+
+def _one(million: str | None) -> Decimal | None:
+    return None if million is None else money(million) / _MILLION
 
 
 class Pricing:

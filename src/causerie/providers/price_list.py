@@ -73,10 +73,6 @@ class PriceList:
                 models[name] = rows
         return PriceList(row for rows in models.values() for row in rows)
 
-    @property
-    def newest(self) -> date | None:
-        return max((rows[0].date for rows in self.models.values()), default=None)
-
 
 def provider_at(base_url: str) -> str:
     """Return the name in the list of the provider at an address, or nothing."""

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from causerie.protocol.numbers import money
 from causerie.settings.problems import Broken
@@ -178,5 +178,8 @@ def public_chat_rules(
 
 
 def _costs(price: PriceSettings) -> bool:
-    tokens = [each.by_token for each in (price, *price.tiers)]
-    return bool(money(price.request)) or any(any(structs.astuple(one)) for one in tokens)
+    amounts = [price.request]
+    for each in (price, *price.tiers):
+        amounts += [each.prompt, each.completion]
+        amounts += filter(None, (each.cached, each.cache_write, each.reasoning))
+    return any(map(money, amounts))

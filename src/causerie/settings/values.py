@@ -6,12 +6,10 @@ Nothing here knows which setting takes which type.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.protocol.numbers import money
 from causerie.settings.toml import KeyPath
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -215,17 +213,6 @@ class TokenPrices(Struct, frozen=True, kw_only=True):
     reasoning: Price | None = None
     """For a million tokens of reasoning. Unset: like `completion`."""
 
-    @property
-    def by_token(self) -> TokenPriceSettings:
-        """The same for one token of each kind."""
-        return TokenPriceSettings(
-            prompt=_one(self.prompt),
-            completion=_one(self.completion),
-            cached=None if self.cached is None else _one(self.cached),
-            written=None if self.cache_write is None else _one(self.cache_write),
-            reasoning=None if self.reasoning is None else _one(self.reasoning),
-        )
-
 
 class PriceTier(TokenPrices, frozen=True, kw_only=True):
     """Prices of requests with a long prompt, in place of all others for tokens."""
@@ -241,17 +228,3 @@ class PriceSettings(TokenPrices, frozen=True, kw_only=True):
     """For one request, whatever its size; of a rerank for each search unit."""
     tiers: tuple[PriceTier, ...] = ()
     """Other prices of long prompts, each `above` so many tokens."""
-
-
-class TokenPriceSettings(Struct, frozen=True, kw_only=True):
-    """Money for one token of each kind; ``None`` as in :class:`TokenPrices`."""
-
-    prompt: Decimal
-    completion: Decimal
-    cached: Decimal | None
-    written: Decimal | None
-    reasoning: Decimal | None
-
-
-def _one(million: str) -> Decimal:
-    return money(million) / 1_000_000

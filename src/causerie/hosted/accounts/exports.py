@@ -6,7 +6,7 @@ A row of a table is a list of texts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,10 +19,15 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.ports import Recording
 from causerie.hosted.accounts.recordings import Recordings
-from causerie.hosted.accounts.usage import ChargedSum, RecordFilter, provider_of
+from causerie.hosted.accounts.usage import (
+    ChargedQuery,
+    ChargedSum,
+    RecordFilter,
+    provider_of,
+)
 from causerie.metering.ledger import UsageRecord
 
-Rows = AsyncGenerator[Sequence[Sequence[str]]]
+Rows = AsyncGenerator[Iterable[Sequence[str]]]
 _SECOND = 1_000_000
 
 _REQUEST = (
@@ -46,7 +51,7 @@ async def request_rows(
     yield [_REQUEST]
     async with aclosing(accounts.usage.every_request(actor, project, filter)) as pieces:
         async for records in pieces:
-            yield list(map(_request, records))
+            yield map(_request, records)
 
 
 def _request(one: UsageRecord) -> Sequence[str]:
@@ -105,10 +110,10 @@ async def statement_rows(
     else:
         known = [(await accounts.projects.see(actor, project)).project]
     names = {one.id: one.name for one in known}
-    charged = accounts.usage.charged(actor, project, month.since, month.until)
-    async with aclosing(charged) as pieces:
+    question = ChargedQuery(month.since, month.until, project)
+    async with aclosing(accounts.usage.charged(actor, question)) as pieces:
         async for sums in pieces:
-            yield [_statement(one, month.name, names.get(one.project_id, "")) for one in sums]
+            yield (_statement(one, month.name, names.get(one.project_id, "")) for one in sums)
 
 
 def _statement(one: ChargedSum, month: str, name: str) -> Sequence[str]:
@@ -123,10 +128,10 @@ def _statement(one: ChargedSum, month: str, name: str) -> Sequence[str]:
 
 
 async def contents_lines(
-    recordings: Recordings, actor: Actor, project: str, since: datetime, until: datetime
+    recordings: Recordings, actor: Actor, project: str
 ) -> AsyncGenerator[bytes]:
     """Yield the logged contents of a project as JSON lines, oldest first."""
-    async with aclosing(recordings.export(actor, project, since, until)) as pieces:
+    async with aclosing(recordings.export(actor, project)) as pieces:
         async for found in pieces:
             yield await asyncio.to_thread(_json_lines, found)
 

@@ -241,15 +241,9 @@ class RecordingRepository(Protocol):
     ) -> Mapping[str, str]: ...
     async def forget(self, project_id: str) -> None: ...
     async def shorten(self, project_id: str, kept: timedelta) -> None: ...  # and no longer
-    # Those of a time after an id, by id, and the last id that was looked at; none at the end.
+    # Those after an id, by id, and the last id that was looked at; none at the end.
     async def page(
-        self,
-        project_id: str,
-        since: datetime,
-        until: datetime,
-        now: datetime,
-        after: str,
-        most: int,
+        self, project_id: str, now: datetime, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]: ...
 
 

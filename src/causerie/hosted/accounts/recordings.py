@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 import structlog
@@ -163,24 +163,17 @@ class Recordings(AccountService):
             raise no_such("recording")
         return found
 
-    async def export(
-        self, actor: Actor, project_id: str, since: datetime, until: datetime
-    ) -> AsyncGenerator[Sequence[Recording]]:
-        """Yield all contents of a time in pieces, oldest first; the audit log names the export."""
+    async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
+        """Yield all contents in pieces, oldest first; the audit log names the export."""
         async with self._store.writing() as tx:
             await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
-            span = {"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "until": f"{until:%Y-%m-%dT%H:%M:%SZ}"}
-            await self._record(tx, actor, "project.export_contents", project_id, project_id, **span)
-        after = ""
-        while True:
+            await self._record(tx, actor, "project.export_contents", project_id, project_id)
+        after: str | None = ""
+        while after is not None:
             async with self._store.reading() as tx:
                 await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
-                span_of = (since, until, self._clock())
-                found, last = await tx.recordings.page(project_id, *span_of, after, _EXPORTED)
+                found, after = await tx.recordings.page(project_id, self._clock(), after, _EXPORTED)
             yield found
-            if last is None:
-                return
-            after = last
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
         """Return the ids of those requests whose contents are stored and the actor may see."""

@@ -22,7 +22,6 @@ from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
 
 _MOST_RECORDS = 1000
-_PIECE = 5000
 TOKEN_CLASSES = ("prompt", "cached", "written", "completion", "reasoning")
 _OWN_PROVIDER = "causerie"
 PERCENTILES = (0.5, 0.9, 0.99)
@@ -212,6 +211,17 @@ class ChargedSum:
         return self.project_id, self.tag, self.model, self.served_by
 
 
+@dataclass(frozen=True, slots=True)
+class ChargedQuery:
+    """Query of what was charged for in whole days; ``after`` is where the last piece ended."""
+
+    since: datetime
+    until: datetime
+    project: str | None = None
+    after: tuple[str, str, str, str] | None = None
+    limit: int = 5000
+
+
 class UsageReader(Protocol):
     """Reader of usage, as the store implements it.
 
@@ -231,14 +241,7 @@ class UsageReader(Protocol):
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]: ...  # of whole hours, by model and target
-    async def charged(
-        self,
-        since: datetime,
-        until: datetime,
-        project: str | None,
-        after: tuple[str, str, str, str] | None,
-        most: int,
-    ) -> Sequence[ChargedSum]: ...  # of whole days, by place
+    async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]: ...  # by place
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]: ...  # newest first
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int: ...
     async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
@@ -291,20 +294,16 @@ class UsageReports:
         return await self._reader.records(replace(filter, project=project_id or filter.project))
 
     async def charged(
-        self, actor: Actor, project_id: str | None, since: datetime, until: datetime
+        self, actor: Actor, question: ChargedQuery
     ) -> AsyncGenerator[Sequence[ChargedSum]]:
-        """Yield what was charged for in whole days, in pieces, by project, tag, model and target.
-
-        Each piece checks the actor's right again.
-        """
-        after = None
+        """Yield what was charged for in pieces, which each check the actor's right again."""
         while True:
-            await self._require(actor, project_id, Action.USAGE_SEE)
-            found = await self._reader.charged(since, until, project_id, after, _PIECE)
+            await self._require(actor, question.project, Action.USAGE_SEE)
+            found = await self._reader.charged(question)
             yield found
-            if len(found) < _PIECE:
+            if len(found) < question.limit:
                 return
-            after = found[-1].place
+            question = replace(question, after=found[-1].place)
 
     async def every_request(
         self, actor: Actor, project_id: str | None, filter: RecordFilter

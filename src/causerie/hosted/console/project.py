@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from causerie.errors import InvalidRequest
@@ -13,7 +12,7 @@ from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
 from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
-from causerie.hosted.console.fields import LONGEST_PERIOD, page_of
+from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
 from causerie.http.answers import Export
@@ -102,11 +101,8 @@ async def set_recording(context: RequestContext) -> None:
 
 async def export_contents(context: RequestContext) -> None:
     """Send the logged prompts and replies as JSON lines."""
-    project_id, now = (await context.project()).project.id, context.services.clock()
-    pieces = contents_lines(
-        *(context.accounts.recordings, context.actor, project_id),
-        *(now - LONGEST_PERIOD, now + timedelta(seconds=1)),
-    )
+    project_id = (await context.project()).project.id
+    pieces = contents_lines(context.accounts.recordings, context.actor, project_id)
     await context.save(Export("application/jsonl", "contents.jsonl", pieces))
 
 

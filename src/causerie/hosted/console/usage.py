@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -39,7 +39,7 @@ from causerie.hosted.console.fields import (
     period,
 )
 from causerie.hosted.console.request_context import RequestContext
-from causerie.http.answers import Export, csv_lines, csv_pieces, csv_text
+from causerie.http.answers import Export, Rows, csv_pieces
 
 _NO_NAME = {
     By.KEY: "playground",
@@ -205,7 +205,7 @@ async def show(context: RequestContext) -> None:
 async def download(context: RequestContext) -> None:
     reader, scope = await _reader(context), await context.scope()
     name = _file_name(scope.name if scope is not None else "all", reader.wish)
-    await context.save(Export("text/csv; charset=utf-8", name, reader.table()))
+    await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
 
 
 async def download_statement(context: RequestContext) -> None:
@@ -244,19 +244,14 @@ class _Reader:
         question = self.wish.question(self.wish.period.step, self.wish.by)
         return time_buckets(usage, actor, self.project, question)
 
-    async def table(self) -> AsyncGenerator[bytes]:
-        """Yield the lines of the CSV period by period, so that a refusal comes before the head."""
-        wish = self.wish
+    async def table(self) -> Rows:
+        wish, names = self.wish, self.names
         ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
-        text = csv_lines([["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]])
+        yield [["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]]
         async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
-                if sums:
-                    text += await asyncio.to_thread(_lines, sums, firsts, wish, self.names)
-                if text:
-                    yield text
-                    text = b""
+                yield _lines(sums, firsts, wish, names)
 
     async def chart(self) -> Chart:
         found: dict[str, dict[datetime, float]] = {}
@@ -349,21 +344,18 @@ def _words(of: str) -> str:
 
 def _lines(
     sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: UsageForm, names: DisplayNames
-) -> bytes:
+) -> Iterator[Sequence[str]]:
     times = {(each.start, each.group): each.times for each in firsts}
-    return csv_lines(
-        _line(each, id, names.of(id), times.get((each.start, id), ()))
-        for each in sums
-        for id in [each.group[wish.by]]
-    )
+    for each in sums:
+        id = each.group[wish.by]
+        yield _line(each, id, names.of(id), times.get((each.start, id), ()))
 
 
 def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
     first = sum.first_token_seconds
     return [
         sum.start.isoformat() if sum.start is not None else "",
-        csv_text(group),
-        csv_text(name),
+        *(group, name),
         *(str(getattr(sum, each)) for each in _COUNTED),
         f"{sum.cost:f}",
         "" if first is None else f"{first:.6f}",

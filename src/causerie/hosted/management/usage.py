@@ -60,7 +60,7 @@ from causerie.hosted.management.requests import (
 )
 from causerie.hosted.management.routing import ApiCall, moment, route
 from causerie.hosted.management.views import amount
-from causerie.http.answers import Export, csv_lines, csv_pieces, csv_text
+from causerie.http.answers import Export, Rows, csv_pieces
 
 _USUAL_SPAN = timedelta(days=30)
 _LONGEST_SPAN = {
@@ -104,28 +104,19 @@ CSV_TYPE = "text/csv; charset=utf-8; header=present"
 _COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 
 
-async def usage_csv(
-    question: UsageQuery, buckets: AsyncGenerator[UsageBucket]
-) -> AsyncGenerator[bytes]:
-    """Yield the head with the lines of the first bucket, then those of the others."""
+async def _usage_rows(question: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
     counted = [TOKENS.get(name, name) for name in _COUNTED]
-    means = ("cost", "first_token_seconds", "duration_seconds")
-    text = csv_lines([["start", *question.by, *counted, *means]])
+    yield [["start", *question.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
     async with aclosing(buckets):
         async for _, sums in buckets:
-            if sums:
-                rows = (_csv_line(each, question) for each in sums)
-                text += await asyncio.to_thread(csv_lines, rows)
-            if text:
-                yield text
-                text = b""
+            yield (_csv_line(each, question) for each in sums)
 
 
 def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
     start, group = _place(sum, question)
     return [
         start,
-        *map(csv_text, group),
+        *group,
         *(str(getattr(sum, name)) for name in _COUNTED),
         amount(sum.cost),
         "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}",
@@ -172,7 +163,7 @@ async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
     asked = usage_query(call.query, call.now)
     project = call.query.project or call.actor.project
     buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
-    return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
+    return Export(CSV_TYPE, "usage.csv", csv_pieces(_usage_rows(asked, buckets)))
 
 
 @route("GET /statement.csv", "Statement of a month as CSV")

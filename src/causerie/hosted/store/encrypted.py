@@ -136,18 +136,10 @@ class SqlRecordings(SqlRepository):
         )
 
     async def page(
-        self,
-        project_id: str,
-        since: datetime,
-        until: datetime,
-        now: datetime,
-        after: str,
-        most: int,
+        self, project_id: str, now: datetime, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
         of = recordings.c
-        query = select(recordings).where(
-            *(of.project_id == project_id, of.at >= since, of.at < until, of.expires_at > now)
-        )
+        query = select(recordings).where(of.project_id == project_id, of.expires_at > now)
         if after:
             query = query.where(of.id > after)
         rows = (await self._execute(query.order_by(of.id).limit(most))).mappings().all()

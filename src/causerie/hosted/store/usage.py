@@ -33,6 +33,7 @@ from causerie.hosted.accounts.usage import (
     LABELS,
     TOKEN_CLASSES,
     By,
+    ChargedQuery,
     ChargedSum,
     FirstTokens,
     RecordFilter,
@@ -324,16 +325,8 @@ class SqlUsageReader:
             for row in await self._rows(query.group_by(of.model, of.served_by))
         }
 
-    async def charged(
-        self,
-        since: datetime,
-        until: datetime,
-        project: str | None,
-        after: tuple[str, str, str, str] | None,
-        most: int,
-    ) -> Sequence[ChargedSum]:
-        rows = await self._rows(charged_query(since, until, project, after, most))
-        return await asyncio.to_thread(_charged, rows)
+    async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
+        return await asyncio.to_thread(_charged, await self._rows(charged_query(question)))
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         rows = await self._rows(records_query(filter))
@@ -381,25 +374,18 @@ def last_used_query(project: str) -> Select[Any]:
     return select(hours.c.key_id, at)
 
 
-def charged_query(
-    since: datetime,
-    until: datetime,
-    project: str | None,
-    after: tuple[str, str, str, str] | None,
-    most: int,
-) -> Select[Any]:
+def charged_query(question: ChargedQuery) -> Select[Any]:
     """Select what was charged for by place, from the end of the last piece."""
-    of = usage_charged.c
-    places = (of.project_id, of.tag, of.model, of.served_by)
-    sums = [func.sum(of[name]).label(name) for name in _ChargedSum.__struct_fields__]
-    query = select(*places, *sums).where(
-        of.start >= microseconds(since), of.start < microseconds(until)
-    )
-    if project is not None:
-        query = query.where(of.project_id == project)
-    if after is not None:
-        query = query.where(tuple_(*places) > after)
-    return query.group_by(*places).order_by(*places).limit(most)
+    table = usage_charged
+    places = [table.c[name] for name in ("project_id", "tag", "model", "served_by")]
+    sums = [func.sum(table.c[name]).label(name) for name in _ChargedSum.__struct_fields__]
+    since, until = microseconds(question.since), microseconds(question.until)
+    query = select(*places, *sums).where(table.c.start >= since, table.c.start < until)
+    if question.project is not None:
+        query = query.where(table.c.project_id == question.project)
+    if question.after is not None:
+        query = query.where(tuple_(*places) > question.after)
+    return query.group_by(*places).order_by(*places).limit(question.limit)
 
 
 def sums_query(question: UsageQuery) -> Select[Any]:
