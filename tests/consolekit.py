@@ -58,6 +58,7 @@ class ScriptedServiceView(Statuses):
         self.asked: list[tuple[str, str]] = []
         self.talked: list[dict[str, Any]] = []
         self.days: dict[str, Sequence[TimeBucket]] = {}
+        self.without_price: Sequence[str] = ()
         self.open_doors = [DoorView("hosted", "/hosted/v1"), DoorView("router", "/router/v1")]
 
     def doors(self) -> Sequence[DoorView]:
@@ -77,6 +78,9 @@ class ScriptedServiceView(Statuses):
         ]
 
     operations: Any = None
+
+    def unpriced(self) -> Sequence[str]:
+        return self.without_price
 
     def market(self) -> DoorCatalog | None:
         return None

@@ -36,7 +36,14 @@ from causerie.access.limits import (
     SpentProviders,
     tell,
 )
-from causerie.catalog.catalog import Catalog, Entry, WildcardModel, is_over, named_entry
+from causerie.catalog.catalog import (
+    Catalog,
+    Entry,
+    WildcardModel,
+    entries_of,
+    is_over,
+    named_entry,
+)
 from causerie.catalog.listing import Listing
 from causerie.errors import (
     ContextLengthExceeded,
@@ -289,8 +296,9 @@ class Pipeline:
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
         record = asked.record
-        tag = record.labels.tag
-        record.held = await members.allowances.reserve(asked.caller, model.id, need, tag)
+        record.held = await members.allowances.reserve(
+            asked.caller, model.id, need, record.model, record.labels.tag
+        )
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
 
@@ -401,7 +409,7 @@ class Pipeline:
         if choice.free and self.scopes.free is not None:
             found = [self.scopes.free.of(caller), *found]
         if self.members is not None:
-            found = [*self.members.allowances.scopes(caller, choice.model.id), *found]
+            found = [*self.members.allowances.scopes(caller, choice.model.recorded), *found]
         return found
 
     def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:
@@ -429,12 +437,8 @@ class Pipeline:
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
-            entry = model.entry(reasoning_object=door.reasoning_object)
-            entries += [
-                structs.replace(entry, id=name)
-                for name in names
-                if _allows(caller, named_entry(model, name))
-            ]
+            allowed = [name for name in names if _allows(caller, named_entry(model, name))]
+            entries += entries_of(model, allowed, reasoning_object=door.reasoning_object)
         return entries
 
     def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Model:

@@ -93,7 +93,7 @@ class Accounts:
     spent_providers: SpentProviders = {}  # noqa: RUF012 - never changed
 
     async def reserve(
-        self, caller: Caller, model: str, need: Callable[[], Tokens], tag: str = ""
+        self, caller: Caller, model: str, need: Callable[[], Tokens], named: str, tag: str = ""
     ) -> object:
         if self.step.budget is not None:
             raise self.step.budget

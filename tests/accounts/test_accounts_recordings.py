@@ -15,7 +15,9 @@ from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
 from causerie.hosted.accounts.ports import Recording
 from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.accounts.retention import Retention
 from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.retention import SqlRetention
 from causerie.hosted.store.tables import recordings
 from causerie.http.tasks import owned
 from causerie.metering.ledger import UsageRecord, record_id
@@ -120,16 +122,16 @@ async def test_its_time_ends_to_the_day(world: World) -> None:
     project = await world.project(owner=owner)
     await world.recordings.keep(SYSTEM, project.id, 2)
     [usage] = await kept_of(world, project, owner)
-    recorder = Recorder(world.store, world.clock)
+    retention = Retention(SqlRetention(world.database), world.clock)
     world.later(days=2, microseconds=-1)
-    await recorder.expire()
+    await retention.sweep()
     assert (await world.recordings.see(actor_of(owner), project.id, usage.id)).id == usage.id
     world.later(microseconds=1)
     with pytest.raises(NotFound):  # before anything has swept
         await world.recordings.see(actor_of(owner), project.id, usage.id)
     assert await world.recordings.kept(actor_of(owner), project.id, [usage.id]) == frozenset()
     assert await rows(world) == 1
-    await recorder.expire()
+    await retention.sweep()
     assert await rows(world) == 0
 
 
@@ -143,7 +145,7 @@ async def test_a_sweep_goes_on_by_itself_and_takes_all(world: World) -> None:
     ]
     async with world.store.writing() as repositories:
         await repositories.recordings.put(made)
-    async with owned(Recorder(world.store, world.clock).sweep(0.01)):
+    async with owned(Retention(SqlRetention(world.database), world.clock).follow(0.01)):
         world.later(days=1)
         async with asyncio.timeout(60):
             while await rows(world):  # noqa: ASYNC110 - another task removes them

@@ -159,7 +159,7 @@ def test_the_master_key_still_opens_the_door(team: tuple[Settings, str]) -> None
         "router_settings.fallbacks.claude: `openai/*` is left out",
         "litellm_settings.success_callback: ",
         "general_settings.database_url: people and keys are made anew",
-        "model_list: LiteLLM's built-in prices stay behind",
+        "model_list: models without costs have list prices here",
     ],
 )
 def test_what_is_left_is_named_with_its_place(team: tuple[Settings, str], line: str) -> None:

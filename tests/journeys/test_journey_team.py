@@ -240,7 +240,7 @@ async def take_over(office: Office, lists: Listing) -> None:
     file.write_text(LITELLM.format(url=lists.base_url))
     wrote = "causerie import --litellm /dev/stdin < config.yaml > entries.toml"
     told = await office.desk.run(wrote)
-    assert "model_list: LiteLLM's built-in prices stay behind" in told
+    assert "model_list: models without costs have list prices here" in told
     told = await office.desk.run("OLD_KEY=sk-old causerie import /dev/stdin --yes < entries.toml")
     assert re.search(r"new\s+KIND +alias\s+NAME +legacy", told)  # a narrow terminal
 

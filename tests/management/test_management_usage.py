@@ -392,3 +392,35 @@ async def _raw(port: int, path: str, key: str) -> bytes:
         raw = await reader.read()
     writer.close()
     return raw
+
+
+async def test_a_statement_and_requests_as_tables(services: Office) -> None:
+    owner = await services.world.person()
+    project = await services.world.project(owner=owner)
+    made = [
+        record(
+            project=project.id,
+            at=NOON - HOUR,
+            tag="shop",
+            served_by="near/gpt",
+            written=7,
+            operation="rerank",
+        )
+    ]
+    await SqlUsage(services.world.database).append(made)
+    manager = await services.manager(project)
+    for key, path in ((manager, "/statement.csv?month=2026-11"), (OPERATOR, "/statement.csv")):
+        answer = await services.ask(key, path)
+        assert answer.headers["content-type"].startswith("text/csv")
+        rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
+        lines = [(row["tag"], row["provider"], row["cache_write_tokens"]) for row in rows]
+        assert lines == ([("shop", "near", "7")] if key == manager else [])  # the month before
+    assert (await services.ask(manager, "/statement.csv?month=2026-13")).status == 400
+    answer = await services.ask(manager, "/requests.csv?tag=shop")
+    [row] = csv.DictReader(io.StringIO(answer.body.decode()))
+    assert (row["operation"], row["provider"], row["cost"]) == ("rerank", "near", "0.000123456")
+    assert (await services.ask(manager, "/requests.csv?limit=1")).status == 400
+    [sum] = (await services.ask(manager, "/usage?step=all&by=provider")).json()["data"]
+    assert (sum["group"], sum["cache_write_tokens"]) == ({"provider": "near"}, 7)
+    [one] = (await services.ask(manager, "/requests")).json()["data"]
+    assert one["cache_write_tokens"] == 7

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from causerie.composition.account_frontend import prices
+from causerie.composition.account_frontend import model_prices
 from causerie.settings.doors import default_address
 from causerie.settings.entries import Entry, Section, merged
 from causerie.settings.load import Loaded, Override, load
@@ -188,7 +188,7 @@ def test_the_highest_price_fits_the_database_for_any_number_of_tokens(tmp_path: 
     parts = ("prompt", "completion", "cached", "reasoning", "request")
     highest = Entry("models", "own", {"price": dict.fromkeys(parts, "2000000")})
     found = read(tmp_path, [highest])
-    [price] = prices(found.settings).values()
+    [price] = model_prices(found.settings).models.values()
     most = 2**31 - 1
     assert price.most(most, most) < 2**63
     for part in parts:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from causerie.hosted.store.database import (
     upgrade,
     upgrade_plan,
 )
-from causerie.hosted.store.tables import METADATA
+from causerie.hosted.store.tables import METADATA, microseconds
 from causerie.hosted.store.usage import SqlUsage
 
 
@@ -158,16 +159,27 @@ async def test_a_plan_names_every_change_and_makes_none(bare: Database) -> None:
     "statement", ["UPDATE audit SET actor = 'somebody else'", "DELETE FROM audit"]
 )
 async def test_the_audit_log_is_only_added_to(database: Database, statement: str) -> None:
+    await entered(database, datetime.now(UTC) - timedelta(days=89))
+    with pytest.raises(exc.DBAPIError, match="only added to"):
+        async with database.writing() as connection:
+            await connection.execute(text(statement))
+
+
+async def entered(database: Database, at: datetime) -> None:
     async with database.writing() as connection:
         await connection.execute(
             text(
                 "INSERT INTO audit (at, actor, actor_name, action, subject, details) "
-                "VALUES (1, 'system', 'system', 'user.create', 'usr_1', '{}')"
-            )
+                "VALUES (:at, 'system', 'system', 'user.create', 'usr_1', '{}')"
+            ),
+            {"at": microseconds(at)},
         )
-    with pytest.raises(exc.DBAPIError, match="only added to"):
-        async with database.writing() as connection:
-            await connection.execute(text(statement))
+
+
+async def test_entries_of_the_audit_log_can_go_after_90_days(database: Database) -> None:
+    await entered(database, datetime.now(UTC) - timedelta(days=91))
+    async with database.writing() as connection:
+        assert (await connection.execute(text("DELETE FROM audit"))).rowcount == 1
 
 
 async def test_foreign_keys_hold(database: Database) -> None:

@@ -211,9 +211,12 @@ class Allowances(Protocol):
         """Return the providers that get no requests, because their budget is spent."""
 
     async def reserve(
-        self, caller: Caller, model: str, need: Callable[[], Tokens], tag: str = ""
+        self, caller: Caller, model: str, need: Callable[[], Tokens], named: str, tag: str = ""
     ) -> object:
-        """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``."""
+        """Reserve the estimate in budgets until the record is entered; raise ``OverBudget``.
+
+        ``named`` is the model of a wildcard that was asked for, else the same.
+        """
 
     def release(self, held: object) -> None:
         """Release the reservation of a request that goes to another model."""

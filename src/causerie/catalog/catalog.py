@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Self
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from causerie.catalog.listing import TWISTS, Listing
-from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, Tariff
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, TargetTariffs
 from causerie.errors import NotFound
+from causerie.protocol.events import Usage
+from causerie.protocol.model_entries import Model
 from causerie.protocol.nearest import AROUND, NameIndex, nearest
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import TimeBucket
@@ -22,21 +24,25 @@ WILDCARD = "*"
 
 
 class WildcardModel(ServedModel):
-    """All models whose names begin alike, or the one that ends with ``rest``."""
+    """All models whose names begin alike, or with ``rest`` the one that a request named.
+
+    ``known`` returns the rests that the providers list now; there may be others. ``priced``
+    returns the tariffs for a rest, of targets with the rest in their names.
+    """
 
     def __init__(
         self,
         card: ModelCard,
         capabilities: Iterable[TargetCapabilities],
-        tariff: Tariff,
+        priced: Callable[[str], TargetTariffs],
         *,
         rest: str = WILDCARD,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self._known = known
-        self._parts = (card, tuple(capabilities), tariff)
+        self._known, self._priced = known, priced
+        self._parts = (card, tuple(capabilities), priced)
         self._rest = rest
-        super().__init__(card, self._parts[1], tariff)
+        super().__init__(card, self._parts[1])
         self.card = replace(card, id=self.prefix + rest)
 
     @property
@@ -50,6 +56,13 @@ class WildcardModel(ServedModel):
     @property
     def recorded(self) -> str:
         return self.card.id
+
+    @property
+    def tariffs(self) -> TargetTariffs:
+        return self._priced(self._rest)
+
+    def cost(self, served_by: str, usage: Usage) -> int:
+        return super().cost(served_by.replace(WILDCARD, self._rest, 1), usage)
 
     @property
     def known(self) -> Sequence[str]:
@@ -169,6 +182,20 @@ def named_entry(entry: Entry, name: str) -> Entry:
     """Return the model of one of the names that :meth:`Catalog.shown` yields with an entry."""
     wild = isinstance(entry, WildcardModel) and entry.begins(name) and name != entry.id
     return entry.named(name) if wild and isinstance(entry, WildcardModel) else entry
+
+
+def entries_of(
+    model: Entry, names: Sequence[str], *, reasoning_object: bool = False
+) -> Iterator[Model]:
+    """Yield an entry of ``GET /models`` for each name of a model, with its price."""
+    entry = model.entry(reasoning_object=reasoning_object)
+    for name in names:
+        if isinstance(model, WildcardModel) and name != model.id:
+            found = model.named(name).tariffs
+            prices = {"pricing": found.dearest.entry(), "list_price": found.listed or UNSET}
+            yield structs.replace(entry, id=name, **prices)
+        else:
+            yield structs.replace(entry, id=name)
 
 
 def is_over(entry: Entry) -> bool:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from msgspec import UNSET, Struct
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Usage
-from causerie.protocol.model_entries import Modalities, Pricing, ReasoningSupport, ServedModelEntry
+from causerie.protocol.model_entries import (
+    Modalities,
+    Pricing,
+    PricingTier,
+    ReasoningSupport,
+    ServedModelEntry,
+)
 from causerie.protocol.parameters import EFFORTS, HONOURED, Effort, SamplingDefaults, refused_by
 from causerie.protocol.request import ChatRequest, Operation
 from causerie.protocol.targets import Candidate, TargetOffer
@@ -29,14 +35,17 @@ _MILLION = 1_000_000
 _REQUESTS = 1000
 _BILLIONTH = 9  # decimals of what a request costs
 _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
+_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
     """Prices of one token and one request; ``None`` for cached prompt and reasoning: as others.
 
-    ``usual`` compares endpoints: a million tokens in 1000 requests, three in four of the prompt.
-    The cost of requests is computed in whole numbers: all prices in one unit, a power of ten.
+    ``written`` is for prompt tokens that the target wrote into its cache. ``tiers`` are other
+    tariffs, each for requests with more prompt tokens than its number, which rise. ``usual``
+    compares endpoints: a million tokens in 1000 requests, three in four of the prompt. The cost of
+    requests is computed in whole numbers: all prices in one unit, a power of ten.
     """
 
     prompt: Decimal = Decimal(0)
@@ -44,6 +53,8 @@ class Tariff:
     cached: Decimal | None = None
     request: Decimal = Decimal(0)
     reasoning: Decimal | None = None
+    written: Decimal | None = None
+    tiers: tuple[tuple[int, Tariff], ...] = ()
     usual: Decimal = field(init=False)
     _whole: Sequence[int] = field(init=False, repr=False, compare=False)
     _billionth: int = field(init=False, repr=False, compare=False)
@@ -53,7 +64,11 @@ class Tariff:
         object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
         cached = self.prompt if self.cached is None else self.cached
         thought = self.completion if self.reasoning is None else self.reasoning
-        prices = self.prompt, cached, self.completion, thought, self.request, self.dearest_output
+        written = self.prompt if self.written is None else self.written
+        prices = (
+            *(self.prompt, cached, written, self.completion, thought, self.request),
+            *(self.dearest_input, self.dearest_output),
+        )
         decimals = max(_BILLIONTH, *(-int(one.as_tuple().exponent) for one in prices))
         object.__setattr__(self, "_whole", [int(one.scaleb(decimals)) for one in prices])
         object.__setattr__(self, "_billionth", 10 ** (decimals - _BILLIONTH))
@@ -67,10 +82,13 @@ class Tariff:
 
         A rerank costs the price of a request for each search unit.
         """
-        prompt, cached, completion, reasoning, request, _ = self._whole
+        if self.tiers and (tier := self.at(usage.prompt)) is not self:
+            return tier.charge(usage)
+        prompt, cached, written, completion, reasoning, request, *_ = self._whole
         return _rounded(
-            prompt * (usage.prompt - usage.cached)
+            prompt * (usage.prompt - usage.cached - usage.written)
             + cached * usage.cached
+            + written * usage.written
             + completion * (usage.completion - usage.reasoning)
             + reasoning * usage.reasoning
             + request * (usage.units or 1),
@@ -81,16 +99,26 @@ class Tariff:
     def dearest_output(self) -> Decimal:
         return max(self.completion, self.reasoning or Decimal(0))
 
+    @property
+    def dearest_input(self) -> Decimal:
+        return max(self.prompt, self.cached or _NOTHING, self.written or _NOTHING)
+
+    def at(self, prompt: int) -> Tariff:
+        """Return the tariff of requests with so many prompt tokens."""
+        return next((tier for above, tier in reversed(self.tiers) if prompt > above), self)
+
     def most(self, prompt: int, completion: int, units: int = 0) -> int:
         """Return the highest price in billionths of so many tokens, whatever part is reasoning."""
-        of_prompt, *_, request, output = self._whole
-        cost = of_prompt * prompt + output * completion + request * (units or 1)
+        if self.tiers and (tier := self.at(prompt)) is not self:
+            return tier.most(prompt, completion, units)
+        *_, request, input, output = self._whole
+        cost = input * prompt + output * completion + request * (units or 1)
         return _rounded(cost, self._billionth)
 
     @property
     def free(self) -> bool:
-        tokens = (self.prompt, self.completion, self.cached, self.reasoning)
-        return not (any(tokens) or self.request)
+        tokens = (self.prompt, self.completion, self.cached, self.reasoning, self.written)
+        return not (any(tokens) or self.request or self.tiers)
 
     @property
     def by_million(self) -> Mapping[str, Decimal]:
@@ -110,13 +138,34 @@ class Tariff:
             completion=plain(self.completion),
             request=plain(self.request),
             input_cache_read=UNSET if self.cached is None else plain(self.cached),
+            input_cache_write=UNSET if self.written is None else plain(self.written),
             internal_reasoning=UNSET if self.reasoning is None else plain(self.reasoning),
+            tiers=[PricingTier(above, tier.entry()) for above, tier in self.tiers] or UNSET,
         )
 
 
 def _rounded(amount: int, unit: int) -> int:
     whole, rest = divmod(amount, unit)
     return whole + (2 * rest > unit or (2 * rest == unit and whole & 1))
+
+
+def highest(tariffs: Iterable[Tariff]) -> Tariff:
+    """Return a tariff by which nothing costs less than by any of these; without one all is free."""
+    first, *others = {*tariffs} or {_FREE}
+    if not others:
+        return first
+    bounds = sorted({above for one in (first, *others) for above, _ in one.tiers})
+    flat = [_flat(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)]
+    return replace(flat[0], tiers=tuple(zip(bounds, flat[1:], strict=True)))
+
+
+def _flat(tariffs: Iterable[Tariff]) -> Tariff:
+    every = list(tariffs)
+    return Tariff(
+        prompt=max(one.dearest_input for one in every),
+        completion=max(one.dearest_output for one in every),
+        request=max(one.request for one in every),
+    )
 
 
 def plain(price: Decimal) -> str:
@@ -240,16 +289,38 @@ class ModelCard:
     aliases: tuple[str, ...] = ()
 
 
+class TargetTariffs(Struct, frozen=True):
+    """Tariffs of a model by target; ``usual`` is that of all others."""
+
+    usual: Tariff = _FREE
+    by_target: Mapping[str, Tariff] = {}
+    listed: bool = False
+    """At least one comes from a price list."""
+
+    def of(self, target: str) -> Tariff:
+        return self.by_target.get(target, self.usual)
+
+    @property
+    def dearest(self) -> Tariff:
+        return highest(self.by_target.values()) if self.by_target else self.usual
+
+
+_NO_TARIFFS = TargetTariffs()
+
+
 class ServedModel:
-    """A model that is not of the router's catalog, with one price for all targets.
+    """A model that is not of the router's catalog.
 
     It supports what at least one target supports; requests go to those that support all of it.
     """
 
     def __init__(
-        self, card: ModelCard, capabilities: Iterable[TargetCapabilities], tariff: Tariff = _FREE
+        self,
+        card: ModelCard,
+        capabilities: Iterable[TargetCapabilities],
+        tariffs: TargetTariffs = _NO_TARIFFS,
     ) -> None:
-        self._tariff, self._is_priced = tariff, tariff != _FREE
+        self._tariffs = tariffs
         self.card = card
         self.id = card.id
         self._capabilities = tuple(capabilities)
@@ -262,9 +333,14 @@ class ServedModel:
             *(every if one.operations is None else one.operations for one in self._capabilities)
         )
 
-    def cost(self, _served_by: str, usage: Usage) -> int:
+    @property
+    def tariffs(self) -> TargetTariffs:
+        return self._tariffs
+
+    def cost(self, served_by: str, usage: Usage) -> int:
         """Return the price of a reply in billionths."""
-        return self._tariff.cost(usage) if self._is_priced else 0
+        tariffs = self.tariffs
+        return 0 if tariffs is _NO_TARIFFS else tariffs.of(served_by).cost(usage)
 
     @property
     def recorded(self) -> str:
@@ -280,7 +356,11 @@ class ServedModel:
 
     @property
     def offers(self) -> Sequence[TargetOffer]:
-        return [self._tariff.offer(one.candidate.name, one.provider) for one in self._capabilities]
+        tariffs = self.tariffs
+        return [
+            tariffs.of(one.candidate.name).offer(one.candidate.name, one.provider)
+            for one in self._capabilities
+        ]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         capabilities, operation = self._capabilities, request.operation
@@ -323,7 +403,7 @@ class ServedModel:
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
-        profile = self._profile()
+        profile, tariffs = self._profile(), self.tariffs
         parameters = self.parameters - profile.lacks
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
         reasoning = ReasoningSupport(supported_efforts=efforts, mandatory=profile.must_think)
@@ -341,13 +421,14 @@ class ServedModel:
                 input_modalities=["text", "image"] if profile.images else ["text"],
                 output_modalities=returned,
             ),
-            pricing=self._tariff.entry(),
+            pricing=tariffs.dearest.entry(),
             supported_parameters=sorted(
                 parameters if reasoning_object else parameters - {"reasoning"}
             ),
             default_parameters=profile.sampling,
             reasoning=UNSET if profile.thinks is False or not parameters else reasoning,
             max_output_tokens=UNSET if longest is None else longest,
+            list_price=tariffs.listed or UNSET,
         )
 
     def _profile(self) -> ModelProfile:

@@ -88,6 +88,7 @@ def check(
         typer.echo(f"causerie: {note}", err=True)
     if not quiet:
         tables = [*door_table(loaded.settings), *changing_keys(loaded.settings)]
+        tables += list_prices(loaded.settings)
         typer.echo("\n".join([*in_force(loaded, everything), "", *tables]))
 
 
@@ -201,6 +202,20 @@ def changing_keys(settings: Settings) -> Iterator[str]:
             what = f"the command {program}{missing} is run, with PATH, HOME and the like{given},"
         again = "" if math.isinf(seconds) else f", every {seconds:g} s"
         yield f"# Key of {provider.name}: {what} at the start, a reload{again} and after a 401"
+
+
+def list_prices(settings: Settings) -> Iterator[str]:
+    """Yield as comments of TOML which models of aliases have list prices, and from which day."""
+    from causerie.settings.prices import Prices
+
+    prices = Prices(settings)
+    for alias in settings.aliases:
+        for target in alias.targets:
+            found = prices.of(alias, target)
+            if found is not None and found.rows:
+                row = found.rows[0]
+                amounts = f"{found.price.prompt} in, {found.price.completion} out per 1M tokens"
+                yield f"# List price of {alias.id} at {target.name}: {amounts} ({row.date})"
 
 
 def door_table(settings: Settings) -> Sequence[str]:

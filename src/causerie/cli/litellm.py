@@ -107,6 +107,7 @@ def _alias_table(alias: Alias) -> str:
             model=target.model,
             priority=target.priority or None,
             weight=alias.weight(target),
+            price={} if target.price == alias.price else dict(target.price),
         )
         for target in alias.targets
     ]
@@ -121,6 +122,7 @@ _COSTS = {
     "input_cost_per_token": "prompt",
     "output_cost_per_token": "completion",
     "cache_read_input_token_cost": "cached",
+    "cache_creation_input_token_cost": "cache_write",
     "output_cost_per_reasoning_token": "reasoning",
 }
 _READ = {
@@ -143,6 +145,7 @@ class ImportedTarget:
     tpm: int | None = None
     fallback: bool = False
     """It is another alias's, whose limits are not this one's."""
+    price: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -208,7 +211,7 @@ def imported(document: Mapping[str, Any], environ: Mapping[str, str]) -> Importe
     note_settings(document, result.note)
     _note_limits(result)
     if any(not alias.price for alias in result.aliases.values()):
-        words = "LiteLLM's built-in prices stay behind; set `[aliases.price]` where use is charged"
+        words = "models without costs have list prices here: see `causerie prices list`"
         result.note("model_list", words)
     return result
 
@@ -235,7 +238,7 @@ def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any
         result.note(f"{at}.model_name", f"{entry['model_name']!r} {words}; left out")
         return
     try:
-        target, price = _target(result, name, params, info)
+        target = _target(result, name, params, info)
     except NotCarried as reason:
         result.note(f"{at}.litellm_params", str(reason))
         return
@@ -243,17 +246,15 @@ def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any
     if any(_same(target, other) for other in alias.targets):
         result.note(at, f"repeats a target of `{name}`; set its `weight` instead")
         return
-    if alias.targets and price != alias.price:
-        result.note(at, f"`{name}` has one price here, that of its first entry")
-    elif not alias.targets:
-        alias.price = price
+    if not alias.targets:
+        alias.price = dict(target.price)
     alias.targets.append(target)
     _note_params(result, at, own)
 
 
 def _target(
     result: Imported, name: str, params: Mapping[str, Any], info: Mapping[str, Any]
-) -> tuple[ImportedTarget, dict[str, str]]:
+) -> ImportedTarget:
     mode = info.get("mode")
     if mode not in _CHAT and mode not in _OPERATIONS:
         raise NotCarried(f"mode `{mode}`: this service has no such operation")
@@ -273,10 +274,11 @@ def _target(
         weight=_number(params, "weight", 1_000_000),
         rpm=_whole(params, "rpm"),
         tpm=_whole(params, "tpm"),
+        price=dict(_price(result, name, {**info, **params})),
     )
     if mode in _OPERATIONS:
         result.operations[target.provider, model] = _OPERATIONS[mode]
-    return target, dict(_price(result, name, {**info, **params}))
+    return target
 
 
 def _provider(result: Imported, found: Upstream) -> str:

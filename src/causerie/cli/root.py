@@ -148,6 +148,7 @@ COMMANDS: Mapping[str, Command] = {
         "configuration",
         "import_config",
     ),
+    "prices": Command("Prices of models, and the price list."),
     "reload": Command("Tell a running service to read its configuration anew.", "services"),
     "chat": Command("Chat in the terminal, or ask one question."),
     "probe": Command("Ask a provider small questions and show what it really does."),

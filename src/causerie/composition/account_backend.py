@@ -33,6 +33,7 @@ from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.ports import StoredEntry
 from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.accounts.retention import Retention
 from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets, ScopeBudgets
 from causerie.hosted.accounts.spending import (
     ExpiringKey,
@@ -55,6 +56,7 @@ from causerie.hosted.store.database import (
 )
 from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
 from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
+from causerie.hosted.store.retention import SqlRetention
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.http.tasks import owned
 from causerie.metering.ledger import Ledger
@@ -182,6 +184,7 @@ class AccountBackend(Struct, frozen=True):
     probe_results: SqlProbeResults
     outage: Outage
     store: SqlStore
+    retention: Retention
 
     def store_status(self) -> StoreStatus:
         """Return what metrics tell of the database."""
@@ -225,7 +228,8 @@ async def account_backend(
         _ = await stack.enter_async_context(owned(budgets.follow()))
         follow = scope_budgets.follow(key_cache.scopes_changed)
         _ = await stack.enter_async_context(owned(follow))
-        _ = await stack.enter_async_context(owned(recorder.sweep()))
+        retention = Retention(SqlRetention(database), _clock)
+        _ = await stack.enter_async_context(owned(retention.follow()))
         _ = await stack.enter_async_context(recorder)
         accounts = Accounts(sql, reader, Passwords(), _clock)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
@@ -241,6 +245,7 @@ async def account_backend(
             SqlProbeResults(database),
             database.outage,
             sql,
+            retention,
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -19,14 +20,14 @@ from msgspec import Struct, structs, to_builtins
 from causerie.access.allowed import AccessRule, Permissions
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
-from causerie.catalog.catalog import DoorCatalog, Entry, named_entry
-from causerie.catalog.model import Tariff
+from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, named_entry
+from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
-from causerie.composition.catalog import tariff
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to
 from causerie.composition.policies import policies
+from causerie.composition.pricing import Pricing, tariff
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -40,6 +41,7 @@ from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import User, actor_of
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.retention import RetentionOptions
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
@@ -64,6 +66,7 @@ from causerie.routing.target_state import TargetStatus
 from causerie.settings.console import IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
+from causerie.settings.prices import without_price
 from causerie.settings.tree import Settings
 
 _log = structlog.get_logger(__name__)
@@ -152,13 +155,13 @@ class LiveServiceView(Struct):
             names = [
                 one for one in every if not permissions.verdict(named_entry(model, one)).refusal
             ]
-            if not names:
-                continue
-            entry = {"name": model.card.name, **to_builtins(model.entry())}
-            entries += [
-                entry if name == model.id else entry | {"name": name, "id": name} for name in names
-            ]
+            for entry in entries_of(model, names):
+                name = model.card.name if entry.id == model.id else entry.id
+                entries.append({"name": name, **to_builtins(entry)})
         return entries
+
+    def unpriced(self) -> Sequence[str]:
+        return without_price(self._running.now.settings)
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
@@ -270,13 +273,7 @@ class AccountFrontend:
         self._directories: Mapping[KeyDigest, GroupClaims] = {}
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
-        endpoints = {
-            (entry.id, endpoint.name): tariff(endpoint.price)
-            for entry in settings.catalog
-            for endpoint in entry.endpoints
-        }
-        models = prices(settings) | dearest(settings)
-        self.backed.bookkeeping.prices = ModelPrices(models, endpoints)
+        self.backed.bookkeeping.prices = model_prices(settings)
         self._providers = identity_providers(
             settings.identity_providers, credentials, private_networks(settings.server)
         )
@@ -291,6 +288,11 @@ class AccountFrontend:
         self.backed.bookkeeping.logs_contents = bool(governing.loggers)
         self.backed.store.on_audit = log_audit if settings.logging.audit else None
         self.backed.accounts.sign_in.policy = sign_in_policy(settings)
+        kept = settings.retention
+        self.backed.retention.options = RetentionOptions(
+            kept.requests_days, kept.audit_days, kept.contents_days
+        )
+        self.backed.accounts.recordings.most_days = kept.contents_days
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
@@ -337,19 +339,22 @@ class AccountFrontend:
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
 
 
-def prices(settings: Settings) -> dict[str, Tariff]:
-    own = {one.id: tariff(one.price) for one in settings.models}
-    return own | {one.id: tariff(one.price) for one in settings.aliases}
-
-
-def dearest(settings: Settings) -> dict[str, Tariff]:
-    """Return the highest price of each catalog entry."""
-    made: dict[str, Tariff] = {}
-    for entry in settings.catalog:
-        every = [tariff(endpoint.price) for endpoint in entry.endpoints]
-        made[entry.id] = Tariff(
-            prompt=max(one.prompt for one in every),
-            completion=max(one.dearest_output for one in every),
-            request=max(one.request for one in every),
-        )
-    return made
+def model_prices(settings: Settings) -> ModelPrices:
+    """Return the prices that requests are charged at."""
+    pricing = Pricing(settings)
+    models = {one.id: tariff(one.price) for one in settings.models}
+    endpoints: dict[tuple[str, str], Tariff] = {}
+    wildcards = {}
+    by_target: dict[str, Mapping[str, Tariff]] = {
+        entry.id: {each.name: tariff(each.price) for each in entry.endpoints}
+        for entry in settings.catalog
+    }
+    for alias in settings.aliases:
+        if alias.id.endswith(WILDCARD):
+            wildcards[alias.id] = partial(pricing.of, alias)
+        else:
+            by_target[alias.id] = pricing.of(alias).by_target
+    for id, tariffs in by_target.items():
+        models[id] = highest(tariffs.values())
+        endpoints |= {(id, target): each for target, each in tariffs.items()}
+    return ModelPrices(models, endpoints, wildcards)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from datetime import time as time_of_day
 from functools import partial
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from causerie.catalog.catalog import WILDCARD, Catalog, WildcardModel
 from causerie.catalog.endpoint import CatalogEndpoint, StatsReader
@@ -21,19 +21,18 @@ from causerie.catalog.model import (
     ModelProfile,
     ServedModel,
     TargetCapabilities,
-    Tariff,
+    TargetTariffs,
     of_engine,
     of_provider,
 )
 from causerie.chat.embeddings import EmbeddingTarget
+from causerie.composition.pricing import Pricing, tariff
 from causerie.composition.targets import OwnModel
-from causerie.protocol.numbers import money
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.provider import ProviderModelSettings
 from causerie.settings.tree import ModelSettings as OwnSettings
 from causerie.settings.tree import Settings
-from causerie.settings.values import PriceSettings
 
 ProfileReader = Callable[[], ModelProfile]
 
@@ -75,15 +74,6 @@ def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
     return of_provider(probed.supported_parameters, switches=probed.thinking == "switch")
 
 
-def tariff(price: PriceSettings) -> Tariff:
-    by_token = {
-        name: money(amount) / 1_000_000
-        for name, amount in structs.asdict(price).items()
-        if amount is not None
-    }
-    return Tariff(**{**by_token, "request": money(price.request)})
-
-
 class _Known(Struct, frozen=True):
     own: Mapping[str, TargetCapabilities]
     probed: Mapping[str, ProviderModelSettings]
@@ -100,23 +90,23 @@ class _Known(Struct, frozen=True):
 
 
 def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
-    created = time.time_ns() // 1_000_000_000
+    created, pricing = time.time_ns() // 1_000_000_000, Pricing(settings)
     for model in settings.models:
         name = model.name or model.id
         card = ModelCard(model.id, name, model.description, created, model.aliases)
-        yield ServedModel(card, [known.own[model.id]], tariff=tariff(model.price))
+        yield ServedModel(card, [known.own[model.id]], TargetTariffs(tariff(model.price)))
     for alias in settings.aliases:
         card = ModelCard(alias.id, alias.name or alias.id, alias.description, created)
         answering = [
             known.of(Candidate(one.name, one.priority, one.weight), one.provider, one.model)
             for one in alias.targets
         ]
-        price = tariff(alias.price)
+        priced = partial(pricing.of, alias)
         if alias.id.endswith(WILDCARD):
             rests = partial(_rests, alias.targets, listed_by)
-            yield WildcardModel(card, answering, price, known=rests)
+            yield WildcardModel(card, answering, priced, known=rests)
         else:
-            yield ServedModel(card, answering, price)
+            yield ServedModel(card, answering, priced())
 
 
 def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:

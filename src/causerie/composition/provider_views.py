@@ -10,7 +10,8 @@ from typing import Any, Self, TypeVar
 from msgspec import Struct, structs
 
 from causerie.catalog.model import OWN_PROVIDER
-from causerie.composition.catalog import parameters, tariff
+from causerie.composition.catalog import parameters
+from causerie.composition.pricing import tariff
 from causerie.composition.service import InForce
 from causerie.hosted.operations.explanation import PriceTexts, prices
 from causerie.hosted.operations.ports import (

@@ -260,10 +260,26 @@ class Export:
         exchange.end()
 
 
-def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
+def csv_lines(rows: Iterable[Iterable[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8", "replace")
+
+
+Rows = AsyncGenerator[Iterable[Sequence[str]]]
+"""Pieces of a table, the first of which is the head."""
+
+
+async def csv_pieces(rows: Rows) -> AsyncGenerator[bytes]:
+    """Yield rows as CSV, the head with the next piece, so that a refusal comes before it."""
+    text, is_head = b"", True
+    async with aclosing(rows):
+        async for piece in rows:
+            text += await asyncio.to_thread(csv_lines, (map(csv_text, row) for row in piece))
+            if text and not is_head:
+                yield text
+                text = b""
+            is_head = False
 
 
 def csv_text(text: str) -> str:

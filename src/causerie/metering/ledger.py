@@ -85,6 +85,8 @@ class UsageRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     operation: str = "chat"
     units: int = 0
     """Search units of a rerank, 1 for embeddings; 0 where output tokens are charged."""
+    written: int = 0
+    """Tokens of the prompt that the provider wrote into its cache at a price."""
 
     @property
     def delivered(self) -> bool:

@@ -47,6 +47,7 @@ class RequestLine(Struct, frozen=True, kw_only=True):
     error_class: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     early_start: bool | UnsetType = UNSET
+    written: int | UnsetType = UNSET
     discarded: int | UnsetType = UNSET
     operation: str | UnsetType = UNSET
     units: int | UnsetType = UNSET
@@ -94,6 +95,7 @@ class RequestLog:
             error_class=subject.error_class or UNSET,
             reason=subject.reason or UNSET,
             early_start=subject.early_start or UNSET,
+            written=used.written or UNSET,
             discarded=used.discarded or UNSET,
             operation=UNSET if subject.operation == "chat" else subject.operation,
             units=used.units or UNSET,

@@ -41,7 +41,7 @@ _TIMES: Mapping[str, tuple[str, tuple[float, ...]]] = {
         (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
     ),
 }
-_TOKENS = ("prompt", "completion", "cached", "reasoning", "discarded")
+_TOKENS = ("prompt", "completion", "cached", "written", "reasoning", "discarded")
 _PLACE = ("door", "model")
 _MOST_NAMES = 200
 _TOGETHER = 128  # requests that are counted together

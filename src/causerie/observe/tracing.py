@@ -116,6 +116,7 @@ def _told(record: Record) -> Mapping[str, str | int | float | bool | Sequence[st
         "gen_ai.response.time_to_first_chunk": record.first_token_seconds,
         "gen_ai.usage.input_tokens": used.prompt,
         "gen_ai.usage.cache_read.input_tokens": used.cached,
+        "gen_ai.usage.cache_creation.input_tokens": used.written or None,
         "causerie.cache_miss": record.cache_miss or None,
         "gen_ai.usage.output_tokens": used.completion,
         "gen_ai.usage.reasoning.output_tokens": used.reasoning,

@@ -40,7 +40,16 @@ class Pricing(Struct, frozen=True, kw_only=True):
     completion: Price
     request: Price
     input_cache_read: Price | UnsetType = UNSET
+    input_cache_write: Price | UnsetType = UNSET
     internal_reasoning: Price | UnsetType = UNSET
+    tiers: Sequence[PricingTier] | UnsetType = UNSET
+
+
+class PricingTier(Struct, frozen=True):
+    """Prices of requests with more prompt tokens than ``above``."""
+
+    above: int
+    pricing: Pricing
 
 
 class Model(Struct, frozen=True, kw_only=True):
@@ -86,6 +95,10 @@ class ServedModelEntry(Model, frozen=True, kw_only=True):
     default_parameters: DefaultParameters
     reasoning: ReasoningSupport | UnsetType = UNSET
     max_output_tokens: int | UnsetType = UNSET
+    list_price: Annotated[
+        Literal[True] | UnsetType,
+        Meta(description="The price is that of a price list, since the operator has set none."),
+    ] = UNSET
 
 
 class Architecture(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from causerie.settings.problems import Broken
 from causerie.settings.values import (
     Count,
     DoorName,
+    FilePath,
     LimitSettings,
     ModelPattern,
     Money,
@@ -46,6 +47,9 @@ class AliasTarget(TargetSettings, frozen=True, kw_only=True):
     """0 is asked first; higher ones when no lower one answers."""
     weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
     """Share of the requests among targets of one priority."""
+    price: PriceSettings | None = None
+    """What the requests that it answers cost, as in [`models.price`](#modelsprice). Unset: the
+    alias's price."""
 
 
 class AliasSettings(Struct, frozen=True, kw_only=True):
@@ -60,7 +64,19 @@ class AliasSettings(Struct, frozen=True, kw_only=True):
     description: str = ""
     """One sentence for the catalog."""
     limits: LimitSettings = LimitSettings()
-    price: PriceSettings = PriceSettings()
+    price: PriceSettings | None = None
+    """As in [`models.price`](#modelsprice). Unset: of a model of ours its own, of a provider's its
+    [list price](../guides/billing.md#list-prices); without one nothing."""
+
+
+class ListPriceSettings(Struct, frozen=True, kw_only=True):
+    """Prices that providers publish, for models of theirs that you have set no price for."""
+
+    enabled: bool = True
+    """`false`: such models cost nothing."""
+    file: FilePath | None = None
+    """A [price list](../guides/billing.md#list-prices) beside the one of this version; of two rows
+    for a model the newer applies. Unset: `prices.csv` in `store.folder`, if it is there."""
 
 
 # The router's catalog: models by `author/slug`, and the endpoints of each, with their prices.
@@ -163,3 +179,11 @@ def public_chat_rules(
         if name in priced:
             advice = f'"{name}" is not free; visitors without an account cannot be charged'
             yield Broken(("public_chat", "models", index), advice)
+
+
+def _costs(price: PriceSettings) -> bool:
+    amounts = [price.request]
+    for each in (price, *price.tiers):
+        amounts += [each.prompt, each.completion]
+        amounts += filter(None, (each.cached, each.cache_write, each.reasoning))
+    return any(map(money, amounts))

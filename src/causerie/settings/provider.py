@@ -137,6 +137,9 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     """Where the key is found that is sent there. Unset: none is sent. That of a `file`, and that of
     a `command` with a `lifetime`, is [read again](../guides/changing-keys.md) while the service
     runs."""
+    price_list: str | None = None
+    """Whose [list prices](../guides/billing.md#list-prices) its models have, like `openai`. Unset:
+    as its address says; an empty text: nobody's."""
     max_concurrent: Count | None = None
     """Most requests there at the same time. Unset: as many as come."""
     fetches_images: bool | None = None

@@ -23,13 +23,14 @@ from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
 from causerie.settings.policies import policy_of, policy_rules
+from causerie.settings.prices import price_rules, without_price
 from causerie.settings.problems import Broken, dotted, repeated, suggestion
 from causerie.settings.provider import address_rules, secret_rules
 from causerie.settings.provider_rules import catalog_rules, provider_rules
 from causerie.settings.store import shared_rules, store_rules
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings, ServerSettings, Settings
-from causerie.settings.values import LimitSettings, PriceSettings, secrets
+from causerie.settings.values import LimitSettings, secrets
 
 _WORKERS = ("server", "workers")
 
@@ -96,6 +97,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from _networks(("doors", index, "networks"), door.networks or ())
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
+    yield from price_rules(settings)
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers, settings.console)
     yield from policy_rules(settings.policies)
@@ -223,7 +225,7 @@ def notes(settings: Settings) -> Iterator[str]:
         if amount == "0" and policy.budget is not None:
             amount = policy.budget
         yield _newcomers_budget(amount)
-        yield from _without_price(settings, found)
+    yield from _without_price(settings, found)
 
 
 def _newcomers_budget(budget: str) -> str:
@@ -241,24 +243,10 @@ def _newcomers_budget(budget: str) -> str:
 
 def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
     shown = {id for each in found for id in each.models}
-    names = [
-        one.id
-        for one in settings.aliases
-        if one.id in shown
-        and one.price == PriceSettings()
-        and any(target.provider for target in one.targets)
-    ]
-    names += [
-        one.id
-        for one in settings.catalog
-        if one.id in shown
-        and not is_free(one.id)
-        and any(each.provider and each.price == PriceSettings() for each in one.endpoints)
-    ]
-    if names:
+    if names := [name for name in without_price(settings) if name in shown]:
         yield (
-            f"No price is set for {_listed_models(names)} of providers, so no budget holds there; "
-            "set `price`."
+            f"No price is known for {_listed_models(names)} of providers: no budget in money holds "
+            "there; set `price`."
         )
 
 

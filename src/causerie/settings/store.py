@@ -48,6 +48,17 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
         return f"Store(folder={self.folder!r}, journal={self.journal!r})"
 
 
+class RetentionSettings(Struct, frozen=True, kw_only=True):
+    """How long rows of the database are kept. Sums of usage stay for ever."""
+
+    requests_days: Annotated[int, Meta(ge=7, le=36_500)] | None = None
+    """Days for single requests: the ledger's records, without contents. Unset: for ever."""
+    audit_days: Annotated[int, Meta(ge=90, le=36_500)] | None = None
+    """Days for entries of the audit log. Unset: for ever."""
+    contents_days: Annotated[int, Meta(ge=1, le=90)] = 90
+    """Most days for which a project can keep prompts and replies; older ones are deleted."""
+
+
 def store_rules(store: StoreSettings) -> Iterator[Broken]:
     at: KeyPath = ("store", "secret_keys")
     if (store.url or "").startswith("postgres") and not store.secret_keys:

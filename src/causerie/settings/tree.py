@@ -17,6 +17,7 @@ from causerie.settings.catalog import (
     AliasSettings,
     CatalogModelSettings,
     FreeSettings,
+    ListPriceSettings,
     PublicChatSettings,
     TargetSettings,
 )
@@ -24,7 +25,7 @@ from causerie.settings.console import BrandingSettings, ConsoleSettings, Identit
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.policies import PolicySettings
 from causerie.settings.provider import ProviderSettings
-from causerie.settings.store import SharedSettings, StoreSettings
+from causerie.settings.store import RetentionSettings, SharedSettings, StoreSettings
 from causerie.settings.values import (
     Count,
     Digest,
@@ -339,10 +340,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     providers: tuple[ProviderSettings, ...] = ()
     aliases: tuple[AliasSettings, ...] = ()
     catalog: tuple[CatalogModelSettings, ...] = ()
+    list_prices: ListPriceSettings = ListPriceSettings()
     free: FreeSettings = FreeSettings()
     engines: EngineLimits = EngineLimits()
     weights: WeightsSettings = WeightsSettings()
     store: StoreSettings = StoreSettings()
+    retention: RetentionSettings = RetentionSettings()
     shared: SharedSettings = SharedSettings()
     console: ConsoleSettings = ConsoleSettings()
     branding: BrandingSettings = BrandingSettings()

@@ -198,7 +198,7 @@ Price = Annotated[
 ]
 
 
-class PriceSettings(Struct, frozen=True, kw_only=True):
+class TokenPrices(Struct, frozen=True, kw_only=True):
     """Money per 1M tokens of each kind, in the one currency of the service."""
 
     prompt: Price = "0"
@@ -207,7 +207,24 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
     """For a million tokens of replies, reasoning too where it has no price."""
     cached: Price | None = None
     """For a million prompt tokens from the cache. Unset: like `prompt`."""
+    cache_write: Price | None = None
+    """For a million prompt tokens that the provider writes into its cache, where it counts them.
+    Unset: like `prompt`."""
     reasoning: Price | None = None
     """For a million tokens of reasoning. Unset: like `completion`."""
+
+
+class PriceTier(TokenPrices, frozen=True, kw_only=True):
+    """Prices of requests with a long prompt, in place of all others for tokens."""
+
+    above: Count
+    """It applies to requests with more prompt tokens."""
+
+
+class PriceSettings(TokenPrices, frozen=True, kw_only=True):
+    """Money per 1M tokens of each kind, in the one currency of the service."""
+
     request: Price = "0"
     """For one request, whatever its size; of a rerank for each search unit."""
+    tiers: tuple[PriceTier, ...] = ()
+    """Other prices of long prompts, each `above` so many tokens."""

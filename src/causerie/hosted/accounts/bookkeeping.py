@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from causerie.access.keys import Caller
 from causerie.access.limits import RateScope, SpentProviders, Tokens
-from causerie.catalog.model import Tariff
+from causerie.catalog.model import TargetTariffs, Tariff
 from causerie.errors import InternalError, StoreUnavailable
 from causerie.hosted.accounts.budgets import Budgets, Entitlements, Reservation
 from causerie.hosted.accounts.key_cache import AccountCaller
@@ -74,6 +74,7 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
         attempts=len(outcome.tried),
         prompt=used.prompt,
         cached=used.cached,
+        written=used.written,
         completion=used.completion,
         reasoning=used.reasoning,
         first_token_us=_us_if_known(record.first_token_seconds),
@@ -94,6 +95,7 @@ def _ended(record: Record, before: UsageRecord) -> UsageRecord:
         attempts=record.attempts,
         prompt=used.prompt,
         cached=used.cached,
+        written=used.written,
         completion=used.completion,
         reasoning=used.reasoning,
         units=used.units,
@@ -126,12 +128,25 @@ class ModelPrices(Struct, frozen=True):
     """Prices of models."""
 
     models: Mapping[str, Tariff] = {}
-    """By model id: the highest price of its endpoints."""
+    """By model id: the highest price of its targets."""
     endpoints: Mapping[tuple[str, str], Tariff] = {}
-    """By model id and endpoint, where endpoints differ."""
+    """By model id and target, where targets differ."""
+    wildcards: Mapping[str, Callable[[str], TargetTariffs]] = {}
+    """By id of a wildcard: the prices of the model that a name behind its beginning means."""
 
-    def of(self, model: str, served_by: str) -> Tariff:
+    def of(self, model: str, served_by: str, named: str = "") -> Tariff:
+        if model in self.wildcards:
+            return self._wild(model, named).of(served_by)
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
+
+    def dearest(self, model: str, named: str) -> Tariff:
+        """Return the highest price of a request for this model."""
+        if model in self.wildcards:
+            return self._wild(model, named).dearest
+        return self.models.get(model, FREE)
+
+    def _wild(self, model: str, named: str) -> TargetTariffs:
+        return self.wildcards[model](named[len(model) - 1 :])
 
 
 class RequestHold(Struct, frozen=True):
@@ -146,9 +161,11 @@ class RequestHold(Struct, frozen=True):
         if not usage.charged:
             return usage
         used = Usage(
-            usage.prompt, usage.completion, usage.cached, usage.reasoning, units=usage.units
+            *(usage.prompt, usage.completion, usage.cached, usage.reasoning),
+            units=usage.units,
+            written=usage.written,
         )
-        price = self.prices.of(self.model or usage.model, usage.served_by)
+        price = self.prices.of(self.model or usage.model, usage.served_by, usage.model)
         return structs.replace(usage, cost=price.charge(used))
 
 
@@ -199,9 +216,16 @@ class Bookkeeping:
         return _NONE_SPENT if self._scope_budgets is None else self._scope_budgets.spent
 
     async def reserve(
-        self, caller: Caller, model: str, need: Callable[[], Tokens], tag: str = ""
+        self,
+        caller: Caller,
+        model: str,
+        need: Callable[[], Tokens],
+        named: str = "",
+        tag: str = "",
     ) -> RequestHold:
         """Reserve the estimated cost of a request in the budgets that apply.
+
+        ``named`` is the model that was asked for, where that is not the id of an entry.
 
         Raises :class:`OverBudget`, and :class:`StoreUnavailable` if usage cannot be recorded or
         read.
@@ -217,9 +241,9 @@ class Bookkeeping:
         if not claims:
             return RequestHold(prices, None, model)
         tokens = need()
-        cost = prices.models.get(model, FREE).most(tokens.input, tokens.output, tokens.units)
+        cost = prices.dearest(model, named).most(tokens.input, tokens.output, tokens.units)
         total = tokens.input + tokens.output
-        reservation = await self._budgets.reserve(claims, model, cost, total)
+        reservation = await self._budgets.reserve(claims, named or model, cost, total)
         return RequestHold(prices, reservation, model)
 
     def release(self, held: object) -> None:

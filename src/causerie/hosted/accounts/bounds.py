@@ -57,9 +57,17 @@ class Unit(StrEnum):
     TOKENS = "tokens"
 
 
+def covers(bound: str, model: str) -> bool:
+    """Return true if a limit or budget of ``bound`` holds for a model; empty: for all.
+
+    With a ``*`` at its end it holds for all models whose names begin so, together.
+    """
+    return bound in ("", model) or (bound.endswith("*") and model.startswith(bound[:-1]))
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """An amount within a period, of one model or (empty) all."""
+    """An amount within a period, of the models that its own :func:`covers`."""
 
     amount: Decimal
     period: BudgetPeriod = BudgetPeriod.MONTH

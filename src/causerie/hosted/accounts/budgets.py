@@ -33,6 +33,7 @@ from causerie.hosted.accounts.bounds import (
     Budget,
     Limit,
     LimitsAndBudgets,
+    covers,
 )
 from causerie.hosted.accounts.keys import Grant
 from causerie.hosted.accounts.usage import Spent
@@ -195,7 +196,7 @@ class Budgets:
         parts: list[_Part] = []
         for claim in claims:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
-                if budget.model and budget.model != model:
+                if budget.model and not covers(budget.model, model):
                     continue
                 counter = self._current(place, budget, now)
                 known = known or counter is not None
@@ -402,7 +403,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
             )
             for kind, name, each in bounds
             for limit in each.limits
-            if limit.model in ("", model)
+            if covers(limit.model, model)
         ),
         claims=tuple(
             Claim(f"{kind}:{name}", hard)
@@ -415,5 +416,5 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
 def _scope(name: str, limit: Limit, model: str) -> str:
     # Free variants of models have counts of their own.
     if limit.model:
-        return f"{name} for {model}"
+        return f"{name} for {limit.model}"
     return free_name(name) if is_free(model) else name

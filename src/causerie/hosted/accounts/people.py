@@ -275,6 +275,7 @@ class Action(StrEnum):
         "turn request logging of the project on and off",
     )
     CONTENTS_SEE = "contents.see", "_XXo___ _____", "see logged prompts and replies"
+    CONTENTS_EXPORT = "contents.export", "_X_____ _____", "export logged prompts and replies"
     AUDIT_SEE = "audit.see", "XXX____ XX___", "see the audit log of the project"
     USERS_SEE = "users.see", "X______ XX_X_", "see all users and projects"
     USERS_INVITE = (

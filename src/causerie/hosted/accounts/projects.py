@@ -122,6 +122,12 @@ class Projects(AccountService):
         async with self._store.reading() as tx:
             return await tx.projects.of(user.id)
 
+    async def any_budget(self, actor: Actor) -> bool:
+        """Return true if anybody has a budget in money; for who may see the service."""
+        async with self._store.reading() as tx:
+            await require(tx, actor, Action.SERVICE_SEE)
+            return await tx.keys.any_budget()
+
     async def every(self, actor: Actor) -> Sequence[Project]:
         """Return all projects of the service, by name."""
         async with self._store.reading() as tx:

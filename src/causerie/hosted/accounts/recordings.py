@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -36,8 +36,7 @@ from causerie.protocol.events import Usage
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = 20
-_SWEEP_SECONDS = 60.0
-_SWEPT_AT_ONCE = 500
+_EXPORTED = 20  # at once: each may have half a megabyte
 
 
 class _Waiting(Struct):
@@ -92,22 +91,6 @@ class Recorder:
         self._waiting.append(_Waiting(usage, contents, weight))
         self._more.set()
 
-    async def sweep(self, seconds: float = _SWEEP_SECONDS) -> None:
-        """Remove expired contents every so many seconds, until cancelled."""
-        while True:
-            try:
-                await self.expire()
-            except StoreUnavailable:
-                log.warning("contents whose time is over wait for the database")
-            await asyncio.sleep(seconds)
-
-    async def expire(self) -> None:
-        """Remove expired contents; raise :class:`StoreUnavailable`."""
-        now, found = self._clock(), _SWEPT_AT_ONCE
-        while found == _SWEPT_AT_ONCE:
-            async with self._store.writing() as tx:
-                found = await tx.recordings.expire(now, _SWEPT_AT_ONCE)
-
     async def _write(self) -> None:
         while True:
             while not self._waiting:
@@ -150,7 +133,9 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Recordings(AccountService):
-    """The recorded contents of projects."""
+    """The recorded contents of projects. ``most_days`` bounds what a project can choose."""
+
+    most_days = LONGEST_DAYS
 
     def __init__(self, store: AccountStore, clock: Clock) -> None:
         super().__init__(store, clock)
@@ -165,9 +150,9 @@ class Recordings(AccountService):
 
         Fewer days apply to former contents too, more do not. Raises :class:`InvalidRequest`.
         """
-        if days is not None and not 1 <= days <= LONGEST_DAYS:
+        if days is not None and not 1 <= days <= self.most_days:
             raise InvalidRequest(
-                f"Contents are kept for 1 to {LONGEST_DAYS} days, or not at all.", param="days"
+                f"Contents are kept for 1 to {self.most_days} days, or not at all.", param="days"
             )
         now = self._clock()
         async with self._store.writing() as tx:
@@ -200,6 +185,18 @@ class Recordings(AccountService):
         if found is None:
             raise no_such("recording")
         return found
+
+    async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
+        """Yield all contents in pieces, oldest first; the audit log names the export."""
+        async with self._store.writing() as tx:
+            await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
+            await self._record(tx, actor, "project.export_contents", project_id, project_id)
+        after: str | None = ""
+        while after is not None:
+            async with self._store.reading() as tx:
+                await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
+                found, after = await tx.recordings.page(project_id, self._clock(), after, _EXPORTED)
+            yield found
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
         """Return the ids of those requests whose contents are stored and the actor may see."""

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from causerie.hosted.accounts.authorization import Clock, found_user, require
-from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit, covers
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
 from causerie.hosted.accounts.ports import AccountStore, Transaction
@@ -107,7 +107,7 @@ class SpendingReader:
     def _spending(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
         spent = Decimal(0)
         for each in sums:
-            if budget.model in ("", each.group[By.MODEL]):
+            if covers(budget.model, each.group[By.MODEL]):
                 spent += each.cost if budget.unit is Unit.MONEY else each.charged
         return Spending(budget, spent, budget.period.end(self._now))
 

@@ -23,6 +23,7 @@ from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import amount_of
 
 _MOST_RECORDS = 1000
+TOKEN_CLASSES = ("prompt", "cached", "written", "completion", "reasoning")
 OWN_PROVIDER = "causerie"
 PERCENTILES = (0.5, 0.9, 0.99)
 
@@ -36,7 +37,7 @@ class Step(StrEnum):
 
 
 class By(StrEnum):
-    """Dimension to group sums by; ``APP`` and ``TAG`` can be combined with some others only."""
+    """Dimension to group sums by; those of :data:`LABELS` combine with some others only."""
 
     PROJECT = "project"
     KEY = "key"
@@ -45,13 +46,15 @@ class By(StrEnum):
     DOOR = "door"
     APP = "app"
     TAG = "tag"
+    PROVIDER = "provider"
 
 
 LABELS: Mapping[By, frozenset[By]] = {
     By.APP: frozenset({By.PROJECT, By.MODEL}),
     By.TAG: frozenset({By.PROJECT, By.USER, By.MODEL}),
+    By.PROVIDER: frozenset({By.PROJECT, By.MODEL}),
 }
-"""Labels of clients, with the dimensions that their sums can be combined with."""
+"""Labels of clients, and who answered, with the dimensions that their sums combine with."""
 TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
 
 
@@ -118,6 +121,7 @@ class UsageSum:
     cached: int
     completion: int
     reasoning: int
+    written: int
     cost: Decimal
     first_token_seconds: float | None
     duration_seconds: float
@@ -191,6 +195,39 @@ class TargetUse:
     requests: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChargedSum:
+    """What was charged for of a project's tag and model at one target."""
+
+    project_id: str
+    tag: str
+    model: str
+    served_by: str
+    requests: int
+    prompt: int
+    cached: int
+    written: int
+    completion: int
+    reasoning: int
+    units: int
+    cost: Decimal
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        return self.project_id, self.tag, self.model, self.served_by
+
+
+@dataclass(frozen=True, slots=True)
+class ChargedQuery:
+    """Query of what was charged for in whole days; ``after`` is where the last piece ended."""
+
+    since: datetime
+    until: datetime
+    project: str | None = None
+    after: tuple[str, str, str, str] | None = None
+    limit: int = 5000
+
+
 class UsageReader(Protocol):
     """Reader of usage, as the store implements it.
 
@@ -211,6 +248,7 @@ class UsageReader(Protocol):
     async def by_target(
         self, since: datetime, until: datetime
     ) -> Mapping[tuple[str, str], TargetUse]: ...  # of whole hours, by model and target
+    async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]: ...  # by place
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]: ...  # newest first
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int: ...
     async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
@@ -261,6 +299,30 @@ class UsageReports:
         """Return single requests of a project, or of the whole service, newest first."""
         await self._require(actor, project_id, Action.ACTIVITY_SEE)
         return await self._reader.records(replace(filter, project=project_id or filter.project))
+
+    async def charged(
+        self, actor: Actor, question: ChargedQuery
+    ) -> AsyncGenerator[Sequence[ChargedSum]]:
+        """Yield what was charged for in pieces, which each check the actor's right again."""
+        while True:
+            await self._require(actor, question.project, Action.USAGE_SEE)
+            found = await self._reader.charged(question)
+            yield found
+            if len(found) < question.limit:
+                return
+            question = replace(question, after=found[-1].place)
+
+    async def every_request(
+        self, actor: Actor, project_id: str | None, filter: RecordFilter
+    ) -> AsyncGenerator[Sequence[UsageRecord]]:
+        """Yield all requests of a filter in pieces, newest first, as :meth:`requests`."""
+        filter = replace(filter, limit=_MOST_RECORDS)
+        while True:
+            found = await self.requests(actor, project_id, filter)
+            yield found
+            if len(found) < _MOST_RECORDS:
+                return
+            filter = replace(filter, before=(found[-1].at, found[-1].id))
 
     async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
         """Return when each key of a project was last used, if it was."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.exports import request_rows
 from causerie.hosted.accounts.usage import By, RecordFilter
 from causerie.hosted.console.fields import (
     LONGEST_PERIOD,
@@ -21,6 +23,7 @@ from causerie.hosted.console.fields import (
 )
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.usage import DisplayNames, names_of
+from causerie.http.answers import Export, csv_pieces
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.metering.meter import MOST_BYTES
 
@@ -218,6 +221,15 @@ async def show(context: RequestContext) -> None:
         searched=len(looked) if given["text"] and project else 0,
         whole=project is None,
     )
+
+
+async def download(context: RequestContext) -> None:
+    """Send all requests that the filter of the page finds; texts in contents do not count."""
+    scope, query = await context.scope(), context.query
+    wanted = asked(query, period(query, context.services.clock()))
+    project = scope.id if scope is not None else None
+    rows = request_rows(context.accounts, context.actor, project, replace(wanted, before=None))
+    await context.save(Export("text/csv; charset=utf-8", "requests.csv", csv_pieces(rows)))
 
 
 async def show_contents(context: RequestContext) -> None:

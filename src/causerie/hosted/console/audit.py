@@ -62,6 +62,7 @@ SENTENCES: Mapping[str, str] = {
     "member.access": "set allowed models and doors of {object} in {project}",
     "user.access": "set allowed models and doors of {object}",
     "project.recording": "set request logging of the project {object}",
+    "project.export_contents": "exported logged prompts and replies of the project {object}",
     "credits.put": "put in credits",
     "user.create": "created an account for {object}",
     "user.invite": "invited {object} to the service",

@@ -110,7 +110,10 @@ def offered(context: RequestContext, bounds: LimitsAndBudgets) -> dict[str, Any]
     rows = BoundsRows.typed(context.form) if context.form else BoundsRows.of(bounds)
     names = [str(entry["id"]) for entry in context.service_view.models()]
     kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
-    return {"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES}
+    return {
+        **{"rows": rows, "models": [*names, *sorted(kept - set(names))], "choices": CHOICES},
+        "unpriced": context.service_view.unpriced(),
+    }
 
 
 def _touched(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:

@@ -18,6 +18,7 @@ from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.hosted.accounts.ports import EntryKind
 from causerie.hosted.console.fields import FormFields, listed, page_of
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.service_view import model_row
 from causerie.hosted.operations.configuring import EntryView, EntryWish, ListedModel
 from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.protocol.numbers import money, whole_number
@@ -273,6 +274,8 @@ class EntryPages(Struct):
                 self._texts,
                 {"id": "name", "origin": "origin"},
             ),
+            live={row.id: row for row in map(model_row, context.service_view.models())},
+            unpriced=context.service_view.unpriced(),
             unknown=of_unknown_kinds(entries),
             providers=sorted(
                 {each.name for each in entries if each.kind == "provider" and each.in_force}

@@ -248,6 +248,7 @@ async def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
         "ends": ENDS,
         "choices": CHOICES,
         "rules": rules,
+        "unpriced": context.service_view.unpriced(),
     }
 
 
@@ -292,6 +293,12 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
         code = request_snippets(bases[0][1], credential, model)
     shown = {"bases": bases, "code": code, "old_ends": old_ends}
     await context.show("keys/made.html", key=key, credential=credential, **shown)
+
+
+def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
+    pricing = entry.get("pricing") or {}
+    prices = [price for price in pricing.values() if isinstance(price, str)]
+    return str(entry["id"]).endswith("*"), any(map(money, prices))
 
 
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:

@@ -71,7 +71,13 @@ async def _service_health(context: RequestContext) -> dict[str, Any]:
     badges = service_badges(context.service_view)
     ailing = troubled(badges)
     today = await _used(context, None, _midnight(context.services.clock()))
-    return {"ready": len(badges) - len(ailing), "troubled": ailing, "today": today}
+    unpriced = context.service_view.unpriced()
+    if unpriced and not await context.accounts.projects.any_budget(context.actor):
+        unpriced = ()
+    return {
+        **{"ready": len(badges) - len(ailing), "troubled": ailing, "today": today},
+        "unpriced": unpriced,
+    }
 
 
 async def _used(context: RequestContext, project: str | None, since: datetime) -> UsageSum:

@@ -7,14 +7,15 @@ from typing import Any
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
+from causerie.hosted.accounts.exports import contents_lines
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
-from causerie.hosted.accounts.ports import LONGEST_DAYS
 from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
 from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
 from causerie.hosted.console.fields import listed, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
+from causerie.http.answers import Export
 
 
 async def show(context: RequestContext) -> None:
@@ -49,7 +50,8 @@ async def show_logging(context: RequestContext) -> None:
     view = await context.project()
     days = context.form.get("days", str(view.project.recording_days or ""))
     may_log = context.accounts.recordings.may_log((await context.frame())["columns"])
-    await context.show("project/logging.html", longest=LONGEST_DAYS, days=days, may_log=may_log)
+    longest = context.accounts.recordings.most_days
+    await context.show("project/logging.html", longest=longest, days=days, may_log=may_log)
 
 
 async def show_settings(context: RequestContext) -> None:
@@ -97,11 +99,19 @@ async def set_recording(context: RequestContext) -> None:
     off = context.form.get("off") == "yes"
     text = context.form.get("days")
     if not off and not (text.isascii() and text.isdigit() and len(text) < 4):
-        raise InvalidRequest(f"Choose 1 to {LONGEST_DAYS} days.", param="days")
+        most = context.accounts.recordings.most_days
+        raise InvalidRequest(f"Choose 1 to {most} days.", param="days")
     days = None if off else int(text)
     await context.accounts.recordings.keep(context.actor, project_id, days)
     done = "recording-off" if off else "recording-on"
     context.go(f"/projects/{project_id}/logging", done=done)
+
+
+async def export_contents(context: RequestContext) -> None:
+    """Send the logged prompts and replies as JSON lines."""
+    project_id = (await context.project()).project.id
+    pieces = contents_lines(context.accounts.recordings, context.actor, project_id)
+    await context.save(Export("application/jsonl", "contents.jsonl", pieces))
 
 
 async def archive(context: RequestContext, *, archived: bool) -> None:

@@ -58,6 +58,9 @@ class ServiceView(Protocol):
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         """Return what rules say of all models that project keys open."""
 
+    def unpriced(self) -> Sequence[str]:
+        """Return the models of providers that cost nothing, since no price of theirs is known."""
+
     def market(self) -> DoorCatalog | None:
         """Return the public catalog; ``None`` without a router door."""
 
@@ -141,6 +144,8 @@ class ModelRow(Struct, frozen=True):
     ends: date | None = None
     public: bool = False
     """It is in the catalog."""
+    listed: bool = False
+    """Its price is a list price."""
 
     @property
     def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
@@ -177,6 +182,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         must_think=must_think,
         defaults=entry.get("default_parameters") or {},
         abilities=[*words, "always thinks"] if must_think else words,
+        listed=bool(entry.get("list_price")),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
 from decimal import Decimal
@@ -15,11 +15,13 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from causerie.errors import Forbidden
+from causerie.hosted.accounts.exports import Month, statement_rows
 from causerie.hosted.accounts.keys import ApiKey
 from causerie.hosted.accounts.people import Project, User
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
+    TOKEN_CLASSES,
     By,
     FirstTokens,
     Step,
@@ -38,7 +40,7 @@ from causerie.hosted.console.fields import (
     period,
 )
 from causerie.hosted.console.request_context import RequestContext
-from causerie.http.answers import Export, csv_lines, csv_text
+from causerie.http.answers import Export, Rows, csv_pieces
 
 _NO_NAME = {
     By.KEY: "playground",
@@ -46,6 +48,7 @@ _NO_NAME = {
     By.PROJECT: "no project",
     By.APP: "not named",
     By.TAG: "no tag",
+    By.PROVIDER: "no provider",
 }
 
 
@@ -80,10 +83,7 @@ async def names_of(context: RequestContext, project: str | None, by: By) -> Disp
     return DisplayNames({one.id: one.name for one in found}, _NO_NAME.get(by, "not known"))
 
 
-_COUNTED = (
-    *("requests", "refused", "failed", "aborted"),
-    *("prompt", "cached", "completion", "reasoning"),
-)
+_COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 _SPEEDS = 50  # of groups, in a table that has no pages
 _MEANS = ("first_token_seconds", "duration_seconds")
 _LONGEST_NAME = 60
@@ -103,6 +103,7 @@ _TITLES = {
     By.PROJECT: "Project",
     By.APP: "App",
     By.TAG: "Tag",
+    By.PROVIDER: "Provider",
 }
 _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
     Metric.COST: lambda each: float(each.cost),
@@ -154,7 +155,7 @@ class UsageRow(Struct, frozen=True):
     sum: UsageSum
 
 
-_SUMS = ("requests", "prompt", "cached", "completion", "reasoning", "cost")
+_SUMS = ("requests", *TOKEN_CLASSES, "cost")
 _COLUMNS: Mapping[str, Column] = {
     "name": "name",
     "errors": lambda row: row.sum.refused + row.sum.failed,
@@ -166,6 +167,7 @@ _COLUMNS: Mapping[str, Column] = {
 async def show(context: RequestContext) -> None:
     reader = await _reader(context)
     project, wish, names = reader.project, reader.wish, reader.names
+    now = context.services.clock()
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
@@ -191,6 +193,9 @@ async def show(context: RequestContext) -> None:
         speeds_left_out=max(len(speeds) - _SPEEDS, 0),
         speeds_by=_TITLES[wish.timed],
         page=page,
+        statement=f"{context.exchange.path.removesuffix('usage')}statement.csv",
+        month=Month.named("", now).name,
+        this_month=f"{now:%Y-%m}",
         hourly=wish.period.step is Step.HOUR,
     )
 
@@ -198,7 +203,17 @@ async def show(context: RequestContext) -> None:
 async def download(context: RequestContext) -> None:
     reader, scope = await _reader(context), await context.scope()
     name = _file_name(scope.name if scope is not None else "all", reader.wish)
-    await context.save(Export("text/csv; charset=utf-8", name, reader.table()))
+    await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
+
+
+async def download_statement(context: RequestContext) -> None:
+    """Send the statement of ``?month=``: of the project, or of the whole service."""
+    scope, month = await context.scope(), context.query.get("month")
+    found = Month.named(month, context.services.clock())
+    project = scope.id if scope is not None else None
+    rows = statement_rows(context.accounts, context.actor, project, found)
+    name = f"statement-{_words(scope.name if scope is not None else 'all')}-{found.name}.csv"
+    await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(rows)))
 
 
 async def _reader(context: RequestContext) -> _Reader:
@@ -226,19 +241,14 @@ class _Reader(Struct, frozen=True):
         question = self.wish.question(self.wish.period.step, self.wish.by)
         return time_buckets(usage, actor, self.project, question)
 
-    async def table(self) -> AsyncGenerator[bytes]:
-        """Yield the lines of the CSV period by period, so that a refusal comes before the head."""
-        wish = self.wish
+    async def table(self) -> Rows:
+        wish, names = self.wish, self.names
         ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
-        text = csv_lines([["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]])
+        yield [["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]]
         async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
-                if sums:
-                    text += await asyncio.to_thread(_lines, sums, firsts, wish, self.names)
-                if text:
-                    yield text
-                    text = b""
+                yield _lines(sums, firsts, wish, names)
 
     async def chart(self) -> Chart:
         found: dict[str, dict[datetime, float]] = {}
@@ -269,7 +279,7 @@ class _Reader(Struct, frozen=True):
 
 def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
     ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
-    return (*ways, By.TAG) if person else (*ways, By.APP, By.TAG)
+    return (*ways, By.TAG) if person else (*ways, By.PROVIDER, By.APP, By.TAG)
 
 
 def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
@@ -319,28 +329,29 @@ def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> S
 
 
 def _file_name(of: str, wish: UsageForm) -> str:
-    words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
+    words = _words(of)
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
 
 
+def _words(of: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
+
+
 def _lines(
     sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: UsageForm, names: DisplayNames
-) -> bytes:
+) -> Iterator[Sequence[str]]:
     times = {(each.start, each.group): each.times for each in firsts}
-    return csv_lines(
-        _line(each, id, names.of(id), times.get((each.start, id), ()))
-        for each in sums
-        for id in [each.group[wish.by]]
-    )
+    for each in sums:
+        id = each.group[wish.by]
+        yield _line(each, id, names.of(id), times.get((each.start, id), ()))
 
 
 def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
     first = sum.first_token_seconds
     return [
         sum.start.isoformat() if sum.start is not None else "",
-        csv_text(group),
-        csv_text(name),
+        *(group, name),
         *(str(getattr(sum, each)) for each in _COUNTED),
         f"{sum.cost:f}",
         "" if first is None else f"{first:.6f}",

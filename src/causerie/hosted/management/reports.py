@@ -33,7 +33,9 @@ from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import amount_of
 
 _MICROSECONDS = 1_000_000
-TOKENS = {name: f"{name}_tokens" for name in ("prompt", "cached", "completion", "reasoning")}
+TOKENS = {name: f"{name}_tokens" for name in ("prompt", "cached", "completion", "reasoning")} | {
+    "written": "cache_write_tokens"
+}
 """Fields of records and their names in answers."""
 
 
@@ -47,6 +49,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     door: str | None = None
     app: str | None = None
     tag: str | None = None
+    provider: str | None = None
 
 
 class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
@@ -60,6 +63,7 @@ class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
     aborted: Annotated[int, Meta(description="Requests that their client aborted (499).")]
     prompt: int
     cached: int
+    written: int
     completion: int
     reasoning: int
     cost: Amount
@@ -180,6 +184,9 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
             description="Why less of the prompt was cached than the turn before had computed; "
             "empty if it was not."
         ),
+    ]
+    written: Annotated[
+        int, Meta(description="Prompt tokens that the provider wrote into its cache at a price.")
     ]
     completion: int
     reasoning: int

@@ -246,7 +246,7 @@ class TransferKey(Body, frozen=True):
 
 
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
-_BY = "(project|key|user|model|door|app|tag)"
+_BY = "(project|key|user|model|door|app|tag|provider)"
 
 OPERATIONS = (
     "The API: `chat` (chat completions), `responses`, `messages`, `embeddings`, `rerank` or "
@@ -311,7 +311,8 @@ class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Grouping: any of `project`, `key`, `user`, `model` and "
             "`door`, separated by commas. Or `app`, the application as named by the client, "
             "which can be combined with `project` and `model` only; or `tag`, the client's header "
-            "`X-Tag`, with `project`, `user` and `model` only.",
+            "`X-Tag`, with `project`, `user` and `model` only; or `provider`, with `project` and "
+            "`model` only.",
         ),
     ] = ""
 
@@ -332,7 +333,7 @@ class LatencySpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "model"
 
 
-class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of single requests."""
 
     door: Filter = ""
@@ -343,8 +344,26 @@ class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     failures: Annotated[Flag, Meta(description="Only requests with a status of 400 or above.")] = (
         "false"
     )
+
+
+class RequestPage(RequestSpan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of single requests, and the part of them to return."""
+
     limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 100
     cursor: Cursor = ""
+
+
+class StatementQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Month and project of a statement; without a project as in the other queries of usage."""
+
+    month: Annotated[
+        str,
+        Meta(
+            pattern=r"^(\d{4}-(0[1-9]|1[0-2]))?$",
+            description="Like `2026-11`, in UTC. Without it, the month before this one.",
+        ),
+    ] = ""
+    project: Filter = ""
 
 
 class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

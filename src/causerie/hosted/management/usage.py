@@ -8,13 +8,16 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import UNSET
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (
+    TOKEN_CLASSES,
     By,
     RankingPeriod,
     RecordFilter,
@@ -49,13 +52,15 @@ from causerie.hosted.management.requests import (
     NoQuery,
     RankingQuery,
     RequestPage,
+    RequestSpan,
     Span,
+    StatementQuery,
     UsagePage,
     UsageSpan,
 )
 from causerie.hosted.management.routing import ApiCall, moment, route
 from causerie.hosted.management.views import amount
-from causerie.http.answers import Export, csv_lines, csv_text
+from causerie.http.answers import Export, Rows, csv_pieces
 
 _USUAL_SPAN = timedelta(days=30)
 _LONGEST_SPAN = {
@@ -89,41 +94,29 @@ def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
     return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
 
 
-def narrowed(query: Span) -> dict[str, str | None]:
+def narrowed(query: Span) -> dict[str, Any]:
     """Return the filters in addition to the project; the rest is ``None``."""
     names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
     return {name: getattr(query, name) or None for name in names}
 
 
 CSV_TYPE = "text/csv; charset=utf-8; header=present"
-_COUNTED = (
-    *("requests", "refused", "failed", "aborted"),
-    *("prompt", "cached", "completion", "reasoning"),
-)
+_COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 
 
-async def usage_csv(
-    question: UsageQuery, buckets: AsyncGenerator[UsageBucket]
-) -> AsyncGenerator[bytes]:
-    """Yield the head with the lines of the first bucket, then those of the others."""
+async def _usage_rows(question: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
     counted = [TOKENS.get(name, name) for name in _COUNTED]
-    means = ("cost", "first_token_seconds", "duration_seconds")
-    text = csv_lines([["start", *question.by, *counted, *means]])
+    yield [["start", *question.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
     async with aclosing(buckets):
         async for _, sums in buckets:
-            if sums:
-                rows = (_csv_line(each, question) for each in sums)
-                text += await asyncio.to_thread(csv_lines, rows)
-            if text:
-                yield text
-                text = b""
+            yield (_csv_line(each, question) for each in sums)
 
 
 def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
     start, group = _place(sum, question)
     return [
         start,
-        *map(csv_text, group),
+        *group,
         *(str(getattr(sum, name)) for name in _COUNTED),
         amount(sum.cost),
         "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}",
@@ -170,7 +163,15 @@ async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
     asked = usage_query(call.query, call.now)
     project = call.query.project or call.actor.project
     buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
-    return Export(CSV_TYPE, "usage.csv", usage_csv(asked, buckets))
+    return Export(CSV_TYPE, "usage.csv", csv_pieces(_usage_rows(asked, buckets)))
+
+
+@route("GET /statement.csv", "Statement of a month as CSV")
+async def export_statement(call: ApiCall[StatementQuery, NoBody]) -> Export:
+    month = Month.named(call.query.month, call.now)
+    project = call.query.project or call.actor.project
+    rows = statement_rows(call.accounts, call.actor, project, month)
+    return Export(CSV_TYPE, f"statement-{month.name}.csv", csv_pieces(rows))
 
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
@@ -208,11 +209,29 @@ async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
 @route("GET /requests", "Single requests")
 async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
     query = call.query
-    since, until = between(query, call.now)
     before = place_of(query.cursor, tuple[int, str])
     if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
         raise no_cursor()
-    wanted = RecordFilter(
+    wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
+    project = query.project or call.actor.project
+    found = await call.accounts.usage.requests(call.actor, project, wanted)
+    last = found[-1] if len(found) == wanted.count else None
+    return RequestList(
+        data=[RequestView.of(each) for each in found],
+        next=cursor((last.at, last.id)) if last is not None else None,
+    )
+
+
+@route("GET /requests.csv", "Single requests as CSV")
+async def export_requests(call: ApiCall[RequestSpan, NoBody]) -> Export:
+    project = call.query.project or call.actor.project
+    rows = request_rows(call.accounts, call.actor, project, _filter(call.query, call.now))
+    return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
+
+
+def _filter(query: RequestSpan, now: datetime) -> RecordFilter:
+    since, until = between(query, now)
+    return RecordFilter(
         since=since,
         until=until,
         status=None if query.status is UNSET else query.status,
@@ -220,16 +239,7 @@ async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
         tag=query.tag or None,
         operation=query.operation or None,
         failures_only=query.failures == "true",
-        before=before,
-        limit=query.limit,
         **narrowed(query),
-    )
-    project = query.project or call.actor.project
-    found = await call.accounts.usage.requests(call.actor, project, wanted)
-    last = found[-1] if len(found) == wanted.count else None
-    return RequestList(
-        data=[RequestView.of(each) for each in found],
-        next=cursor((last.at, last.id)) if last is not None else None,
     )
 
 

@@ -135,10 +135,16 @@ class SqlRecordings(SqlRepository):
             .values(expires_at=end)
         )
 
-    async def expire(self, now: datetime, most: int) -> int:
-        over = select(recordings.c.id).where(recordings.c.expires_at <= now).limit(most)
-        done = await self._execute(recordings.delete().where(recordings.c.id.in_(over)))
-        return done.rowcount
+    async def page(
+        self, project_id: str, now: datetime, after: str, most: int
+    ) -> tuple[Sequence[Recording], str | None]:
+        of = recordings.c
+        query = select(recordings).where(of.project_id == project_id, of.expires_at > now)
+        if after:
+            query = query.where(of.id > after)
+        rows = (await self._execute(query.order_by(of.id).limit(most))).mappings().all()
+        last = rows[-1]["id"] if len(rows) == most else None
+        return await asyncio.to_thread(self._readable, rows), last
 
     def _rows(self, kept: Sequence[Recording], days: Mapping[str, int]) -> list[dict[str, Any]]:
         return [

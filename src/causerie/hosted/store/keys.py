@@ -111,6 +111,10 @@ class SqlKeys(SqlRepository):
             query = query.where(api_keys.c.project_id == project_id)
         return await self._found(query)
 
+    async def any_budget(self) -> bool:
+        query = select(budgets.c.owner).where(budgets.c.unit == Unit.MONEY).limit(1)
+        return await self._scalar(query) is not None
+
     async def budgeted(self) -> Sequence[ApiKey]:
         owners = select(budgets.c.owner)
         return await self._found(_keys().where(("key:" + api_keys.c.id).in_(owners)))

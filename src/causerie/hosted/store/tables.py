@@ -398,6 +398,7 @@ usage_records = _table(
     *_added(Text, "", "reason", "app", "referer", "cache_miss", "tag"),
     *_added(Text, "chat", "operation"),
     *_added(Integer, "0", "units"),
+    *_added(BigInteger, "0", "written"),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(
@@ -421,7 +422,7 @@ def _usage_sums(name: str, *places: str) -> Table:
         *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
         *_required(Money, "cost"),
         *_required(BigInteger, "first_token_us", "first_tokens", "duration_us"),
-        *_added(BigInteger, "0", "charged"),
+        *_added(BigInteger, "0", "charged", "written"),
         *(Index(None, each, "start") for each in _SEARCHED if each in places),
     )
 
@@ -436,6 +437,17 @@ usage_tags = _usage_sums("usage_tags", "tag", "user_id", "model")
 
 # By who answered, for rankings. By the hour.
 usage_targets = _usage_sums("usage_targets", "model", "served_by")
+
+# What was charged for, by day, as the invoices of providers list it. Statements are made of it.
+usage_charged = _table(
+    "usage_charged",
+    *_keys(Text, "project_id"),
+    Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+    *_keys(Text, "tag", "model", "served_by"),
+    *_required(BigInteger, "requests", "prompt", "cached", "written", "completion", "reasoning"),
+    *_required(BigInteger, "units"),
+    *_required(Money, "cost"),
+)
 
 # Counts by time to the first token: the histogram that percentiles come from.
 usage_first_token = _table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import add, attrgetter, itemgetter
 from typing import Any
@@ -34,7 +34,10 @@ from causerie.errors import ConstraintNotKept
 from causerie.hosted.accounts.usage import (
     LABELS,
     OWN_PROVIDER,
+    TOKEN_CLASSES,
     By,
+    ChargedQuery,
+    ChargedSum,
     FirstTokens,
     RecordFilter,
     Spent,
@@ -43,12 +46,14 @@ from causerie.hosted.accounts.usage import (
     UsageQuery,
     UsageSum,
     Used,
+    provider_of,
 )
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.tables import (
     microseconds,
     moment_of,
     usage_apps,
+    usage_charged,
     usage_daily,
     usage_first_token,
     usage_hourly,
@@ -94,20 +99,16 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
 HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
 
-_RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
+_RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provider": "served_by"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
-_SUMS = (
-    (HOUR, usage_hourly),
-    (DAY, usage_daily),
-    (HOUR, usage_apps),
-    (HOUR, usage_tags),
-    (HOUR, usage_targets),
-)
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
 _Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
-_place = attrgetter("key", "user", "model", "door", "app", "tag", "served_by")
-_PLACE = ("project_id", "start", "key_id", "user_id", "model", "door", "app", "tag", "served_by")
+_PLACE = {  # columns of places, with the fields of records
+    **{"key_id": "key", "user_id": "user", "model": "model", "door": "door", "app": "app"},
+    **{"tag": "tag", "served_by": "served_by"},
+}
+_place = attrgetter("charged", "project", "at", *_PLACE.values())
 
 
 class _Sum(Struct):
@@ -124,6 +125,8 @@ class _Sum(Struct):
     first_tokens: int = 0
     duration_us: int = 0
     charged: int = 0
+    written: int = 0
+    units: int = 0
 
     def add(self, record: UsageRecord, times: int) -> None:
         self.requests += times
@@ -135,6 +138,8 @@ class _Sum(Struct):
             self.refused += times
         self.prompt += times * record.prompt
         self.cached += times * record.cached
+        self.written += times * record.written
+        self.units += times * record.units
         self.completion += times * record.completion
         self.reasoning += times * record.reasoning
         self.cost += times * record.cost
@@ -144,6 +149,42 @@ class _Sum(Struct):
         self.duration_us += times * record.duration_us
         if record.charged:
             self.charged += times * (record.prompt + record.completion)
+
+
+class _SumTable(Struct, frozen=True):
+    """A table of sums by some parts of a place, and by times of this length."""
+
+    table: Table
+    span: int = HOUR
+    charged_only: bool = False
+
+    @property
+    def sums(self) -> Sequence[str]:
+        """Return the names of its sums."""
+        return [column.name for column in self.table.columns if not column.primary_key]
+
+    def rows(self, sums: Mapping[tuple[Any, ...], _Sum]) -> list[tuple[Any, ...]]:
+        """Return the rows to add, in the order of the primary key, in which all processes do."""
+        known = list(_PLACE)
+        parts = [column.name for column in self.table.primary_key if column.name in _PLACE]
+        place_of = itemgetter(*(3 + known.index(name) for name in parts))
+        values_of = attrgetter(*self.sums)
+        rows: dict[tuple[Any, ...], Sequence[int]] = {}
+        for place, one in sums.items():
+            charged, project, start, *_ = place
+            if self.charged_only and not charged:
+                continue
+            at = (project, start - start % self.span, *place_of(place))
+            before, values = rows.get(at), values_of(one)
+            rows[at] = values if before is None else [*map(add, before, values)]
+        return [(*at, *rows[at]) for at in sorted(rows)]
+
+
+_SUMS = (
+    *map(_SumTable, (usage_hourly, usage_apps, usage_tags, usage_targets)),
+    _SumTable(usage_daily, DAY),
+    _SumTable(usage_charged, DAY, charged_only=True),
+)
 
 
 class SqlUsage:
@@ -163,8 +204,7 @@ class SqlUsage:
         dialect = database.dialect
         self._insert = str(usage_records.insert().compile(dialect=dialect))
         self._sums = [
-            (span, _places_of(table), str(_adding(insert, table).compile(dialect=dialect)))
-            for span, table in _SUMS
+            (each, str(_adding(insert, each.table).compile(dialect=dialect))) for each in _SUMS
         ]
         self._first_tokens = str(_adding(insert, usage_first_token).compile(dialect=dialect))
 
@@ -226,9 +266,9 @@ class SqlUsage:
 
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         sums = _by_place(changes)
-        for span, places, statement in self._sums:
-            if sums:
-                await self._many(connection, statement, _rows(sums, span, places))
+        for each, statement in self._sums:
+            if rows := each.rows(sums):
+                await self._many(connection, statement, rows)
         if first := _by_bucket(changes):
             await self._many(connection, self._first_tokens, first)
 
@@ -256,31 +296,12 @@ def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], _Sum]:
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
-        place = (each.project, each.at - each.at % HOUR, *_place(each))
+        charged, project, at, *others = _place(each)
+        place = (charged, project, at - at % HOUR, *others)
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()
         found.add(each, times)
     return sums
-
-
-def _places_of(table: Table) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    # Of the columns of the primary key after the project and the start.
-    return itemgetter(*(_PLACE.index(column.name) for column in list(table.primary_key)[2:]))
-
-
-def _rows(
-    sums: Mapping[tuple[Any, ...], _Sum],
-    span: int,
-    places: Callable[[tuple[Any, ...]], tuple[Any, ...]],
-) -> list[tuple[Any, ...]]:
-    rows: dict[tuple[Any, ...], Sequence[int]] = {}
-    for place, one in sums.items():
-        project, start, *_ = place
-        at = (project, start - start % span, *places(place))
-        values = structs.astuple(one)
-        known = rows.get(at)
-        rows[at] = values if known is None else [*map(add, known, values)]
-    return [(*at, *rows[at]) for at in sorted(rows)]
 
 
 def _by_bucket(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
@@ -303,7 +324,7 @@ def _adding(insert: Any, table: Table) -> Any:
     )
 
 
-_LABELLED = {By.APP: usage_apps, By.TAG: usage_tags}
+_LABELLED = {By.APP: usage_apps, By.TAG: usage_tags, By.PROVIDER: usage_targets}
 _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
@@ -352,6 +373,9 @@ class SqlUsageReader:
             for row in await self._rows(query.group_by(of.model, of.served_by))
         }
 
+    async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
+        return await asyncio.to_thread(_charged, await self._rows(charged_query(question)))
+
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         rows = await self._rows(records_query(filter))
         return await asyncio.to_thread(
@@ -398,6 +422,20 @@ def last_used_query(project: str) -> Select[Any]:
     return select(hours.c.key_id, at)
 
 
+def charged_query(question: ChargedQuery) -> Select[Any]:
+    """Select what was charged for by place, from the end of the last piece."""
+    table = usage_charged
+    places = [table.c[name] for name in ("project_id", "tag", "model", "served_by")]
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMS[-1].sums]
+    since, until = microseconds(question.since), microseconds(question.until)
+    query = select(*places, *sums).where(table.c.start >= since, table.c.start < until)
+    if question.project is not None:
+        query = query.where(table.c.project_id == question.project)
+    if question.after is not None:
+        query = query.where(tuple_(*places) > question.after)
+    return query.group_by(*places).order_by(*places).limit(question.limit)
+
+
 def sums_query(question: UsageQuery) -> Select[Any]:
     """Select sums: by labels from their tables, else from the days if all days are whole."""
     days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
@@ -407,7 +445,7 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     start = _start(table, question).label("start")
     places = groups if question.step is Step.ALL else [start, *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _Sum.__struct_fields__]
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMS[0].sums]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
     query = select(*places, *sums).where(*_between(table, question, span))
     return query.where(*_narrowed(table, question)).group_by(*places)
@@ -465,6 +503,8 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
         func.sum(table.c.cost, type_=table.c.requests.type).label("cost"),
         func.sum(table.c.charged).label("tokens"),
     ).where(owned, table.c.start >= microseconds(since))
+    if model.endswith("*"):  # as limits and budgets cover models
+        return query.where(table.c.model.startswith(model[:-1], autoescape=True))
     return query.where(table.c.model == model) if model else query
 
 
@@ -502,9 +542,34 @@ def _midnight(moment: datetime) -> bool:
 
 def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
     # Without a group there is a row even where there is nothing to add up.
-    sums = [_sum(row, question) for row in rows if row["requests"] is not None]
+    found: Sequence[Mapping[str, Any]] = [dict(row) for row in rows if row["requests"] is not None]
+    if By.PROVIDER in question.by:
+        found = _by_provider(found, question)
+    sums = [_sum(row, question) for row in found]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
+
+
+def _by_provider(
+    rows: Iterable[Mapping[str, Any]], question: UsageQuery
+) -> Sequence[Mapping[str, Any]]:
+    # Rows are by target: of one provider there are as many as it has models that were asked.
+    starts = () if question.step is Step.ALL else ("start",)
+    places = [*starts, *map(_name, question.by)]
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        each = {**row, "served_by": provider_of(row["served_by"])}
+        place = tuple(each[name] for name in places)
+        so_far = found.setdefault(place, each)
+        if so_far is not each:
+            for name in _SUMS[0].sums:
+                so_far[name] += each[name]
+    return list(found.values())
+
+
+def _charged(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
+    counts = [name for name in _SUMS[-1].sums if name != "cost"]
+    return [ChargedSum(**{**row, **{name: int(row[name]) for name in counts}}) for row in rows]
 
 
 def _first_tokens(
@@ -523,9 +588,9 @@ def _first_tokens(
     ]
 
 
-def _sum(row: RowMapping, question: UsageQuery) -> UsageSum:
+def _sum(row: Mapping[str, Any], question: UsageQuery) -> UsageSum:
     requests, first_tokens = int(row["requests"]), int(row["first_tokens"])
-    counted = ("refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning")
+    counted = ("refused", "failed", "aborted", *TOKEN_CLASSES)
     return UsageSum(
         start=None if question.step is Step.ALL else moment_of(row["start"]),
         group={by: row[_name(by)] for by in question.by},

@@ -1,0 +1,69 @@
+"""Tokens written into caches, and sums of what was charged for; old audit entries may go."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0002"
+
+_COUNTED = (
+    *("usage_records", "usage_hourly", "usage_daily"),
+    *("usage_apps", "usage_tags", "usage_targets"),
+)
+
+
+def upgrade() -> None:
+    """Add both; nothing was counted before. Audit entries can be deleted after 90 days."""
+    for table in _COUNTED:
+        written = sa.Column("written", sa.BigInteger, nullable=False, server_default="0")
+        op.add_column(table, written)
+    counts = ("requests", "prompt", "cached", "written", "completion", "reasoning", "units", "cost")
+    op.create_table(
+        "usage_charged",
+        sa.Column("project_id", sa.Text, nullable=False),
+        sa.Column("start", sa.BigInteger, nullable=False, autoincrement=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("tag", "model", "served_by")),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in counts),
+        sa.PrimaryKeyConstraint(
+            *("project_id", "start", "tag", "model", "served_by"), name="pk_usage_charged"
+        ),
+    )
+    op.create_index("ix_usage_charged_start", "usage_charged", ["start"])
+    _guard_audit(young_only=True)
+
+
+def downgrade() -> None:
+    """Take it back."""
+    _guard_audit(young_only=False)
+    op.drop_table("usage_charged")
+    for name in _COUNTED:
+        with op.batch_alter_table(name) as table:
+            table.drop_column("written")
+
+
+_DAYS = 90 * 86_400_000_000
+_CALL = "EXECUTE FUNCTION audit_only_grows()"
+_ROWS = (
+    "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit FOR EACH ROW WHEN "
+    f"(OLD.at > (extract(epoch from now()) * 1000000)::bigint - {_DAYS}) {_CALL}"
+)
+
+
+def _guard_audit(*, young_only: bool) -> None:
+    # Entries of the last 90 days cannot be deleted, or none at all.
+    if op.get_bind().dialect.name == "sqlite":
+        young = f"WHEN OLD.at > CAST(strftime('%s', 'now') AS INTEGER) * 1000000 - {_DAYS}"
+        op.execute("DROP TRIGGER audit_no_delete")
+        op.execute(
+            f"CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit {young if young_only else ''} "
+            "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END"
+        )
+        return
+    verbs = "UPDATE OR TRUNCATE" if young_only else "UPDATE OR DELETE OR TRUNCATE"
+    op.execute("DROP TRIGGER audit_only_grows ON audit")
+    op.execute(
+        f"CREATE TRIGGER audit_only_grows BEFORE {verbs} ON audit FOR EACH STATEMENT {_CALL}"
+    )
+    op.execute(_ROWS if young_only else "DROP TRIGGER audit_no_delete ON audit")

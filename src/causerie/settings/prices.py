@@ -1,0 +1,121 @@
+"""Prices in force: those of the settings, and list prices where they have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from causerie.protocol.model_entries import is_free
+from causerie.providers.price_list import (
+    ListedPrice,
+    PriceList,
+    WrongList,
+    parsed_list,
+    provider_at,
+    shipped_list,
+)
+from causerie.settings.catalog import AliasSettings, AliasTarget
+from causerie.settings.problems import Broken
+from causerie.settings.tree import Settings
+from causerie.settings.values import PriceSettings, PriceTier
+
+_NOTHING = PriceSettings()
+
+
+class TargetPrice(Struct, frozen=True):
+    """Price of what a target answers; ``rows`` are those of the price list that it comes from."""
+
+    price: PriceSettings
+    rows: Sequence[ListedPrice] = ()
+
+
+class Prices:
+    """Prices of the targets of aliases."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.list = price_list(settings) if settings.list_prices.enabled else PriceList(())
+        self._own = {model.id: model.price for model in settings.models}
+        self._lists = {
+            each.name: provider_at(each.base_url) if each.price_list is None else each.price_list
+            for each in settings.providers
+        }
+
+    def of(self, alias: AliasSettings, target: AliasTarget, model: str = "") -> TargetPrice | None:
+        """Return the price of a target, at a wildcard for this ``model`` of the provider's."""
+        set_here = alias.price if target.price is None else target.price
+        if set_here is not None:
+            return TargetPrice(set_here)
+        if target.provider is None:
+            return TargetPrice(self._own.get(target.model, _NOTHING))
+        rows = self.list.of(self._lists.get(target.provider, ""), model or target.model)
+        return TargetPrice(listed(rows), rows) if rows else None
+
+    def unpriced(self, alias: AliasSettings) -> bool:
+        """Return true if a target has no price: a wildcard's, if its provider has no list."""
+        return any(
+            self.of(alias, each) is None
+            and not ("*" in each.model and self._has_list(each.provider or ""))
+            for each in alias.targets
+        )
+
+    def _has_list(self, provider: str) -> bool:
+        name = self._lists.get(provider, "")
+        return any(listed == name for listed, _ in self.list.models)
+
+
+def listed(rows: Sequence[ListedPrice]) -> PriceSettings:
+    """Return the prices of a model in the price list as settings."""
+    base, *above = rows
+    tiers = tuple(PriceTier(above=each.above, **each.prices) for each in above)
+    return PriceSettings(**base.prices, tiers=tiers)
+
+
+def price_list_file(settings: Settings) -> Path:
+    """Return the place of a list beside the one of this version, which need not be there."""
+    return Path(settings.list_prices.file or Path(settings.store.folder or "") / "prices.csv")
+
+
+def price_list(settings: Settings) -> PriceList:
+    """Return the price list in force; raise :class:`WrongList`."""
+    file = price_list_file(settings)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        if settings.list_prices.file is None:
+            return shipped_list()
+        raise WrongList(f'there is no file "{file}"') from None
+    except (OSError, UnicodeError) as failure:
+        raise WrongList(f'"{file}" cannot be read as text') from failure
+    try:
+        return _updated(text)
+    except WrongList as failure:
+        raise WrongList(f'"{file}": {failure}') from failure
+
+
+@lru_cache(maxsize=2)
+def _updated(text: str) -> PriceList:
+    # Settings are loaded again for each entry that is tried.
+    return shipped_list().updated(parsed_list(text))
+
+
+def price_rules(settings: Settings) -> Iterator[Broken]:
+    """Yield what is wrong with the price list."""
+    if settings.list_prices.enabled:
+        try:
+            price_list(settings)
+        except WrongList as failure:
+            yield Broken(("list_prices", "file"), str(failure))
+
+
+def without_price(settings: Settings) -> Sequence[str]:
+    """Return ids of aliases and of the catalog that cost nothing, since nobody set a price."""
+    prices = Prices(settings)
+    names = [alias.id for alias in settings.aliases if prices.unpriced(alias)]
+    for entry in settings.catalog:
+        unset = [one.provider is not None and one.price == _NOTHING for one in entry.endpoints]
+        if not is_free(entry.id) and any(unset):
+            names.append(entry.id)
+    return names
