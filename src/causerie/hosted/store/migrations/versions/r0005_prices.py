@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0005"
-down_revision = "0002"
+down_revision = "0004"
 
 _COUNTED = (
     *("usage_records", "usage_hourly", "usage_daily"),
