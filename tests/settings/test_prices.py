@@ -11,6 +11,7 @@ from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_frontend import model_prices
 from causerie.composition.pricing import Pricing
 from causerie.protocol.events import Usage
+from causerie.protocol.money import BILLION, amount_of
 from causerie.providers.price_list import (
     COLUMNS,
     WrongList,
@@ -18,7 +19,6 @@ from causerie.providers.price_list import (
     provider_at,
     shipped_list,
 )
-from causerie.protocol.money import BILLION, amount_of
 from causerie.settings.load import load
 from causerie.settings.prices import without_price
 from causerie.settings.problems import SettingsError

@@ -71,6 +71,18 @@ class ScopeSpending:
     spending: Sequence[Spending]
 
 
+async def spendings(
+    reader: UsageReader, owner: str, budgets: Iterable[Budget], now: datetime
+) -> Sequence[Spending]:
+    """Return the state of the budgets of one owner, like ``user:ID`` or ``tag:NAME``."""
+    states = []
+    for budget in budgets:
+        found = await reader.spent(owner, budget.model, budget.period.start(now))
+        spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
+        states.append(Spending(budget, spent, budget.period.end(now)))
+    return states
+
+
 class SpendingReader:
     """Reads the usage of one project (``None``: of all), once for each period of the budgets."""
 
@@ -136,13 +148,8 @@ class PersonBounds(AccountService):
             await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
-        now, states = self._clock(), []
-        for budget in (await self.see(actor, user_id)).budgets:
-            since = budget.period.start(now)
-            found = await self._reader.spent(f"user:{user_id}", budget.model, since)
-            spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
-            states.append(Spending(budget, spent, budget.period.end(now)))
-        return states
+        budgets = (await self.see(actor, user_id)).budgets
+        return await spendings(self._reader, f"user:{user_id}", budgets, self._clock())
 
 
 DAYS = 30

@@ -112,18 +112,6 @@ async def user_spending(call: ApiCall[NoQuery, NoBody]) -> PersonSpending:
     return PersonSpending(budgets=[BudgetSpending.of(each) for each in found])
 
 
-@route("GET /users/{user}/access", "Get the models and doors that a user may use")
-async def see_user_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
-    return AccessView.of(await call.accounts.access.of_user(call.actor, call.ids["user"]))
-
-
-@route("PUT /users/{user}/access", "Set the models and doors that a user may use")
-async def set_user_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
-    access = call.body.access()
-    await call.accounts.access.set_user(call.actor, call.ids["user"], access)
-    return AccessView.of(access)
-
-
 @route("PUT /bounds", "Set limits and budgets of many users and projects")
 async def set_many_bounds(call: ApiCall[NoQuery, ManyBounds]) -> ChangedView:
     actor, body = call.actor, call.body
@@ -282,29 +270,29 @@ async def set_project_bounds(call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
     return BoundsView.of(bounds)
 
 
-@route("GET /projects/{project}/access", "Get the models and doors that a project may use")
-async def see_project_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
-    return AccessView.of(await call.accounts.access.of_project(call.actor, call.ids["project"]))
+async def _see_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
+    project, user = call.ids.get("project", ""), call.ids.get("user", "")
+    return AccessView.of(await call.accounts.access.see(call.actor, project, user))
 
 
-@route("PUT /projects/{project}/access", "Set the models and doors that a project may use")
-async def set_project_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
-    access = call.body.access()
-    await call.accounts.access.set_project(call.actor, call.ids["project"], access)
+async def _set_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
+    project, user, access = (
+        call.ids.get("project", ""),
+        call.ids.get("user", ""),
+        call.body.access(),
+    )
+    await call.accounts.access.set(call.actor, access, project, user)
     return AccessView.of(access)
 
 
-@route("GET /projects/{project}/members/{user}/access", "Get what a member may use")
-async def see_member_access(call: ApiCall[NoQuery, NoBody]) -> AccessView:
-    project, user = call.ids["project"], call.ids["user"]
-    return AccessView.of(await call.accounts.access.of_member(call.actor, project, user))
-
-
-@route("PUT /projects/{project}/members/{user}/access", "Set what a member may use")
-async def set_member_access(call: ApiCall[NoQuery, AccessBody]) -> AccessView:
-    project, user, access = call.ids["project"], call.ids["user"], call.body.access()
-    await call.accounts.access.set_member(call.actor, project, user, access)
-    return AccessView.of(access)
+_WHOSE, _WHAT = "/projects/{project}", "the models and doors that"
+see_project_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a project may use")(_see_access)
+set_project_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a project may use")(_set_access)
+see_user_access = route("GET /users/{user}/access", f"Get {_WHAT} a user may use")(_see_access)
+set_user_access = route("PUT /users/{user}/access", f"Set {_WHAT} a user may use")(_set_access)
+_WHOSE += "/members/{user}"
+see_member_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a member may use")(_see_access)
+set_member_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a member may use")(_set_access)
 
 
 @route("PUT /projects/{project}/networks", "Set the networks from which keys of a project work")
