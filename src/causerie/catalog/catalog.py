@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Self
 
 from msgspec import UNSET, structs
@@ -66,7 +65,7 @@ class WildcardModel(ServedModel):
     def tariffs(self) -> TargetTariffs:
         return self._priced(self._rest)
 
-    def cost(self, served_by: str, usage: Usage) -> Decimal:
+    def cost(self, served_by: str, usage: Usage) -> int:
         return super().cost(served_by.replace(WILDCARD, self._rest, 1), usage)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 
 from msgspec import UNSET, Struct
 
@@ -31,9 +31,8 @@ class TargetExclusion(Struct, frozen=True):
 
 _MILLION = 1_000_000
 _REQUESTS = 1000
-_SMALLEST = Decimal("0.000000001")
+_BILLIONTH = 9  # decimals of what a request costs
 _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
-_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,7 @@ class Tariff:
     ``written`` is for prompt tokens that the target wrote into its cache. ``tiers`` are other
     tariffs, each for requests with more prompt tokens than its number, which rise. ``usual``
     compares endpoints: a million tokens in 1000 requests, three in four of the prompt.
+    The cost of requests is computed in whole numbers: all prices in one unit, a power of ten.
     """
 
     prompt: Decimal = Decimal(0)
@@ -53,34 +53,44 @@ class Tariff:
     written: Decimal | None = None
     tiers: tuple[tuple[int, Tariff], ...] = ()
     usual: Decimal = field(init=False)
+    _whole: Sequence[int] = field(init=False, repr=False, compare=False)
+    _billionth: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tokens = self.prompt * _PROMPT_SHARE + self.completion * (1 - _PROMPT_SHARE)
         object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
+        cached = self.prompt if self.cached is None else self.cached
+        thought = self.completion if self.reasoning is None else self.reasoning
+        written = self.prompt if self.written is None else self.written
+        prices = (
+            *(self.prompt, cached, written, self.completion, thought, self.request),
+            *(self.dearest_input, self.dearest_output),
+        )
+        decimals = max(_BILLIONTH, *(-int(one.as_tuple().exponent) for one in prices))
+        object.__setattr__(self, "_whole", [int(one.scaleb(decimals)) for one in prices])
+        object.__setattr__(self, "_billionth", 10 ** (decimals - _BILLIONTH))
 
-    def cost(self, usage: Usage) -> Decimal:
-        """Return the price of a reply, to a billionth; 0 without output."""
-        return self.charge(usage) if usage.completion or usage.units else Decimal(0)
+    def cost(self, usage: Usage) -> int:
+        """Return the price of a reply in billionths; 0 without output."""
+        return self.charge(usage) if usage.completion or usage.units else 0
 
-    def charge(self, usage: Usage) -> Decimal:
-        """Return the price of these tokens and a request, to a billionth, half to even.
+    def charge(self, usage: Usage) -> int:
+        """Return the price of these tokens and a request in billionths, rounded half to even.
 
         A rerank costs the price of a request for each search unit.
         """
         if self.tiers and (tier := self.at(usage.prompt)) is not self:
             return tier.charge(usage)
-        cached = self.prompt if self.cached is None else self.cached
-        written = self.prompt if self.written is None else self.written
-        thought = self.completion if self.reasoning is None else self.reasoning
-        cost = (
-            self.prompt * (usage.prompt - usage.cached - usage.written)
+        prompt, cached, written, completion, reasoning, request, *_ = self._whole
+        return _rounded(
+            prompt * (usage.prompt - usage.cached - usage.written)
             + cached * usage.cached
             + written * usage.written
-            + self.completion * (usage.completion - usage.reasoning)
-            + thought * usage.reasoning
-            + self.request * max(usage.units, 1)
+            + completion * (usage.completion - usage.reasoning)
+            + reasoning * usage.reasoning
+            + request * (usage.units or 1),
+            self._billionth,
         )
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
     @property
     def dearest_output(self) -> Decimal:
@@ -88,19 +98,19 @@ class Tariff:
 
     @property
     def dearest_input(self) -> Decimal:
-        return max(self.prompt, self.cached or _NOTHING, self.written or _NOTHING)
+        return max(self.prompt, self.cached or Decimal(0), self.written or Decimal(0))
 
     def at(self, prompt: int) -> Tariff:
         """Return the tariff of requests with so many prompt tokens."""
         return next((tier for above, tier in reversed(self.tiers) if prompt > above), self)
 
-    def most(self, prompt: int, completion: int, units: int = 0) -> Decimal:
-        """Return the highest price of so many tokens, whatever part of them is reasoning."""
+    def most(self, prompt: int, completion: int, units: int = 0) -> int:
+        """Return the highest price in billionths of so many tokens, whatever part is reasoning."""
         if self.tiers and (tier := self.at(prompt)) is not self:
             return tier.most(prompt, completion, units)
-        cost = self.dearest_input * prompt + self.dearest_output * completion
-        cost += self.request * max(units, 1)
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
+        *_, request, of_prompt, output = self._whole
+        cost = of_prompt * prompt + output * completion + request * (units or 1)
+        return _rounded(cost, self._billionth)
 
     @property
     def free(self) -> bool:
@@ -126,6 +136,11 @@ class Tariff:
             internal_reasoning=UNSET if self.reasoning is None else plain(self.reasoning),
             tiers=[PricingTier(above, tier.entry()) for above, tier in self.tiers] or UNSET,
         )
+
+
+def _rounded(amount: int, unit: int) -> int:
+    whole, rest = divmod(amount, unit)
+    return whole + (2 * rest > unit or (2 * rest == unit and whole & 1))
 
 
 def highest(tariffs: Iterable[Tariff]) -> Tariff:
@@ -322,9 +337,10 @@ class ServedModel:
     def tariffs(self) -> TargetTariffs:
         return self._tariffs
 
-    def cost(self, served_by: str, usage: Usage) -> Decimal:
+    def cost(self, served_by: str, usage: Usage) -> int:
+        """Return the price of a reply in billionths."""
         tariffs = self.tariffs
-        return _NOTHING if tariffs is _NO_TARIFFS else tariffs.of(served_by).cost(usage)
+        return 0 if tariffs is _NO_TARIFFS else tariffs.of(served_by).cost(usage)
 
     @property
     def recorded(self) -> str:

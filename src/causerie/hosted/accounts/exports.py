@@ -63,7 +63,7 @@ def _request(one: UsageRecord) -> Sequence[str]:
         *(str(one.attempts), str(one.status), one.code or "", one.reason, one.finish or ""),
         str(one.stream).lower(),
         *map(str, (one.prompt, one.cached, one.written, one.completion, one.reasoning, one.units)),
-        *(_money(one.cost), str(one.estimated).lower()),
+        *(_money(one.amount), str(one.estimated).lower()),
         *("" if us is None else f"{us / _SECOND:.6f}" for us in (one.queue_us, first)),
         f"{one.duration_us / _SECOND:.6f}",
     ]
