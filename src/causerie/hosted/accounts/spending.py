@@ -131,7 +131,7 @@ class PersonBounds(AccountService):
         for budget in (await self.see(actor, user_id)).budgets:
             since = budget.period.start(now)
             found = await self._reader.spent(f"user:{user_id}", budget.model, since)
-            spent = found.cost if budget.unit is Unit.MONEY else Decimal(found.tokens)
+            spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
             states.append(Spending(budget, spent, budget.period.end(now)))
         return states
 

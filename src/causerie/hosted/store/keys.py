@@ -26,9 +26,7 @@ from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, Purpose
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, part_of
 from causerie.hosted.store.tables import (
-    amount_of,
     api_keys,
-    billionths,
     budgets,
     change_counter,
     changes,
@@ -39,6 +37,7 @@ from causerie.hosted.store.tables import (
     projects,
     users,
 )
+from causerie.protocol.money import amount_of, billionths
 
 
 class SqlCredits(SqlRepository):
