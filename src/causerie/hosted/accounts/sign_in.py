@@ -57,7 +57,7 @@ class SignInSubject:
     """The user, identity or else address of a sign-in, as far as it is known."""
 
     user: User | None = None
-    identity: tuple[str, str] = ("", "")
+    identity: tuple[str, str] | None = None
     email: str = ""
 
 
@@ -144,7 +144,9 @@ class SignIn(AccountService):
             why = failure.message if cause is None or isinstance(cause, Taken) else str(cause)
             details = {"why": why, "method": method, "address": client.address}
             async with self._store.writing() as tx:
-                user = who.user or await tx.people.by_identity(*who.identity)
+                user = who.user  # known or not, a password costs the same statements
+                if who.identity is not None:
+                    user = await tx.people.by_identity(*who.identity)
                 actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
                 subject = user.id if user is not None else _plain_address(who.email)
                 await self._record(tx, actor, "sign_in.refuse", subject, **details)
