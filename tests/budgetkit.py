@@ -20,8 +20,14 @@ from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.bounds import Budget
 from causerie.hosted.accounts.budgets import BudgetOptions, Budgets, Claim
 from causerie.hosted.accounts.usage import Spent
+from causerie.protocol.money import billionths
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def money(amount: Decimal | int | str) -> int:
+    """An amount in billionths."""
+    return billionths(Decimal(amount))
 
 
 @dataclass

@@ -20,13 +20,14 @@ from causerie.hosted.store.database import Database
 from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import Ledger, UsageRecord, record_id
 from causerie.metering.write_ahead_log import WriteAheadLog
+from causerie.protocol.money import billionths
 
 NOON = 1_795_262_400_000_000  # 2026-11-21T12:00:00Z, in microseconds
 CLIENTS = 8
 
 
-def record(**changes: object) -> UsageRecord:
-    """A request that went well, changed."""
+def record(*, amount: Decimal | None = None, **changes: object) -> UsageRecord:
+    """A request that went well, changed; ``amount`` is its cost in money."""
     made = UsageRecord(
         id=record_id(),
         request_id="chatcmpl-1",
@@ -43,7 +44,7 @@ def record(**changes: object) -> UsageRecord:
         cached=40,
         completion=20,
         reasoning=5,
-        cost=Decimal("0.000123456"),
+        cost=123_456,
         queue_us=1_000,
         first_token_us=15_000,
         duration_us=200_000,
@@ -57,6 +58,8 @@ def record(**changes: object) -> UsageRecord:
         referer="https://robot.example/",
         cache_miss="system prompt changed at messages[0]",
     )
+    if amount is not None:
+        changes["cost"] = billionths(amount)
     return msgspec.structs.replace(made, **changes)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -108,7 +107,7 @@ def made_up(
             "model": ["small", "thinker", LONG][n % 5 % 3],
             "prompt": 50 + n * 13 % 900,
             "completion": 20 + n * 29 % 700,
-            "cost": Decimal(n % 97) / 5000,
+            "cost": n % 97 * 200_000,
             "first_token_us": 60_000 + n * 7919 % 900_000,
             "duration_us": 1_000_000 + n * 104_729 % 9_000_000,
             "stream": n % 2 == 0,

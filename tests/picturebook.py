@@ -204,7 +204,7 @@ async def _tagged(world: World, team: Team) -> None:
     for rank, tag in enumerate(("checkout", "support-bot", "a/b-test-of-the-spring-2026"), 1):
         for day in range(0, 28, rank):
             at = int((world.now - timedelta(days=day, hours=rank)).timestamp()) * 1_000_000
-            cost = Decimal("0.04") / rank
+            cost = 40_000_000 // rank
             made.append(
                 record(project=team.project.id, user=team.owner.id, at=at, tag=tag, cost=cost)
             )

@@ -48,6 +48,11 @@ class ValkeyServer:
     def url(self) -> str:
         return self.through(self.port)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def through(self, port: int) -> str:
         """The address by way of a proxy at this port."""
         user = f":{quote(self.password)}@" if self.password else ""

@@ -52,6 +52,7 @@ from causerie.errors import (
 from causerie.metering.meter import Contents, Meter, Record
 from causerie.protocol.events import BatchSink
 from causerie.protocol.model_entries import Model, free_name, is_free
+from causerie.protocol.money import BILLION
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Tool, prompt_estimate
 from causerie.protocol.response import (
     CompletionIdentity,
@@ -502,7 +503,7 @@ def _context(
         request.thinking.visible,
         asked.door.reasoning_object,
         # At the end of the reply, by the target that served it then.
-        (lambda usage: float(model.cost(execution.served_by, usage))) if priced else None,
+        (lambda usage: model.cost(execution.served_by, usage) / BILLION) if priced else None,
         model.provider(execution.served_by) if isinstance(model, Listing) else UNSET,
         execution.usage,
         request.function_names,

@@ -122,7 +122,7 @@ async def test_a_first_request_finds_nothing_that_another_project_has_sent(
     colleague = await tenants.cached("hosted", "own", tenants.keys["a2"], text)
     assert (found[0], found[2]) == (0, 0)
     assert found[1] == again == colleague > len(text)
-    costs = [one.cost for one in await tenants.office.records()]
+    costs = [one.amount for one in await tenants.office.records()]
     assert len(set(costs)) == 2  # a whole prompt, twice; and one that is cached, three times
     assert costs.count(max(costs)) == 2
 
@@ -186,7 +186,7 @@ async def test_the_cache_that_a_server_shares_token_by_token_is_not_told(
     assert await tenants.cached("shared", f"at-{dialect}", tenants.keys["a"], "Hi") == CACHED
     shared, hosted = await tenants.office.records()
     assert (hosted.cached, shared.cached) == (expected, CACHED)
-    assert hosted.cost - shared.cost == (CACHED - expected) * Decimal("0.0009")
+    assert hosted.amount - shared.amount == (CACHED - expected) * Decimal("0.0009")
 
 
 @pytest.mark.parametrize("known_by", [{}, {"session_id": "s"}, {"cache_key": "k"}])

@@ -20,7 +20,7 @@ from causerie.hosted.store.usage import SqlUsage
 
 async def _spend(world: World, project: Project, user: User, cost: str, *, days: int = 0) -> None:
     at = int((world.now - timedelta(days=days)).timestamp()) * 1_000_000
-    made = record(project=project.id, user=user.id, cost=Decimal(cost), at=at)
+    made = record(project=project.id, user=user.id, amount=Decimal(cost), at=at)
     await SqlUsage(world.database).append([made])
 
 

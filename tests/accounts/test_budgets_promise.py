@@ -113,14 +113,14 @@ class Promise(RuleBasedStateMachine):
             if day == self.today:
                 self.written = self.written[0] + cost, self.written[1] + tokens
         self.unwritten.clear()
-        spent = Spent(billionth(self.written[0]), self.written[1])
+        spent = Spent(self.written[0], self.written[1])
         self.books.known = dict.fromkeys(("key:ck_a", "user:usr_a", "project:p"), spent)
 
     async def _told(self) -> None:
         """Wait until amounts given back in the background are there: an answer comes after them."""
         nothing = [Claim("key:ck_none", (Budget(Decimal(1)),))]
         for process in self.processes:
-            await process.reserve(nothing, "small", Decimal(0), 0)
+            await process.reserve(nothing, "small", 0, 0)
 
     def _process(self, number: int) -> Budgets:
         return self.processes[number % len(self.processes)]
@@ -147,7 +147,7 @@ class Promise(RuleBasedStateMachine):
 
     @rule(process=numbers, cost=costs, tokens=costs)
     def ask(self, process: int, cost: int, tokens: int) -> None:
-        asked = self._process(process).reserve(self.claims, "small", billionth(cost), tokens)
+        asked = self._process(process).reserve(self.claims, "small", cost, tokens)
         try:
             reservation = self.runner.run(asked)
         except OverBudget:
@@ -160,7 +160,7 @@ class Promise(RuleBasedStateMachine):
     def ask_at_once(self, wanted: list[tuple[int, int]]) -> None:
         """All of one process at the same time as all of the others: the order is theirs."""
         asked = [
-            self._process(process).reserve(self.claims, "small", billionth(cost), cost)
+            self._process(process).reserve(self.claims, "small", cost, cost)
             for process, cost in wanted
         ]
 
@@ -185,7 +185,7 @@ class Promise(RuleBasedStateMachine):
         """Cancelled before it knows, or just when it does: nothing is held."""
 
         async def leave() -> None:
-            asked = self._process(process).reserve(self.claims, "small", billionth(cost), cost)
+            asked = self._process(process).reserve(self.claims, "small", cost, cost)
             task = asyncio.ensure_future(asked)
             for _ in range(steps):
                 await asyncio.sleep(0)
@@ -210,7 +210,7 @@ class Promise(RuleBasedStateMachine):
             told.spent += used
             told.beyond += max(used - estimate, 0)
             assert told.spent <= self._bound(told)
-        self.runner.run(one.reservation.settle(billionth(cost), tokens))
+        self.runner.run(one.reservation.settle(cost, tokens))
         self.runner.run(self._told())
         self.unwritten.append((one.day, cost, tokens))
 

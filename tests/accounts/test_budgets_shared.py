@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import pytest
-from budgetkit import Books, Services, claim, services
+from budgetkit import Books, Services, claim, money, services
 from limitkit import PATIENT
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
@@ -46,7 +46,7 @@ async def main():
     async with replica.running():
         await replica.wait()
         budgets = Budgets(books, books.clock, shared_budgets=DistributedBudgets(replica))
-        await budgets.reserve(claim(10), "small", Decimal(20), 1)
+        await budgets.reserve(claim(10), "small", money(20), 1)
         print("held", file=sys.stderr, flush=True)
         await asyncio.Event().wait()
 
@@ -64,11 +64,11 @@ async def noticed(holds: Callable[[], bool]) -> None:
 
 
 async def hold(budgets: Budgets, cost: int | str = 1) -> Reservation:
-    return await budgets.reserve(TEN, "small", Decimal(cost), 1)
+    return await budgets.reserve(TEN, "small", money(cost), 1)
 
 
 async def spend(budgets: Budgets, cost: int | str) -> None:
-    await (await hold(budgets, cost)).settle(Decimal(cost), 1)
+    await (await hold(budgets, cost)).settle(money(cost), 1)
 
 
 async def let_in(budgets: Budgets, cost: int | str = 1) -> bool:
@@ -104,7 +104,7 @@ async def test_replicas_have_one_budget_together(valkey: ValkeyServer) -> None:
         assert all(isinstance(each, (Reservation, OverBudget)) for each in done)
         for number, one in enumerate(held):
             if number < 5:
-                await one.settle(Decimal("0.5"), 1)
+                await one.settle(money("0.5"), 1)
             else:
                 one.release()
         for each in every:
@@ -147,7 +147,7 @@ async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
     async with services(own_valkey, line=QUICK) as place:
         one, two = await place.budgets(repositories := Books()), await place.budgets(repositories)
         await spend(two, 2)
-        repositories.known["key:ck_a"] = Spent(Decimal(2))
+        repositories.known["key:ck_a"] = Spent(money(2))
         running = await hold(one, 7)
         before = names(place)
         if gone == "killed":
@@ -162,7 +162,7 @@ async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
         assert not await let_in(one)
         assert not await let_in(two)
         last.release()
-        await running.settle(Decimal("7.5"), 1)
+        await running.settle(money("7.5"), 1)
         assert await let_in(two)
         await spend(two, "0.5")
         assert not await let_in(one)
@@ -176,11 +176,11 @@ async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: Valke
         before = names(place)
         own_valkey.kill()
         await noticed(lambda: not any(each.here for each in place.replicas))
-        await running.settle(Decimal(4), 1)
+        await running.settle(money(4), 1)
         later = await hold(one, 6)
         assert not await let_in(one)  # it counts alone, all that it knows
         assert await let_in(two)
-        repositories.known["key:ck_a"] = Spent(Decimal(4))  # which the first one's does not say
+        repositories.known["key:ck_a"] = Spent(money(4))  # which the first one's does not say
         own_valkey.start()
         await joined_anew(place, before)
         assert not await let_in(two)
@@ -197,10 +197,10 @@ async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer
         before = names(place)
         own_valkey.pause()
         async with asyncio.timeout(60):
-            await first.settle(Decimal(3), 1)
-            await second.settle(Decimal(3), 1)
+            await first.settle(money(3), 1)
+            await second.settle(money(3), 1)
             assert await let_in(one)
-        repositories.known["key:ck_a"] = Spent(Decimal(6))
+        repositories.known["key:ck_a"] = Spent(money(6))
         own_valkey.go_on()  # what it was sent comes late, and is not counted twice
         await joined_anew(place, before)
         for each in (one, two):
@@ -219,13 +219,13 @@ async def test_a_settlement_that_comes_late_is_not_counted_twice(
         running = await hold(one, 6)
         assert await let_in(two)
         in_time = place.replicas[0].waits_until()
-        repositories.known["key:ck_a"] = Spent(Decimal(3))
+        repositories.known["key:ck_a"] = Spent(money(3))
         await two.refresh()
         await spend(two, 1)
         with monkeypatch.context() as patch:
             late = in_time - 60 * 10**6  # whoever waited has left long ago
             patch.setattr(place.replicas[0], "waits_until", lambda: late)
-            await running.settle(Decimal(3), 1)
+            await running.settle(money(3), 1)
         await spend(two, 5)
         last = await hold(two, 1)
         assert not await let_in(two)
@@ -259,9 +259,9 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
         with pytest.raises(StoreUnavailable) as failure:
             await hold(budgets)
         assert (failure.value.status, failure.value.code) == (503, "store_unavailable")
-        await running.settle(Decimal(1), 1)
+        await running.settle(money(1), 1)
         async with asyncio.timeout(60):
-            assert (await budgets.reserve([], "small", Decimal(1), 1)).ends  # none to hold
+            assert (await budgets.reserve([], "small", money(1), 1)).ends  # none to hold
 
 
 async def test_where_nobody_knows_what_is_spent_it_is_503(valkey: ValkeyServer) -> None:
@@ -296,13 +296,13 @@ async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer
 async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
     async with services(valkey) as place, Valkey.from_url(valkey.url) as client:
         budgets = await place.budgets(Books())
-        held = await budgets.reserve(claim(10, period=BudgetPeriod.DAY), "small", Decimal(2), 1)
+        held = await budgets.reserve(claim(10, period=BudgetPeriod.DAY), "small", money(2), 1)
         [key] = [name async for name in client.scan_iter(f"*{place.prefix}*:budget:*")]
         assert key.endswith(b":budget:key:ck_a::money:day:20261121")
         mine = place.replicas[0].process.encode()
         assert await client.hgetall(key) == {b"spent": b"0", mine: b"2000000000"}
         assert 86_000 < await client.ttl(key) <= 86_400
-        await held.settle(Decimal("1.5"), 1)
+        await held.settle(money("1.5"), 1)
         assert await client.hgetall(key) == {b"spent": b"1500000000"}
 
 
@@ -333,7 +333,7 @@ async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
         with pytest.raises(asyncio.CancelledError):
             await ending
         own_valkey.go_on()
-        assert [(one.request_id, one.cost) for one in store.records] == [("r", Decimal(4))]
+        assert [(one.request_id, one.cost) for one in store.records] == [("r", money(4))]
         await spend(budgets, 5)
         last = await hold(budgets, 1)
         assert not await let_in(budgets)

@@ -147,7 +147,7 @@ async def test_operators_set_them_and_the_person_sees_what_is_spent(world: World
     at = int(world.now.timestamp()) * 1_000_000
     used = [("prj_a", "large", "2.5"), ("prj_b", "small", "1.5")]
     await SqlUsage(world.database).append(
-        [record(user=ada.id, project=p, model=m, cost=Decimal(c), at=at) for p, m, c in used]
+        [record(user=ada.id, project=p, model=m, amount=Decimal(c), at=at) for p, m, c in used]
     )
     for actor in (actor_of(boss), actor_of(ada)):
         money, tokens = sorted(

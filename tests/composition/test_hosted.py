@@ -95,7 +95,7 @@ async def test_a_key_opens_the_door_and_its_use_is_kept(service_view: ServiceVie
     assert (plain.status, plain.finish, plain.stream, streamed.stream) == (200, "stop", False, True)
     assert plain.completion == len("Good day.") + 1
     price = Decimal("0.001") * plain.prompt + Decimal("0.002") * plain.completion
-    assert plain.cost == price
+    assert plain.amount == price
     assert plain.first_token_us is not None
     assert plain.attempts == 1
 
@@ -172,8 +172,8 @@ async def test_a_budget_is_held_before_and_settled_after(service_view: ServiceVi
     assert refused.value.status_code == 402
     assert refused.value.code == "insufficient_budget"
     records = await service_view.recorded(made.key.id, answered + 1)
-    spent = sum(one.cost for one in records)
-    dearest = max(one.cost for one in records)
+    spent = sum(one.amount for one in records)
+    dearest = max(one.amount for one in records)
     assert Decimal("0.05") <= spent < Decimal("0.05") + dearest
     assert [one.status for one in records] == [402] + [200] * answered
 
@@ -235,7 +235,7 @@ async def test_a_client_that_leaves_is_charged_for_what_was_made(service_view: S
     [record] = await service_view.recorded(made.key.id)
     assert record.prompt > 0
     assert record.status in (200, 499)  # the latter where it left in time
-    assert record.cost == Decimal("0.001") * record.prompt + Decimal("0.002") * record.completion
+    assert record.amount == Decimal("0.001") * record.prompt + Decimal("0.002") * record.completion
 
 
 @pytest.mark.parametrize("journal", ["write", "off"])
@@ -319,7 +319,7 @@ async def test_a_budget_smaller_than_one_request_admits_one_and_says_its_amount(
         with pytest.raises(openai.APIStatusError) as caught:
             await say(client)
     [charged] = [one for one in await service_view.recorded(made.key.id, 9) if one.status == 200]
-    assert charged.cost > Decimal("0.00001")
+    assert charged.amount > Decimal("0.00001")
     assert caught.value.status_code == 402
     assert caught.value.code == "insufficient_budget"
     assert isinstance(caught.value.body, dict)

@@ -149,7 +149,7 @@ class Replicas:
     async def spent(self, key: NewKey) -> Decimal:
         """Return the amount in the ledger."""
         return sum(
-            (one.cost for one in await self.office.records() if one.key == key.key.id), Decimal()
+            (one.amount for one in await self.office.records() if one.key == key.key.id), Decimal()
         )
 
     async def shared(self, number: int) -> dict[str, bool]:

@@ -67,9 +67,9 @@ async def test_operators_are_led_to_the_page_of_providers(lite: World, team: Tea
 async def test_today_counts_against_the_budgets(shop: Place, team: Team) -> None:
     bounds = LimitsAndBudgets((), (Budget(Decimal(10), BudgetPeriod.DAY),))
     await shop.world.projects.set_bounds(SYSTEM, team.project.id, bounds)
-    await use(shop, team, cost=Decimal("2.50"), prompt=1000, completion=500)
+    await use(shop, team, amount=Decimal("2.50"), prompt=1000, completion=500)
     shop.world.later(days=-1)
-    await use(shop, team, cost=Decimal(7))  # of another day
+    await use(shop, team, amount=Decimal(7))  # of another day
     shop.world.later(days=1)
     text = seen(await overview(shop, team, team.viewer))
     assert re.search(r"Spent today \$?2\.50", text), text

@@ -91,7 +91,7 @@ async def test_an_operator_sets_the_bounds_of_a_person_who_sees_them(place: Plac
     project, other = await place.world.project(owner=ada), await place.world.project(owner=ada)
     at = int(place.world.now.timestamp()) * 1_000_000
     spent = [
-        record(project=each.id, user=ada.id, at=at, cost=Decimal("1.25"))
+        record(project=each.id, user=ada.id, at=at, amount=Decimal("1.25"))
         for each in (project, other)
     ]
     await SqlUsage(place.world.database).append(spent)

@@ -69,7 +69,7 @@ async def test_the_table_adds_up_to_the_records(shop: Place, team: Team) -> None
         mine = [each for each in made if each.model == model]
         assert int(row[1].replace(",", "")) == len(mine)
         assert int(row[3].replace(",", "")) == sum(each.prompt for each in mine)
-        assert row[8] == f"${sum(each.cost for each in mine).quantize(Decimal('0.01')):,}"
+        assert row[8] == f"${sum(each.amount for each in mine).quantize(Decimal('0.01')):,}"
 
 
 @pytest.mark.parametrize("by", ["model", "key", "user", "app"])
@@ -100,7 +100,7 @@ async def test_the_csv_is_exact(shop: Place, team: Team, by: str) -> None:
     rows = list(csv.DictReader(io.StringIO(page.text)))
     wanted = within(made, datetime(2026, 11, 15, tzinfo=UTC))
     assert sum(int(row["requests"]) for row in rows) == len(wanted)
-    assert sum(Decimal(row["cost"]) for row in rows) == sum(each.cost for each in wanted)
+    assert sum(Decimal(row["cost"]) for row in rows) == sum(each.amount for each in wanted)
     assert {row[by] for row in rows} == {getattr(each, by) for each in wanted}
 
 

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,7 +121,7 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     log = RequestLog(LogBuffer())
     log.write(record)
     log.write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))
-    log.write(answered(cost=Decimal("0.0125")))
+    log.write(answered(cost=12_500_000))
     plain, failed, priced = lines(stream)
     assert priced["cost"] == 0.0125
     assert (plain["level"], plain["event"]) == ("info", "request")
@@ -165,7 +164,7 @@ def on_a_terminal(record: Record, stream: io.StringIO, *, shows_door: bool = Fal
         (answered(), "200 m  15 in, 41 out  TTFT 0.50 s  16.4 tok/s  3.00 s"),
         (answered(stream=False), "200 m  15 in, 41 out  13.7 tok/s  3.00 s"),
         (
-            answered(cost=Decimal("0.000012500")),
+            answered(cost=12_500),
             "200 m  15 in, 41 out  TTFT 0.50 s  16.4 tok/s  3.00 s  $0.0000125",
         ),
         (

@@ -47,7 +47,7 @@ async def projects(services: Office) -> tuple[Project, Project]:
             model=("small", "=large()")[n % 4 // 2],
             status=429 if n % 3 == 0 else 200,
             code="requests" if n % 3 == 0 else None,
-            cost=Decimal("0.001"),
+            amount=Decimal("0.001"),
         )
         for n in range(1, 169)
     ]
@@ -227,10 +227,10 @@ async def test_how_budgets_stand(services: Office) -> None:
     assert [each["spent"] for each in unused["budgets"]] == ["0", "0"]
     await SqlUsage(services.world.database).append(
         [
-            record(project=project.id, key=key, at=NOON - HOUR // 2, cost=Decimal("0.25")),
-            record(project=project.id, key=key, at=NOON - DAY, cost=Decimal("0.5")),
+            record(project=project.id, key=key, at=NOON - HOUR // 2, amount=Decimal("0.25")),
+            record(project=project.id, key=key, at=NOON - DAY, amount=Decimal("0.5")),
             record(project=project.id, key=key, model="large"),
-            record(project=project.id, key=key, status=502, cost=Decimal(0)),
+            record(project=project.id, key=key, status=502, amount=Decimal(0)),
             record(project=project.id),
         ]
     )

@@ -26,6 +26,7 @@ from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.events import Batch, TextDelta
+from causerie.protocol.money import BILLION
 from causerie.shapes.chat_completions.encoder import ChunkEncoder
 from causerie.shapes.messages.encoder import MessagesEncoder
 from causerie.shapes.responses.encoder import ResponseEncoder
@@ -381,7 +382,7 @@ def judged(shape: Shape, case: Case, found: Outcome, record: UsageRecord) -> Non
     else:
         assert record.charged, (case, record)
     full = PROMPT * record.prompt + COMPLETION * record.completion
-    assert record.cost == (full if record.charged and not variant else 0), (case, record)
+    assert record.amount == (full if record.charged and not variant else 0), (case, record)
 
 
 @pytest.mark.parametrize(
@@ -424,10 +425,10 @@ async def test_what_was_delivered_is_charged_and_nothing_else(
         [counting] = there.budgets
         spent = {each.budget.unit: each for each in counting._counters.values()}
         assert spent[Unit.TOKENS].spent == tokens
-        assert spent[Unit.MONEY].spent == cost * 10**9
+        assert spent[Unit.MONEY].spent == cost
         assert not any(each.reserved for each in spent.values())
         _, told = await there.view.get(f"{R}/key", made.credential)
-        assert Decimal(str(told["data"]["usage"])) == cost
+        assert told["data"]["usage"] == cost / BILLION
         free = [one for one in records.values() if one.model.endswith(":free")]
         used = sum(one.charged or one.status in (200, 499) for one in free)
         assert told["data"]["free_model_daily_requests"]["used"] == used
@@ -470,4 +471,4 @@ async def test_a_stop_of_the_service_charges_what_was_delivered_until_then(
     assert not plain.cost
     assert (streamed.code, streamed.charged) == ("interrupted", True)
     assert streamed.completion >= outcomes[0].delivered
-    assert streamed.cost == PROMPT * streamed.prompt + COMPLETION * streamed.completion
+    assert streamed.amount == PROMPT * streamed.prompt + COMPLETION * streamed.completion

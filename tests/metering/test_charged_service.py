@@ -142,7 +142,7 @@ async def test_our_engine_charges_the_prompt_to_who_leaves(own: Service, stream:
         prompt = answer["usage"]["prompt_tokens"]
         assert (record.status, record.code, record.served_by) == (499, "client_gone", "real")
         assert (record.prompt, record.completion, record.estimated) == (prompt, 0, False)
-        assert record.cost == Decimal(prompt) / 1000
+        assert record.amount == Decimal(prompt) / 1000
         assert record.attempts == 1
         # Its budget and its limit of tokens have it, too.
         status, refused, told = await there.send(headers, "real", "Hi", max_tokens=1)
@@ -251,4 +251,4 @@ async def test_a_provider_streams_where_somebody_pays(tmp_path: Path, more: str)
         [record] = await there.recorded(key)
         assert record.prompt == bill.prompt
         assert record.completion == (100 if more else 0)
-        assert record.cost == Decimal(record.prompt + 2 * record.completion) / 1000
+        assert record.amount == Decimal(record.prompt + 2 * record.completion) / 1000

@@ -31,6 +31,7 @@ from causerie.hosted.store.tables import usage_records
 from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import INTERRUPTED, Ledger, UsageRecord, record_id
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
+from causerie.protocol.money import BILLION
 
 
 class Memory:
@@ -60,7 +61,7 @@ async def rows(database: Database) -> list[str]:
 
 
 async def test_a_committed_record_is_in_the_database_as_it_was(database: Database) -> None:
-    whole = record(code="length", finish="length", stream=True, cost=Decimal("12.345678901"))
+    whole = record(code="length", finish="length", stream=True, cost=12_345_678_901)
     bare = record(project="", key="", user="", first_token_us=None, finish=None, status=503)
     async with Ledger(SqlUsage(database)) as made:
         await asyncio.gather(made.commit(whole), made.commit(bare))
@@ -106,7 +107,7 @@ async def test_sums_are_what_the_records_add_up_to(database: Database) -> None:
             status=rng.choice([200, 200, 400, 429, 499, 502]),
             prompt=rng.randrange(1000),
             completion=rng.randrange(1000),
-            cost=Decimal(rng.randrange(10**6)) / 10**9,
+            cost=rng.randrange(10**6),
             first_token_us=rng.choice([None, rng.randrange(10**6)]),
         )
         for _ in range(400)
@@ -121,7 +122,7 @@ async def test_sums_are_what_the_records_add_up_to(database: Database) -> None:
             wanted[(*place, "requests")] += 1
             wanted[(*place, "prompt")] += each.prompt
             wanted[(*place, "completion")] += each.completion
-            wanted[(*place, "cost")] += int(each.cost * 10**9)
+            wanted[(*place, "cost")] += each.cost
             wanted[(*place, "aborted")] += each.status == 499
             wanted[(*place, "failed")] += each.status >= 500
         async with database.reading() as connection:
@@ -196,7 +197,7 @@ async def test_whoever_is_told_that_the_database_is_away_is_not_charged() -> Non
         await made.commit(record())
     kept = store.records[0]
     assert (kept.id, kept.prompt, kept.completion) == (one.id, one.prompt, one.completion)
-    assert (kept.status, kept.code, kept.cost) == (503, told.value.code, Decimal(0))
+    assert (kept.status, kept.code, kept.cost) == (503, told.value.code, 0)
 
 
 async def test_a_stream_whose_end_is_not_safe_is_charged_for_what_was_delivered() -> None:
@@ -210,16 +211,16 @@ async def test_a_stream_whose_end_is_not_safe_is_charged_for_what_was_delivered(
         books.prices = price
         claims = [Claim("key:ck_a", (Budget(Decimal(100)),))]
         for stream in (True, True, False):
-            held = await budgets.reserve(claims, "small", Decimal(5), 500)
+            held = await budgets.reserve(claims, "small", 5 * BILLION, 500)
             hold = RequestHold(price, held)
-            usage = hold.priced(record(stream=stream, cost=Decimal(0)))
+            usage = hold.priced(record(stream=stream, cost=0))
             with pytest.raises(StoreUnavailable):
                 await books.keep(usage, hold)
         [counter] = budgets._counters.values()
         assert (counter.spent, counter.reserved) == (2 * 10**9, 0)
         store.away = False
     kept = store.records
-    assert [(one.status, one.cost) for one in kept] == [(503, Decimal(1)), (503, Decimal(1))]
+    assert [(one.status, one.cost) for one in kept] == [(503, BILLION), (503, BILLION)]
 
 
 class Spending:
@@ -412,7 +413,7 @@ async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: 
 
 def interrupted(**changes: object) -> UsageRecord:
     """A request that has begun."""
-    return record(status=500, code=INTERRUPTED, cost=Decimal(0), completion=0, **changes)
+    return record(status=500, code=INTERRUPTED, cost=0, completion=0, **changes)
 
 
 def test_a_check_of_the_disk_leaves_nothing_in_the_journal(
@@ -467,14 +468,14 @@ async def test_what_a_stream_had_delivered_before_a_kill_is_in_the_ledger(tmp_pa
         made.begin_request(running)
         for completion in (3, 8):
             so_far = structs.replace(running, completion=completion, first_token_us=1)
-            made.begin_request(structs.replace(so_far, cost=Decimal(completion)))
+            made.begin_request(structs.replace(so_far, cost=completion))
     journal.close()  # as of a process that was killed
     later, journal = Memory(), WriteAheadLog(tmp_path)
     async with Ledger(later, journal):
         pass
     journal.close()
     [kept] = later.records
-    assert (kept.id, kept.completion, kept.cost, kept.charged) == (running.id, 8, Decimal(8), True)
+    assert (kept.id, kept.completion, kept.cost, kept.charged) == (running.id, 8, 8, True)
 
 
 @pytest.mark.parametrize("part_bytes", [1, 2000, 10**6])
@@ -515,11 +516,11 @@ async def test_what_was_written_as_a_request_began_takes_the_place_of_no_record(
 ) -> None:
     """A full disk may have taken the beginning and not the end, which is in the database then."""
     store, running = SqlUsage(database), interrupted()
-    await store.append([structs.replace(running, status=200, code=None, cost=Decimal(1))])
+    await store.append([structs.replace(running, status=200, code=None, cost=1)])
     await store.append([running])
     async with database.reading() as connection:
         asked = select(usage_records.c.status, usage_records.c.cost)
-        assert (await connection.execute(asked)).all() == [(200, Decimal(1))]
+        assert (await connection.execute(asked)).all() == [(200, 1)]
         sums = (await connection.execute(text("SELECT requests, failed FROM usage_daily"))).all()
     assert sums == [(1, 0)]
 
@@ -603,7 +604,7 @@ async def test_a_record_that_a_disk_does_not_keep_is_safe_in_the_database_or_not
         store.away = False
     journal.close()
     kept = store.records[1]
-    assert (kept.id, kept.status, kept.cost) == (other.id, 503, Decimal(0))
+    assert (kept.id, kept.status, kept.cost) == (other.id, 503, 0)
 
 
 async def test_a_record_that_a_journal_does_not_take_is_safe_in_the_database(

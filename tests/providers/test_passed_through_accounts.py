@@ -59,7 +59,7 @@ async def test_accounts_are_charged_and_records_name_the_operation(tmp_path: Pat
             found = {one.operation: one for one in await opened.records()}
         vectors, order = found["embeddings"], found["rerank"]
         assert (vectors.prompt, vectors.completion, vectors.units) == (7, 0, 1)
-        assert (vectors.cost, vectors.estimated) == (Decimal(7) / 1000, False)
-        assert (order.units, order.cost) == (2, Decimal(4)), "two search units"
+        assert (vectors.amount, vectors.estimated) == (Decimal(7) / 1000, False)
+        assert (order.units, order.amount) == (2, Decimal(4)), "two search units"
         status, refused = await post("embeddings", {"model": "embed", "input": "x"})
         assert (status, refused["error"]["code"]) == (402, "insufficient_budget")

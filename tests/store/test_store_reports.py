@@ -47,7 +47,7 @@ def made() -> list[UsageRecord]:
                 model="large" if n % 4 == 0 else "small",
                 status=[200, 200, 429, 499, 502][n % 5],
                 completion=n,
-                cost=Decimal(n) / 1000,
+                amount=Decimal(n) / 1000,
                 first_token_us=None if n % 5 == 2 else 10_000 + n * 1000,
             )
         )
@@ -71,7 +71,7 @@ async def test_sums_by_day_and_model(database: Database, records: list[UsageReco
         if each.project == "prj_a":
             day = datetime.fromtimestamp(each.at // (24 * HOUR) * 86_400, UTC)
             wanted[day, each.model] += 1
-            cost[day, each.model] += each.cost
+            cost[day, each.model] += each.amount
     assert {(s.start, s.group[By.MODEL]): s.requests for s in found} == wanted
     assert {(s.start, s.group[By.MODEL]): s.cost for s in found} == cost
     starts = [s.start for s in found if s.start is not None]
@@ -87,7 +87,7 @@ async def test_sums_of_everything(database: Database, records: list[UsageRecord]
     assert found.failed == sum(each.status == 502 for each in records)
     assert found.aborted == sum(each.status == 499 for each in records)
     assert found.completion == sum(each.completion for each in records)
-    assert found.cost == sum(each.cost for each in records)
+    assert found.cost == sum(each.amount for each in records)
     assert found.duration_seconds == pytest.approx(0.2)
     times = [each.first_token_us for each in records if each.first_token_us is not None]
     assert found.first_token_seconds == pytest.approx(sum(times) / len(times) / 1e6)

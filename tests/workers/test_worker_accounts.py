@@ -111,7 +111,7 @@ async def test_a_budget_is_one_for_all_workers(tmp_path: Path, valkey: ValkeySer
         assert later == [402] * 6
         await eventually(lambda: recorded(books, 18))
         found = await books.records()
-        cost = sum((one.cost for one in found), Decimal())
+        cost = sum((one.amount for one in found), Decimal())
         assert cost == made.provider.asked * COST
         assert amount <= cost < amount + COST  # the last one admitted may cross the line
 
@@ -162,7 +162,7 @@ async def test_quick_requests_at_two_workers_are_all_recorded_in_sqlite(
         }
         await eventually(lambda: recorded(books, requests * connections))
         found = await books.records()
-        assert sum((one.cost for one in found), Decimal()) == requests * connections * COST
+        assert sum((one.amount for one in found), Decimal()) == requests * connections * COST
 
 
 @pytest.mark.full

@@ -196,7 +196,7 @@ class Listing:
     def profile(self, target: str) -> ModelProfile:
         return next(one.profile for one in self.endpoints if one.name == target)
 
-    def cost(self, served_by: str, usage: Usage) -> Decimal:
+    def cost(self, served_by: str, usage: Usage) -> int:
         found = (one.tariff for one in self.endpoints if one.name == served_by)
         return next(found, Tariff()).cost(usage)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 
 from msgspec import UNSET, Struct
 
@@ -27,7 +27,7 @@ OWN_PROVIDER = "causerie"
 """The name of this service among the providers of a model."""
 _MILLION = 1_000_000
 _REQUESTS = 1000
-_SMALLEST = Decimal("0.000000001")
+_BILLIONTH = 9  # decimals of what a request costs
 _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 
 
@@ -36,6 +36,7 @@ class Tariff:
     """Prices of one token and one request; ``None`` for cached prompt and reasoning: as others.
 
     ``usual`` compares endpoints: a million tokens in 1000 requests, three in four of the prompt.
+    The cost of requests is computed in whole numbers: all prices in one unit, a power of ten.
     """
 
     prompt: Decimal = Decimal(0)
@@ -44,40 +45,47 @@ class Tariff:
     request: Decimal = Decimal(0)
     reasoning: Decimal | None = None
     usual: Decimal = field(init=False)
+    _whole: Sequence[int] = field(init=False, repr=False, compare=False)
+    _billionth: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tokens = self.prompt * _PROMPT_SHARE + self.completion * (1 - _PROMPT_SHARE)
         object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
+        cached = self.prompt if self.cached is None else self.cached
+        thought = self.completion if self.reasoning is None else self.reasoning
+        prices = self.prompt, cached, self.completion, thought, self.request, self.dearest_output
+        decimals = max(_BILLIONTH, *(-int(one.as_tuple().exponent) for one in prices))
+        object.__setattr__(self, "_whole", [int(one.scaleb(decimals)) for one in prices])
+        object.__setattr__(self, "_billionth", 10 ** (decimals - _BILLIONTH))
 
-    def cost(self, usage: Usage) -> Decimal:
-        """Return the price of a reply, to a billionth; 0 without output."""
-        return self.charge(usage) if usage.completion or usage.units else Decimal(0)
+    def cost(self, usage: Usage) -> int:
+        """Return the price of a reply in billionths; 0 without output."""
+        return self.charge(usage) if usage.completion or usage.units else 0
 
-    def charge(self, usage: Usage) -> Decimal:
-        """Return the price of these tokens and a request, to a billionth, half to even.
+    def charge(self, usage: Usage) -> int:
+        """Return the price of these tokens and a request in billionths, rounded half to even.
 
         A rerank costs the price of a request for each search unit.
         """
-        cached = self.prompt if self.cached is None else self.cached
-        thought = self.completion if self.reasoning is None else self.reasoning
-        cost = (
-            self.prompt * (usage.prompt - usage.cached)
+        prompt, cached, completion, reasoning, request, _ = self._whole
+        return _rounded(
+            prompt * (usage.prompt - usage.cached)
             + cached * usage.cached
-            + self.completion * (usage.completion - usage.reasoning)
-            + thought * usage.reasoning
-            + self.request * max(usage.units, 1)
+            + completion * (usage.completion - usage.reasoning)
+            + reasoning * usage.reasoning
+            + request * (usage.units or 1),
+            self._billionth,
         )
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
     @property
     def dearest_output(self) -> Decimal:
         return max(self.completion, self.reasoning or Decimal(0))
 
-    def most(self, prompt: int, completion: int, units: int = 0) -> Decimal:
-        """Return the highest price of so many tokens, whatever part of them is reasoning."""
-        cost = self.prompt * prompt + self.dearest_output * completion
-        cost += self.request * max(units, 1)
-        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
+    def most(self, prompt: int, completion: int, units: int = 0) -> int:
+        """Return the highest price in billionths of so many tokens, whatever part is reasoning."""
+        of_prompt, *_, request, output = self._whole
+        cost = of_prompt * prompt + output * completion + request * (units or 1)
+        return _rounded(cost, self._billionth)
 
     @property
     def free(self) -> bool:
@@ -105,6 +113,11 @@ class Tariff:
             input_cache_read=UNSET if self.cached is None else plain(self.cached),
             internal_reasoning=UNSET if self.reasoning is None else plain(self.reasoning),
         )
+
+
+def _rounded(amount: int, unit: int) -> int:
+    whole, rest = divmod(amount, unit)
+    return whole + (2 * rest > unit or (2 * rest == unit and whole & 1))
 
 
 def plain(price: Decimal) -> str:
@@ -153,7 +166,6 @@ def of_engine(engine: str, *, speculates: bool) -> frozenset[str]:
 
 
 _FREE = Tariff()
-_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +273,9 @@ class ServedModel:
             *(every if one.operations is None else one.operations for one in self._capabilities)
         )
 
-    def cost(self, _served_by: str, usage: Usage) -> Decimal:
-        return self._tariff.cost(usage) if self._is_priced else _NOTHING
+    def cost(self, _served_by: str, usage: Usage) -> int:
+        """Return the price of a reply in billionths."""
+        return self._tariff.cost(usage) if self._is_priced else 0
 
     @property
     def recorded(self) -> str:

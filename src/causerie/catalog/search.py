@@ -16,6 +16,7 @@ from causerie.catalog.model import ModelCard
 from causerie.errors import InvalidRequest
 from causerie.http.event_loop import Turns
 from causerie.protocol.events import Usage
+from causerie.protocol.money import amount_of
 from causerie.protocol.numbers import money, whole_number
 
 Fields = Mapping[str, Sequence[str]]
@@ -292,7 +293,11 @@ class CostEstimate:
 def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEstimate]:
     """Return the costs at every endpoint of every variant, the cheapest first."""
     usage = load.usage
-    found = [(one.id, each, each.tariff.cost(usage)) for one in variants for each in one.endpoints]
+    found = [
+        (one.id, each, amount_of(each.tariff.cost(usage)))
+        for one in variants
+        for each in one.endpoints
+    ]
     dearest = max((cost for *_, cost in found), default=Decimal(0))
     made = []
     for variant, each, cost in found:

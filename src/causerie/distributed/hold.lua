@@ -25,44 +25,47 @@ local function lives(name)
   return there[name]
 end
 
-if not fresh then
-  for number = 2, #KEYS do
-    if redis.call('HEXISTS', KEYS[number], 'spent') == 0 then return {-2} end
+local budgets = {}
+for number = 2, #KEYS do
+  local one = {held = {0, 0}, mine = {0, 0}}
+  local found = redis.call('HGETALL', KEYS[number])
+  for place = 1, #found, 2 do
+    local name, value = found[place], found[place + 1]
+    if name == 'spent' then
+      one.was, one.spent = value, amount(value)
+    elseif lives(name) then
+      one.held = plus(one.held, amount(value))
+      if name == process then one.mine = amount(value) end
+    else
+      redis.call('HDEL', KEYS[number], name)
+    end
   end
+  if not one.spent and not fresh then return {-2} end
+  budgets[number] = one
 end
 
 local fits, reply = true, {1}
 for number = 2, #KEYS do
-  local key, arg = KEYS[number], 3 * number - 2
-  local limit, estimate, known = amount(ARGV[arg]), amount(ARGV[arg + 1]), amount(ARGV[arg + 2])
-  local spent, held = {0, 0}, {0, 0}
-  local found = redis.call('HGETALL', key)
-  for place = 1, #found, 2 do
-    if found[place] == 'spent' then
-      spent = amount(found[place + 1])
-    elseif lives(found[place]) then
-      held = plus(held, amount(found[place + 1]))
-    else
-      redis.call('HDEL', key, found[place])
-    end
-  end
+  local one, arg = budgets[number], 3 * number - 2
+  local limit, known = amount(ARGV[arg]), amount(ARGV[arg + 2])
+  one.estimate = amount(ARGV[arg + 1])
   -- What a process knows is never more than the truth, so the larger one is nearer to it.
-  if less(spent, known) then spent = known end
-  redis.call('HSET', key, 'spent', written(spent))
-  redis.call('PEXPIRE', key, kept)
-  if written(estimate) ~= '0' and not less(plus(spent, held), limit) then fits = false end
-  reply[#reply + 1] = written(spent)
-  reply[#reply + 1] = written(held)
+  if not one.spent or less(one.spent, known) then one.spent = known end
+  if less({0, 0}, one.estimate) and not less(plus(one.spent, one.held), limit) then fits = false end
+  reply[#reply + 1] = written(one.spent)
+  reply[#reply + 1] = written(one.held)
 end
-if not fits then
-  reply[1] = 0
-  return reply
-end
+if not fits then reply[1] = 0 end
 for number = 2, #KEYS do
-  local estimate = amount(ARGV[3 * number - 1])
-  if written(estimate) ~= '0' then
-    local mine = plus(amount(redis.call('HGET', KEYS[number], process)), estimate)
-    redis.call('HSET', KEYS[number], process, written(mine))
+  local one = budgets[number]
+  local spent, fields = written(one.spent), {}
+  if spent ~= one.was then fields = {'spent', spent} end
+  if fits and less({0, 0}, one.estimate) then
+    fields[#fields + 1], fields[#fields + 2] = process, written(plus(one.mine, one.estimate))
+  end
+  if #fields > 0 then
+    redis.call('HSET', KEYS[number], unpack(fields))
+    redis.call('PEXPIRE', KEYS[number], kept)
   end
 end
 return reply

@@ -11,13 +11,20 @@ for number = 1, #KEYS / 3 do
   local window, ticks, held = KEYS[key], KEYS[key + 1], KEYS[key + 2]
   local tick, input, output = ARGV[arg], tonumber(ARGV[arg + 1]), tonumber(ARGV[arg + 2])
   if redis.call('HINCRBY', held, process, -1) <= 0 then redis.call('HDEL', held, process) end
-  local less = {requests, math.min(input, 0), math.min(output, 0)}
-  if redis.call('HEXISTS', window, tick) == 1 then
-    add(window, tick, less)
-    add(window, 'sum', less)
+  if requests < 0 or input < 0 or output < 0 then
+    local found = redis.call('HMGET', window, 'sum', tick)
+    if found[2] then
+      local less = {requests, math.min(input, 0), math.min(output, 0)}
+      local sum, part = counts(found[1]), counts(found[2])
+      add(sum, less)
+      add(part, less)
+      redis.call('HSET', window, 'sum', written(sum), tick, written(part))
+    end
   end
   if input > 0 or output > 0 then
-    put(window, ticks, math.floor(micros / TICK), {0, math.max(input, 0), math.max(output, 0)})
+    local now = math.floor(micros / TICK)
+    local more = {0, math.max(input, 0), math.max(output, 0)}
+    put(window, ticks, opened(window, ticks, now), now, more)
   end
 end
 return 1

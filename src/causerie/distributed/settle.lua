@@ -12,16 +12,18 @@ local time = redis.call('TIME')
 local waited = time[1] * 1000000 + time[2] <= tonumber(ARGV[2])
 for number = 2, #KEYS do
   local key, arg = KEYS[number], 2 * number
-  local left = minus(amount(redis.call('HGET', key, process)), amount(ARGV[arg]))
-  if written(left) == '0' then
+  local found = redis.call('HMGET', key, process, 'spent')
+  local left, fields = minus(amount(found[1]), amount(ARGV[arg])), {}
+  if less({0, 0}, left) then
+    fields = {process, written(left)}
+  elseif found[1] then
     redis.call('HDEL', key, process)
-  else
-    redis.call('HSET', key, process, written(left))
   end
-  local spent = redis.call('HGET', key, 'spent')
-  if spent and waited then -- else it is read from the database when it is asked for
-    redis.call('HSET', key, 'spent', written(plus(amount(spent), amount(ARGV[arg + 1]))))
+  if found[2] and waited then -- else it is read from the database when it is asked for
+    fields[#fields + 1] = 'spent'
+    fields[#fields + 1] = written(plus(amount(found[2]), amount(ARGV[arg + 1])))
     redis.call('PEXPIRE', key, kept)
   end
+  if #fields > 0 then redis.call('HSET', key, unpack(fields)) end
 end
 return 1

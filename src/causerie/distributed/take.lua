@@ -33,12 +33,37 @@ local function free_after(window, ticks, wanted)
   end
 end
 
+-- The tick after which one more of each measure is free: mostly the oldest.
+local function first_free(window, ticks, state, measures)
+  local first, sum = state.first, state.sum
+  local parts = {first[1], first[2] + first[3], first[2], first[3]}
+  local sums = {sum[1], sum[2] + sum[3], sum[2], sum[3]}
+  local found, oldest = {0, 0, 0, 0}, tonumber(state.oldest or 0)
+  for measure = 1, measures do
+    if parts[measure] ~= 0 then
+      found[measure] = oldest
+    elseif sums[measure] ~= 0 then
+      local one = measures > 1 and 1 or 0
+      return free_after(window, ticks, {1, one, one, one})
+    end
+  end
+  return found
+end
+
+local there = {} -- processes, once asked for
+local function lives(processes, name, now)
+  if there[name] == nil then
+    local ends = redis.call('ZSCORE', processes, name)
+    there[name] = ends ~= false and tonumber(ends) > now
+  end
+  return there[name]
+end
+
 -- What runs in processes that are there.
 local function running(processes, held, now)
   local sum, found = 0, redis.call('HGETALL', held)
   for place = 1, #found, 2 do
-    local ends = redis.call('ZSCORE', processes, found[place])
-    if ends and tonumber(ends) > now then
+    if lives(processes, found[place], now) then
       sum = sum + tonumber(found[place + 1])
     else
       redis.call('HDEL', held, found[place])
@@ -49,8 +74,10 @@ end
 
 local process, micros, input = ARGV[1], moment(ARGV[2]), tonumber(ARGV[3])
 local tick = math.floor(micros / TICK)
-if not redis.call('ZSCORE', KEYS[1], process) then return {-1} end
-local server = moment('') / 1000
+local ends = redis.call('ZSCORE', KEYS[1], process)
+if not ends then return {-1} end
+local server = ARGV[2] == '' and micros / 1000 or moment('') / 1000
+there[process] = tonumber(ends) > server
 
 local scopes, fits = {}, true
 for number = 1, (#KEYS - 1) / 3 do
@@ -62,11 +89,11 @@ for number = 1, (#KEYS - 1) / 3 do
     concurrent = tonumber(ARGV[arg + 4]), counts = ARGV[arg + 5] == '1',
     reserve = tonumber(ARGV[arg + 6]), runs = 0, tick = 0,
   }
-  local sum = forget(scope.window, scope.ticks, tick)
+  scope.state = opened(scope.window, scope.ticks, tick)
   if scope.concurrent < 2 ^ 53 then
     scope.runs = running(KEYS[1], scope.held, server)
   end
-  scope.sum = sum
+  local sum = scope.state.sum
   scope.over = {
     sum[1] + 1 - scope.requests,
     sum[2] + sum[3] + input + scope.reserve - scope.tokens,
@@ -80,21 +107,24 @@ end
 
 local reply = {fits and 1 or 0, micros}
 for _, scope in ipairs(scopes) do
-  local one = scope.counts and 1 or 0
-  local wanted = {1, one, one, one}
+  local state, measures = scope.state, scope.counts and 4 or 1
+  local last
   if fits then
     local more = {1, 0, 0}
     if scope.counts then more = {1, input, scope.reserve} end
-    scope.tick, scope.sum = put(scope.window, scope.ticks, tick, more)
+    local begins = put(scope.window, scope.ticks, state, tick, more)
+    scope.tick = tonumber(state.newest)
     scope.runs = scope.runs + 1
     redis.call('HINCRBY', scope.held, process, 1)
-    redis.call('PEXPIRE', scope.held, LONGEST)
+    if begins then redis.call('PEXPIRE', scope.held, LONGEST) end
   else
+    local one = scope.counts and 1 or 0
+    local wanted = {1, one, one, one}
     for measure = 1, 4 do wanted[measure] = math.max(scope.over[measure], wanted[measure]) end
+    last = free_after(scope.window, scope.ticks, wanted)
   end
-  local first = free_after(scope.window, scope.ticks, {1, one, one, one})
-  local last = fits and first or free_after(scope.window, scope.ticks, wanted)
-  for _, part in ipairs({{scope.tick}, scope.sum, {scope.runs}, first, last}) do
+  local first = first_free(scope.window, scope.ticks, state, measures)
+  for _, part in ipairs({{scope.tick}, state.sum, {scope.runs}, first, last or first}) do
     for _, value in ipairs(part) do reply[#reply + 1] = value end
   end
 end

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from msgspec import Struct, structs, to_builtins
 
 from causerie.errors import ConstraintNotKept, StoreUnavailable
+from causerie.protocol.money import amount_of
 
 if TYPE_CHECKING:
     from causerie.metering.write_ahead_log import WriteAheadLog
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
-_GATHERED = 0.1
+_GATHERED = 0.25
 _FAILED = 500  # and above
 _WHOLE = 200
 CLIENT_GONE = 499
@@ -37,7 +38,7 @@ INTERRUPTED = "interrupted"
 INTERRUPTED_WORDS = "The service ended while the request ran."
 
 
-class UsageRecord(Struct, frozen=True, kw_only=True):
+class UsageRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The facts of one request, without contents."""
 
     id: str
@@ -60,7 +61,8 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     cached: int = 0
     completion: int = 0
     reasoning: int = 0
-    cost: Decimal = Decimal(0)
+    cost: int = 0
+    """In billionths."""
     queue_us: int = 0
     first_token_us: int | None = None
     duration_us: int = 0
@@ -99,6 +101,11 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def amount(self) -> Decimal:
+        """Return the cost as an amount of money."""
+        return amount_of(self.cost)
+
+    @property
     def moment(self) -> datetime:
         return _EPOCH + timedelta(microseconds=self.at)
 
@@ -119,16 +126,19 @@ class UsageStore(Protocol):
         """Store each record once by its id; raise :class:`StoreUnavailable`."""
 
 
+_counter = count(secrets.randbits(62))
+
+
 def record_id() -> str:
     """Return a new id that sorts by time: a UUID of version 7 (RFC 9562, 5.7).
 
-    Request ids may repeat, since clients choose them.
+    Its last 62 bits count from a random number (6.2, method 2). Request ids may repeat, since
+    clients choose them.
     """
     milliseconds = time.time_ns() // 1_000_000
-    noise = int.from_bytes(secrets.token_bytes(10), "big")
-    bits = milliseconds << 80 | noise
-    bits = bits & ~(0xF << 76) | 0x7 << 76
-    text = f"{bits & ~(0x3 << 62) | 0x2 << 62:032x}"
+    number = next(_counter)
+    last = 0x8000_0000_0000_0000 | number & 0x3FFF_FFFF_FFFF_FFFF
+    text = f"{milliseconds << 16 | 0x7000:016x}{last:016x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
@@ -152,7 +162,7 @@ class Ledger:
         store: UsageStore,
         write_ahead_log: WriteAheadLog | None = None,
         *,
-        max_batch: int = 200,
+        max_batch: int = 500,
         max_waiting: int = 50_000,
     ) -> None:
         self._store = store
@@ -354,7 +364,7 @@ def unrecorded(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
         reason=failure.message,
         param=failure.param,
     )
-    return told if told.charged else structs.replace(told, cost=Decimal(0))
+    return told if told.charged else structs.replace(told, cost=0)
 
 
 def _tell(kept: asyncio.Future[None] | None, failure: Exception | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Sequence
-from decimal import Decimal
 from typing import Protocol
 
 import msgspec
@@ -136,7 +135,6 @@ def _excerpt(value: object, *, cut: bool) -> Excerpt:
 
 _LEFT = "client_gone"
 _NOTHING = Usage(0, 0)
-_FREE = Decimal(0)
 _LONGEST_NAME = 100
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
 
@@ -202,7 +200,7 @@ class Record(Struct):
     span: object = None  # its part of a trace, for whoever traces
     trace_id: str = ""  # of that trace
     contents: Contents | None = None
-    cost: Decimal = _FREE  # what its tokens cost, at the prices when it began
+    cost: int = 0  # of its tokens in billionths, at the prices when it began
     cache_miss: str = ""  # why less of the prompt was cached than the turn before had computed
     asked: str = ""  # the name that was asked for, where no model was chosen: words of the client
     id: str = ""  # of its row in the books, where it was written down as it began
@@ -225,7 +223,7 @@ class Record(Struct):
         """Forget the outcome, as another model gets the request."""
         self.outcome = self.first_token_seconds = self.contents = None
         self.cache_miss = ""
-        self.cost = _FREE
+        self.cost = 0
 
     def settle(self) -> None:
         """Set the facts that are known at the end only."""

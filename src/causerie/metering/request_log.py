@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+
+from msgspec import UNSET, Struct, UnsetType
 
 from causerie.metering.meter import Record
 from causerie.observe.logging import LogBuffer, RequestLevel
-
-_FACTS = ("served_by", "attempts", "continued", "tried", "stream", "status", "code", "finish")
-_TOKENS = ("prompt", "completion", "cached", "reasoning", "estimated")
+from causerie.protocol.money import BILLION, amount_of, exact
 
 # Select Graphic Rendition (ECMA-48, section 8.3.117).
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
 _RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
+
+
+class RequestLine(Struct, frozen=True, kw_only=True):
+    """The JSON line of a request; the last facts are there only where they say something."""
+
+    time: datetime
+    level: str
+    event: str = "request"
+    request_id: str
+    door: str
+    key: str
+    model: str
+    served_by: str
+    attempts: int
+    continued: int
+    tried: Sequence[str]
+    stream: bool
+    status: int
+    code: str | None
+    finish: str | None
+    prompt: int
+    completion: int
+    cached: int
+    reasoning: int
+    estimated: bool
+    queue_ms: float
+    first_token_ms: float | None
+    duration_ms: float
+    trace_id: str | UnsetType = UNSET
+    cost: float | UnsetType = UNSET
+    error_class: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    early_start: bool | UnsetType = UNSET
+    discarded: int | UnsetType = UNSET
+    operation: str | UnsetType = UNSET
+    units: int | UnsetType = UNSET
 
 
 class RequestLog:
@@ -27,32 +63,41 @@ class RequestLog:
     def write(self, record: Record) -> None:
         self._tell(_level(record), self, record)
 
-    def line(self, subject: Record, when: datetime) -> Mapping[str, object]:
+    def line(self, subject: Record, when: datetime) -> RequestLine:
         """Return the JSON line; times are to a tenth of a millisecond."""
         used, first = subject.used, subject.first_token_seconds
-        facts = {
-            "time": when,
-            "level": _level(subject),
-            "event": "request",
-            **{name: getattr(subject, name) for name in ("request_id", "door", "key")},
-            "model": subject.model or subject.asked,
-            **{name: getattr(subject, name) for name in _FACTS},
-            **{name: getattr(used, name) for name in _TOKENS},
-            "queue_ms": _milliseconds(subject.queue_seconds),
-            "first_token_ms": None if first is None else _milliseconds(first),
-            "duration_ms": _milliseconds(subject.duration_seconds),
-        }
-        rare = {
-            "trace_id": subject.trace_id,
-            "cost": float(subject.cost),
-            "error_class": subject.error_class,
-            "reason": subject.reason,
-            "early_start": subject.early_start,
-            "discarded": used.discarded,
-            "operation": "" if subject.operation == "chat" else subject.operation,
-            "units": used.units,
-        }
-        return facts | {name: value for name, value in rare.items() if value}
+        return RequestLine(
+            time=when,
+            level=_level(subject),
+            request_id=subject.request_id,
+            door=subject.door,
+            key=subject.key,
+            model=subject.model or subject.asked,
+            served_by=subject.served_by,
+            attempts=subject.attempts,
+            continued=subject.continued,
+            tried=subject.tried,
+            stream=subject.stream,
+            status=subject.status,
+            code=subject.code,
+            finish=subject.finish,
+            prompt=used.prompt,
+            completion=used.completion,
+            cached=used.cached,
+            reasoning=used.reasoning,
+            estimated=used.estimated,
+            queue_ms=_milliseconds(subject.queue_seconds),
+            first_token_ms=None if first is None else _milliseconds(first),
+            duration_ms=_milliseconds(subject.duration_seconds),
+            trace_id=subject.trace_id or UNSET,
+            cost=subject.cost / BILLION if subject.cost else UNSET,
+            error_class=subject.error_class or UNSET,
+            reason=subject.reason or UNSET,
+            early_start=subject.early_start or UNSET,
+            discarded=used.discarded or UNSET,
+            operation=UNSET if subject.operation == "chat" else subject.operation,
+            units=used.units or UNSET,
+        )
 
     def text(self, subject: Record, clock: str, *, colours: bool) -> str:
         """Return the line for a terminal, without unknown facts."""
@@ -90,8 +135,7 @@ def _amounts(record: Record) -> Iterator[str]:
         yield f"{used.completion / spent:.1f} tok/s"
     yield f"{seconds:.2f} s"
     if record.cost:
-        whole, _, rest = f"{record.cost:f}".partition(".")
-        yield f"${whole}.{rest.rstrip('0').ljust(2, '0')}"
+        yield exact(amount_of(record.cost))
 
 
 def _level(record: Record) -> RequestLevel:

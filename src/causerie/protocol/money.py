@@ -1,11 +1,22 @@
-"""Format amounts of money."""
+"""Amounts of money: whole billionths where they are counted, decimals where people see them."""
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 
+BILLION = 1_000_000_000
 _FINE = Decimal("0.0001")
 _LEAST = Decimal("0.000000001")  # amounts are kept to a billionth
+
+
+def billionths(amount: Decimal) -> int:
+    """Return an amount in billionths, rounded half to even."""
+    return int((amount * BILLION).to_integral_value(ROUND_HALF_EVEN))
+
+
+def amount_of(count: int) -> Decimal:
+    """Return the amount of so many billionths."""
+    return Decimal(count) / BILLION
 
 
 def exact(amount: Decimal) -> str:

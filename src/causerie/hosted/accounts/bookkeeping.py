@@ -10,8 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any
 
 from msgspec import Struct, structs
 
@@ -38,6 +36,31 @@ _CHECKPOINT_SECONDS = 5.0
 _BATCH = 100  # requests: each takes some 30 µs
 
 
+def _begun(record: Record, prompt: int) -> UsageRecord:
+    """Return what a request leaves if its process ends now."""
+    labels = record.labels
+    return UsageRecord(
+        id=record_id(),
+        request_id=record.request_id,
+        at=time.time_ns() // 1000 - _us(time.monotonic() - record.started),
+        project=record.project,
+        key=record.key,
+        user=record.user,
+        door=record.door,
+        model=record.model,
+        operation=record.operation,
+        stream=record.stream,
+        app=labels.app,
+        referer=labels.referer,
+        tag=labels.tag,
+        status=InternalError.status,
+        code=INTERRUPTED,
+        prompt=prompt,
+        estimated=True,
+        reason=INTERRUPTED_WORDS,
+    )
+
+
 def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
     outcome = record.outcome
     if outcome is None or not record.stream:
@@ -58,26 +81,13 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
     )
 
 
-def _interrupted(record: Record, prompt: int) -> UsageRecord:
-    return _usage(
-        record,
-        time.monotonic() - record.started,
-        model=record.model,
-        status=InternalError.status,
-        code=INTERRUPTED,
-        prompt=prompt,
-        estimated=True,
-        reason=INTERRUPTED_WORDS,
-    )
-
-
-def _ended(record: Record) -> UsageRecord:
+def _ended(record: Record, before: UsageRecord) -> UsageRecord:
     used = record.used
-    return _usage(
-        record,
-        record.duration_seconds,
+    return structs.replace(
+        before,
         model=record.model or record.asked,
         served_by=record.served_by,
+        stream=record.stream,
         status=record.status,
         code=record.code,
         finish=record.finish,
@@ -100,30 +110,12 @@ def _ended(record: Record) -> UsageRecord:
     )
 
 
-def _usage(record: Record, seconds: float, **values: Any) -> UsageRecord:
-    return UsageRecord(
-        id=record.id or record_id(),
-        request_id=record.request_id,
-        at=_us(datetime.now(UTC).timestamp()) - _us(seconds),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
-        operation=record.operation,
-        stream=record.stream,
-        app=record.labels.app,
-        referer=record.labels.referer,
-        tag=record.labels.tag,
-        **values,
-    )
-
-
 def _us(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
 def _us_if_known(seconds: float | None) -> int | None:
-    return None if seconds is None else _us(seconds)
+    return None if seconds is None else int(seconds * 1_000_000)
 
 
 FREE = Tariff()
@@ -236,7 +228,7 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if usage cannot be recorded.
         """
-        usage = _interrupted(record, prompt)
+        usage = _begun(record, prompt)
         record.id = usage.id
         self._running[usage.id] = record, usage
         if self._timer is None:
@@ -269,9 +261,9 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if the record cannot be stored.
         """
-        self._running.pop(record.id, None)
+        running = self._running.pop(record.id, None)
         hold = self._hold(record)
-        usage = hold.priced(_ended(record))
+        usage = hold.priced(_ended(record, _begun(record, 0) if running is None else running[1]))
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted

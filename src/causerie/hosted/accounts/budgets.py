@@ -20,11 +20,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Decimal
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from causerie.access.limits import Rates, RateScope, ScopeKind
 from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
@@ -32,7 +31,6 @@ from causerie.errors import OverBudget, StoreUnavailable
 from causerie.hosted.accounts.bounds import (
     UNBOUNDED,
     Budget,
-    BudgetPeriod,
     Limit,
     LimitsAndBudgets,
     Unit,
@@ -40,11 +38,9 @@ from causerie.hosted.accounts.bounds import (
 from causerie.hosted.accounts.keys import Grant
 from causerie.hosted.accounts.usage import Spent
 from causerie.protocol.model_entries import free_name, is_free
+from causerie.protocol.money import billionths
 
-_BILLION = 1_000_000_000
 _SECOND = 1_000_000_000
-
-_Place = tuple[str, str, Unit, BudgetPeriod]  # the owner, and the model
 
 
 class SpentReader(Protocol):
@@ -58,6 +54,12 @@ class Claim(Struct, frozen=True):
 
     owner: str
     budgets: tuple[Budget, ...]
+    places: tuple[str, ...] = ()
+    """Names of the budgets among all owners."""
+
+    def __post_init__(self) -> None:
+        named = tuple(f"{self.owner}:{one.model}:{one.unit}:{one.period}" for one in self.budgets)
+        structs.force_setattr(self, "places", named)
 
 
 class BudgetOptions(Struct, frozen=True, kw_only=True):
@@ -69,25 +71,21 @@ class BudgetOptions(Struct, frozen=True, kw_only=True):
 
 class _Counter(Struct):
     owner: str
+    place: str
     budget: Budget
+    amount: int  # in billionths of money, or tokens; so are all other amounts
     since: datetime
     begins: int
     ends: int
+    shared_place: str  # name of this budget and period among all replicas
     spent: int = 0  # settled use as far as known; never more than the truth
     reserved: int = 0
     used: bool = True  # since the last read from the database
     reads: int = 1  # from the database
     joins: int | None = None  # of the replicas by this process, when the database was read for that
 
-    @property
-    def amount(self) -> int:
-        return _counted(self.budget.unit, self.budget.amount, int(self.budget.amount))
-
-    @property
-    def place(self) -> str:
-        """Name of this budget and period among all replicas."""
-        budget = self.budget
-        return f"{self.owner}:{budget.model}:{budget.unit}:{budget.period}:{self.since:%Y%m%d}"
+    def used_of(self, cost: int, tokens: int) -> int:
+        return tokens if self.budget.unit is Unit.TOKENS else cost
 
 
 class _Part(Struct):
@@ -97,13 +95,13 @@ class _Part(Struct):
     @property
     def request(self) -> HoldRequest:
         counter = self.counter
-        return HoldRequest(counter.place, counter.amount, self.amount, counter.spent)
+        return HoldRequest(counter.shared_place, counter.amount, self.amount, counter.spent)
 
 
 class Reservation:
     """Reservation of one request; leaving the block releases what was not settled."""
 
-    __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
+    __slots__ = ("_budgets", "_open", "_parts", "_settled", "_wants", "ends")
 
     def __init__(
         self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: float
@@ -111,25 +109,29 @@ class Reservation:
         self._budgets = budgets
         self._parts = parts
         self._wants = wants
-        self._spent: Sequence[tuple[_Counter, int]] = ()
+        self._settled: Sequence[tuple[_Counter, int]] = ()
         self._open = True
         self.ends = ends
 
-    async def settle(self, cost: Decimal, tokens: int) -> None:
+    async def settle(self, cost: int, tokens: int) -> None:
         """Count the actual use once, also after the reservation has expired.
 
-        Returns when other replicas count it too, or can only read it from the database.
+        ``cost`` is in billionths. Returns when other replicas count it too, or can only read it
+        from the database.
         """
         held, parts = self._open, self._parts
         self._close()
+        if not parts:
+            return
         self._parts = ()
-        spent = [_counted(part.counter.budget.unit, cost, tokens) for part in parts]
-        self._spent = [(part.counter, more) for part, more in zip(parts, spent, strict=True)]
-        for counter, more in self._spent:
+        settled = [(part.counter, part.counter.used_of(cost, tokens)) for part in parts]
+        self._settled = settled
+        for counter, more in settled:
             counter.spent += more
         shared_budgets = self._budgets.shared_budgets
-        if not parts or shared_budgets is None:
+        if shared_budgets is None:
             return
+        spent = [more for _, more in settled]
         if any(spent):
             await shared_budgets.settle(self._wants, spent, held=held)
         elif held:
@@ -137,9 +139,9 @@ class Reservation:
 
     def take_back(self) -> None:
         """Revoke the settled use in this process; other replicas still count it."""
-        for counter, less in self._spent:
+        for counter, less in self._settled:
             counter.spent -= less
-        self._spent = ()
+        self._settled = ()
         self.release()
         self._parts = ()
 
@@ -182,35 +184,32 @@ class Budgets:
         self._reader = reader
         self._now = now
         self._options = options or BudgetOptions()
-        self._counters: dict[_Place, _Counter] = {}
-        self._loading = WeakValueDictionary[_Place, asyncio.Lock]()
+        self._counters: dict[str, _Counter] = {}
+        self._loading = WeakValueDictionary[str, asyncio.Lock]()
         self._running: set[Reservation] = set()
 
     async def reserve(
-        self, claims: Sequence[Claim], model: str, cost: Decimal, tokens: int
+        self, claims: Sequence[Claim], model: str, cost: int, tokens: int
     ) -> Reservation:
         """Reserve the estimate of a request in every budget that applies, or in none.
 
-        Raises :class:`OverBudget`, and :class:`StoreUnavailable` if settled use cannot be read.
+        ``cost`` is in billionths. Raises :class:`OverBudget`, and :class:`StoreUnavailable` if
+        settled use cannot be read.
         """
-        now = self._now()
-        held = [
-            (claim.owner, budget)
-            for claim in claims
-            for budget in claim.budgets
-            if budget.model in ("", model)
-        ]
-        known = [self._current(owner, budget, now) for owner, budget in held]
-        counters = [
-            found or await self._load(owner, budget, now)
-            for found, (owner, budget) in zip(known, held, strict=True)
-        ]
-        parts = [
-            _Part(each, _counted(each.budget.unit, cost, tokens, up=True)) for each in counters
-        ]
+        now, known = self._now(), False
+        parts: list[_Part] = []
+        for claim in claims:
+            for place, budget in zip(claim.places, claim.budgets, strict=True):
+                if budget.model and budget.model != model:
+                    continue
+                counter = self._current(place, budget, now)
+                known = known or counter is not None
+                if counter is None:
+                    counter = await self._load(claim.owner, place, budget, now)
+                parts.append(_Part(counter, counter.used_of(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
-            wants = await self._hold(self.shared_budgets, parts, read=not any(known))
+            wants = await self._hold(self.shared_budgets, parts, read=not known)
         else:
             self._check(parts)
         for part in parts:
@@ -257,14 +256,14 @@ class Budgets:
         counter.joins = joins
 
     async def _read_once(self, counter: _Counter, reads: int) -> None:
-        async with self._loading.setdefault(_place(counter.owner, counter.budget), asyncio.Lock()):
+        async with self._loading.setdefault(counter.place, asyncio.Lock()):
             if counter.reads == reads:
                 await self._read(counter)
 
     async def _read(self, counter: _Counter) -> None:
         spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
-        counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
+        counter.spent = max(counter.spent, counter.used_of(spent.cost, spent.tokens))
 
     def forget(self, reservation: Reservation) -> None:
         self._running.discard(reservation)
@@ -294,18 +293,17 @@ class Budgets:
                 return
             counter.used = counter.reserved > 0
 
-    def _current(self, owner: str, budget: Budget, now: int) -> _Counter | None:
-        counter = self._counters.get(_place(owner, budget))
+    def _current(self, place: str, budget: Budget, now: int) -> _Counter | None:
+        counter = self._counters.get(place)
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
         if counter.budget is not budget:
-            counter.budget = budget  # another amount, from now on
+            counter.budget, counter.amount = budget, _whole(budget)  # from now on
         return counter
 
-    async def _load(self, owner: str, budget: Budget, now: int) -> _Counter:
-        place = _place(owner, budget)
+    async def _load(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
         async with self._loading.setdefault(place, asyncio.Lock()):
-            found = self._current(owner, budget, now)
+            found = self._current(place, budget, now)
             if found is not None:
                 return found
             at = datetime.fromtimestamp(now / _SECOND, UTC)
@@ -313,7 +311,11 @@ class Budgets:
             spent = await self._reader.spent(owner, budget.model, since)
             begins = int(since.timestamp()) * _SECOND
             ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
-            counter = _Counter(owner, budget, since, begins, ends, _of(spent, budget.unit))
+            shared_place = f"{place}:{since:%Y%m%d}"
+            counter = _Counter(
+                owner, place, budget, _whole(budget), since, begins, ends, shared_place
+            )
+            counter.spent = counter.used_of(spent.cost, spent.tokens)
             self._counters[place] = counter
             return counter
 
@@ -327,10 +329,6 @@ class Budgets:
             return
         at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
         raise _over(part.counter, at, waits=spent < amount)
-
-
-def _place(owner: str, budget: Budget) -> _Place:
-    return owner, budget.model, budget.unit, budget.period
 
 
 def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
@@ -363,17 +361,8 @@ def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     )
 
 
-def _counted(unit: Unit, cost: Decimal, tokens: int, *, up: bool = False) -> int:
-    if unit is Unit.TOKENS:
-        return tokens
-    billionths = cost * _BILLION
-    return int(
-        billionths.to_integral_value(ROUND_CEILING) if up else billionths.to_integral_value()
-    )
-
-
-def _of(spent: Spent, unit: Unit) -> int:
-    return _counted(unit, spent.cost, spent.tokens)
+def _whole(budget: Budget) -> int:
+    return int(budget.amount) if budget.unit is Unit.TOKENS else billionths(budget.amount)
 
 
 _KEPT = 10_000

@@ -127,7 +127,7 @@ class LiveScopeBudgets:
         provider, tokens = provider_of(usage.served_by), usage.prompt + usage.completion
         if (states := self._providers.get(provider)) is not None:
             self._providers[provider] = [
-                replace(one, spent=one.spent + (usage.cost if money else tokens))
+                replace(one, spent=one.spent + (usage.amount if money else tokens))
                 for one in states
                 for money in (one.budget.unit is Unit.MONEY,)
             ]

@@ -78,7 +78,7 @@ async def spendings(
     states = []
     for budget in budgets:
         found = await reader.spent(owner, budget.model, budget.period.start(now))
-        spent = found.cost if budget.unit is Unit.MONEY else Decimal(found.tokens)
+        spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
         states.append(Spending(budget, spent, budget.period.end(now)))
     return states
 

@@ -33,6 +33,7 @@ from causerie.protocol.key_statements import (
     KeyRateLimit,
     KeyStatement,
 )
+from causerie.protocol.money import BILLION
 
 NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends with the first credit."""
@@ -98,7 +99,7 @@ async def _balance(store: AccountStore, reader: UsageReader, project_id: str) ->
     async with store.reading() as tx:
         put_in = await tx.credits.total(project_id)
     spent = await reader.spent(f"project:{project_id}", "", BEGINNING)
-    return Balance(put_in or Decimal(0), spent.cost)
+    return Balance(put_in or Decimal(0), spent.amount)
 
 
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
@@ -121,7 +122,7 @@ class Statements:
         key, now = member.grant.key, self._clock()
         owner = f"key:{key.id}"
         spent = {
-            period: (await self._reader.spent(owner, "", period.start(now))).cost
+            period: (await self._reader.spent(owner, "", period.start(now))).amount
             for period in BudgetPeriod
         }
         free = await self._free_days.of(key.project_id)
@@ -216,6 +217,6 @@ def _facts(record: UsageRecord) -> GenerationStatement:
         native_tokens_cached=record.cached,
         native_tokens_completion=record.completion,
         native_tokens_reasoning=record.reasoning,
-        total_cost=float(record.cost),
-        usage=float(record.cost),
+        total_cost=record.cost / BILLION,
+        usage=record.cost / BILLION,
     )

@@ -20,6 +20,7 @@ from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
+from causerie.protocol.money import amount_of
 
 _MOST_RECORDS = 1000
 OWN_PROVIDER = "causerie"
@@ -163,10 +164,15 @@ class RecordFilter:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Use by a budget's owner since the start of the budget's period."""
+    """Use by a budget's owner since the start of the budget's period; ``cost`` in billionths."""
 
-    cost: Decimal = field(default=Decimal(0))
+    cost: int = 0
     tokens: int = 0
+
+    @property
+    def amount(self) -> Decimal:
+        """Return the cost as an amount of money."""
+        return amount_of(self.cost)
 
 
 @dataclass(frozen=True, slots=True)

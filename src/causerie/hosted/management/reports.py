@@ -30,6 +30,7 @@ from causerie.hosted.management.views import (
     viewed,
 )
 from causerie.metering.ledger import UsageRecord
+from causerie.protocol.money import amount_of
 
 _MICROSECONDS = 1_000_000
 TOKENS = {name: f"{name}_tokens" for name in ("prompt", "cached", "completion", "reasoning")}
@@ -200,7 +201,7 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
             RequestView,
             record,
             at=record.moment,
-            cost=amount(record.cost),
+            cost=amount(amount_of(record.cost)),
             queue_seconds=record.queue_us / _MICROSECONDS,
             upstream_seconds=record.upstream_us / _MICROSECONDS,
             first_token_seconds=None if first is None else first / _MICROSECONDS,

@@ -104,6 +104,7 @@ _UNAVAILABLE = (
     exc.OperationalError,
     exc.InterfaceError,
     exc.TimeoutError,
+    sqlite3.OperationalError,
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,  # the disk is full, too many are connected
     asyncpg.ObjectNotInPrerequisiteStateError,  # a lock that was not to be had in time
@@ -139,6 +140,7 @@ class Database:
         else:
             self._connect = partial(_postgres, *tls_of(address))
             self._writer = self._reader = self._connect(_STATEMENT_SECONDS)
+        self.dialect = self._writer.dialect
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:

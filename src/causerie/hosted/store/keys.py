@@ -30,9 +30,7 @@ from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, part_of
 from causerie.hosted.store.tables import access as access_rules
 from causerie.hosted.store.tables import (
-    amount_of,
     api_keys,
-    billionths,
     budgets,
     change_counter,
     changes,
@@ -44,6 +42,7 @@ from causerie.hosted.store.tables import (
     projects,
     users,
 )
+from causerie.protocol.money import amount_of, billionths
 
 
 class SqlCredits(SqlRepository):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -33,9 +33,10 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
 
+from causerie.protocol.money import amount_of, billionths
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_BILLION = Decimal(1_000_000_000)
 
 
 def microseconds(moment: datetime) -> int:
@@ -48,15 +49,6 @@ def microseconds(moment: datetime) -> int:
 def moment_of(stored: int) -> datetime:
     """Return the UTC time of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=stored)
-
-
-def billionths(amount: Decimal) -> int:
-    """Return money in billionths, rounded half to even."""
-    return int((amount * _BILLION).to_integral_value(ROUND_HALF_EVEN))
-
-
-def amount_of(stored: int) -> Decimal:
-    return Decimal(stored) / _BILLION
 
 
 class Moment(TypeDecorator[datetime]):
@@ -370,7 +362,7 @@ usage_records = _table(
     *_required(Integer, "status", "attempts"),
     *_optional(Text, "code", "finish", "param"),
     *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
-    *_required(Money, "cost"),
+    *_required(BigInteger, "cost"),  # in billionths
     *_required(BigInteger, "queue_us", "duration_us"),
     *_optional(BigInteger, "first_token_us"),
     *_added(BigInteger, "0", "upstream_us"),

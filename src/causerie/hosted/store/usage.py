@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
-from operator import attrgetter
+from operator import add, attrgetter, itemgetter
 from typing import Any
 
+import msgspec
 from msgspec import Struct, structs
 from sqlalchemy import (
     ColumnElement,
@@ -26,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.errors import ConstraintNotKept
@@ -44,7 +46,6 @@ from causerie.hosted.accounts.usage import (
 )
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.tables import (
-    amount_of,
     microseconds,
     moment_of,
     usage_apps,
@@ -105,6 +106,8 @@ _SUMS = (
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
 _Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
+_place = attrgetter("key", "user", "model", "door", "app", "tag", "served_by")
+_PLACE = ("project_id", "start", "key_id", "user_id", "model", "door", "app", "tag", "served_by")
 
 
 class _Sum(Struct):
@@ -116,7 +119,7 @@ class _Sum(Struct):
     cached: int = 0
     completion: int = 0
     reasoning: int = 0
-    cost: Decimal = Decimal(0)
+    cost: int = 0
     first_token_us: int = 0
     first_tokens: int = 0
     duration_us: int = 0
@@ -149,95 +152,146 @@ class SqlUsage:
     A record whose id is stored changes nothing, except that a failure replaces a success: the
     answer to the first commit was lost, and the client was told of the failure. Sums are updated in
     the same order by everybody, so that processes wait for each other instead of deadlocking.
+
+    Statements are compiled once, and rows are tuples as the driver takes them: most of the cost of
+    a record would be SQLAlchemy's.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         insert = sqlite.insert if database.sqlite else postgresql.insert
-        self._records = (
-            insert(usage_records)
-            .on_conflict_do_nothing(index_elements=["id"])
-            .returning(usage_records.c.id)
-        )
-        self._sums = [(span, table, _adding(insert, table)) for span, table in _SUMS]
-        self._first_tokens = _adding(insert, usage_first_token)
+        dialect = database.dialect
+        self._insert = str(usage_records.insert().compile(dialect=dialect))
+        self._sums = [
+            (span, _places_of(table), str(_adding(insert, table).compile(dialect=dialect)))
+            for span, table in _SUMS
+        ]
+        self._first_tokens = str(_adding(insert, usage_first_token).compile(dialect=dialect))
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Store new records and add them to the sums; raise ``StoreUnavailable``."""
         unique = {record.id: record for record in records}
-        rows = [
-            {column: getattr(record, name) for column, name in _COLUMNS}
-            for record in unique.values()
-        ]
-        async with self._database.writing() as connection:
-            kept = set((await connection.execute(self._records, rows)).scalars())
-            changes = [(unique[id], 1) for id in kept]
-            failed = [
-                each
-                for each in unique.values()
-                # An interrupted request is only what was written when it began.
-                if each.status >= 500 and each.code != INTERRUPTED and each.id not in kept
-            ]
-            if failed:
-                changes += await self._corrected(connection, failed)
-            await self._add_up(connection, changes)
+        try:
+            async with self._database.writing() as connection:
+                await self._add(connection, [(each, 1) for each in unique.values()])
+        except (IntegrityError, sqlite3.IntegrityError):  # some are stored
+            async with self._database.writing() as connection:
+                stored = await self._stored(connection, unique)
+                await self._correct(connection, unique, stored)
+                new = [each for id, each in unique.items() if id not in stored]
+                await self._add(connection, [(each, 1) for each in new])
 
-    async def _corrected(
-        self, connection: AsyncConnection, failed: Sequence[UsageRecord]
-    ) -> list[_Change]:
+    async def _stored(
+        self, connection: AsyncConnection, records: Mapping[str, UsageRecord]
+    ) -> Mapping[str, tuple[int, str | None, int]]:
         of = usage_records.c
-        asked = select(of.id, of.status, of.code, of.cost).where(
-            of.id.in_([each.id for each in failed]), of.status < 500
-        )
-        found = {id: was for id, *was in await connection.execute(asked)}
+        asked = select(of.id, of.status, of.code, of.cost).where(of.id.in_(list(records)))
+        return {
+            id: (status, code, cost) for id, status, code, cost in await connection.execute(asked)
+        }
+
+    async def _correct(
+        self,
+        connection: AsyncConnection,
+        records: Mapping[str, UsageRecord],
+        stored: Mapping[str, tuple[int, str | None, int]],
+    ) -> None:
         changes: list[_Change] = []
-        for each in failed:
-            if each.id not in found:
+        for id, (status, code, cost) in stored.items():
+            each = records[id]
+            # An interrupted request is only what was written when it began.
+            if each.status < 500 or each.code == INTERRUPTED or status >= 500:
                 continue
-            status, code, cost = found[each.id]
             before = structs.replace(each, status=status, code=code, cost=cost)
             changes += [(before, -1), (each, 1)]
             corrected = ("status", "code", "reason", "param", "cost")
             values = {name: getattr(each, name) for name in corrected}
-            await connection.execute(update(usage_records).where(of.id == each.id).values(values))
-        return changes
+            await connection.execute(
+                update(usage_records).where(usage_records.c.id == id).values(values)
+            )
+        await self._add_up(connection, changes)
+
+    async def _add(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
+        if changes:
+            rows = [self._row(record) for record, _ in changes]
+            await self._many(connection, self._insert, rows)
+            await self._add_up(connection, changes)
+
+    def _row(self, record: UsageRecord) -> tuple[Any, ...]:
+        row = list(_values(record))
+        if self._database.sqlite:
+            row[_ID] = record.id.replace("-", "")
+        row[_TRIED] = _json(record.tried).decode() if record.tried else "[]"
+        return tuple(row)
 
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
-        if not changes:
-            return
-        for span, table, statement in self._sums:
-            await connection.execute(statement, _by_place(changes, span, table))
+        sums = _by_place(changes)
+        for span, places, statement in self._sums:
+            if sums:
+                await self._many(connection, statement, _rows(sums, span, places))
         if first := _by_bucket(changes):
-            await connection.execute(self._first_tokens, first)
+            await self._many(connection, self._first_tokens, first)
+
+    async def _many(
+        self, connection: AsyncConnection, statement: str, rows: Sequence[tuple[Any, ...]]
+    ) -> None:
+        if not self._database.sqlite:
+            await connection.exec_driver_sql(statement, rows)
+            return
+        # One turn of the driver's thread; a cursor of SQLAlchemy's takes three.
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        await driver.executemany(statement, rows)
 
 
-def _by_place(changes: Iterable[_Change], span: int, table: Table) -> list[dict[str, Any]]:
-    sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
-    names = [column.name for column in table.primary_key]  # project and start first
-    rest = attrgetter(*(name.removesuffix("_id") for name in names[2:]))
+_FIELD_OF = dict(_COLUMNS)
+_NAMES = [column.name for column in usage_records.columns]
+_values = attrgetter(*(_FIELD_OF[name] for name in _NAMES))
+_ID, _TRIED = _NAMES.index("id"), _NAMES.index("tried")
+_json = msgspec.json.Encoder().encode
+
+
+def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], _Sum]:
+    sums: dict[tuple[Any, ...], _Sum] = {}
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
-        place = (each.project, each.at - each.at % span, rest(each))
+        place = (each.project, each.at - each.at % HOUR, *_place(each))
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()
         found.add(each, times)
-    return [
-        dict(zip(names, (project, start, *values), strict=True)) | structs.asdict(found)
-        for (project, start, values), found in sorted(sums.items(), key=lambda pair: pair[0])
-    ]
+    return sums
 
 
-def _by_bucket(changes: Iterable[_Change]) -> list[dict[str, Any]]:
-    counts: dict[tuple[str, int, str, str, str, int], int] = {}
+def _places_of(table: Table) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    # Of the columns of the primary key after the project and the start.
+    return itemgetter(*(_PLACE.index(column.name) for column in list(table.primary_key)[2:]))
+
+
+def _rows(
+    sums: Mapping[tuple[Any, ...], _Sum],
+    span: int,
+    places: Callable[[tuple[Any, ...]], tuple[Any, ...]],
+) -> list[tuple[Any, ...]]:
+    rows: dict[tuple[Any, ...], Sequence[int]] = {}
+    for place, one in sums.items():
+        project, start, *_ = place
+        at = (project, start - start % span, *places(place))
+        values = structs.astuple(one)
+        known = rows.get(at)
+        rows[at] = values if known is None else [*map(add, known, values)]
+    return [(*at, *rows[at]) for at in sorted(rows)]
+
+
+def _by_bucket(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
+    counts: dict[tuple[Any, ...], int] = {}
     for each, times in changes:
         if each.first_token_us is not None:
             start = each.at - each.at % HOUR
             bucket = bucket_of(each.first_token_us)
             place = (each.project, start, each.model, each.key, each.user, bucket)
             counts[place] = counts.get(place, 0) + times
-    names = ("project_id", "start", "model", "key_id", "user_id", "bucket", "requests")
-    return [dict(zip(names, (*place, counts[place]), strict=True)) for place in sorted(counts)]
+    return [(*place, counts[place]) for place in sorted(counts)]
 
 
 def _adding(insert: Any, table: Table) -> Any:
@@ -324,7 +378,7 @@ class SqlUsageReader:
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
         (row,) = await self._rows(spent_query(owner, model, since))
-        return Spent(amount_of(int(row["cost"] or 0)), int(row["tokens"] or 0))
+        return Spent(int(row["cost"] or 0), int(row["tokens"] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
         rows = await self._rows(last_used_query(project))
