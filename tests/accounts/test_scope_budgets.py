@@ -126,11 +126,12 @@ async def test_a_provider_whose_budget_is_spent_gets_no_more_requests(company: C
         in (answer["error"]["message"])
     )
 
-    async def known() -> bool:
+    async def shown() -> bool:
         (north,) = await company.office.accounts.scope_budgets.every()
-        return (north.kind, north.name) == ("provider", "north") and north.spending[0].spent >= CENT
+        assert (north.kind, north.name) == ("provider", "north")
+        return north.spending[0].spent >= CENT
 
-    await eventually(known)
+    await eventually(shown)
     soft = Budget(CENT, soft=True)
     await company.set("provider", "north", soft)
 

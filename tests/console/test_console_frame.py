@@ -20,7 +20,9 @@ from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.routes import ROUTES
 from causerie.http.exchange import Exchange
 
-_ENTRIES = re.compile(r"/operator/(aliases|models|doors|explain)\b")  # of a service with operations
+_ENTRIES = re.compile(
+    r"/operator/(aliases|models|doors|policies|explain)\b"
+)  # of a service with operations
 
 
 async def test_a_visitor_is_led_to_sign_in_and_back(place: Place) -> None:
