@@ -400,10 +400,10 @@ async def upgrade_plan(database: Database) -> UpgradePlan:
 def _upgrade(connection: Connection, revision: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    scripts = ScriptDirectory.from_config(alembic_config(connection))
+    scripts = ScriptDirectory.from_config(_alembic_config(connection))
     if not _is_older(connection, scripts):
         return
-    command.upgrade(alembic_config(connection), revision)
+    command.upgrade(_alembic_config(connection), revision)
     if inspect(connection).has_table(schema_state.name):
         values = {"served_from": _served_from(_newest_first(scripts)), "version": __version__}
         column = schema_state.c.served_from
@@ -443,7 +443,7 @@ def _served_from(newest_first: Sequence[Script]) -> str:
 
 
 def _plan(connection: Connection) -> UpgradePlan:
-    scripts = ScriptDirectory.from_config(alembic_config(connection))
+    scripts = ScriptDirectory.from_config(_alembic_config(connection))
     current, every = _current(connection), _newest_first(scripts)
     due: list[Script] = []
     if _is_older(connection, scripts):
@@ -463,7 +463,7 @@ def _plan(connection: Connection) -> UpgradePlan:
 
 def _statements(connection: Connection, step: Script) -> Sequence[str]:
     written = StringIO()
-    config = alembic_config(connection, written)
+    config = _alembic_config(connection, written)
     try:
         command.upgrade(config, f"{step.down_revision}:{step.revision}", sql=True)
     except CommandError:  # SQLite rebuilds a table out of what it finds
@@ -478,11 +478,7 @@ def _current(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def alembic_config(connection: Connection, output: StringIO | None = None) -> Config:
-    """Return the configuration for commands of Alembic on this connection.
-
-    ``output`` gets the statements of a command that only prints them.
-    """
+def _alembic_config(connection: Connection, output: StringIO | None = None) -> Config:
     config = Config(output_buffer=output)
     config.set_main_option("script_location", "causerie.hosted.store:migrations")
     config.set_main_option("path_separator", "os")
