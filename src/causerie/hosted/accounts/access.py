@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.hosted.accounts.audit import difference
-from causerie.hosted.accounts.authorization import found_user, no_such, require, visible_project
+from causerie.hosted.accounts.authorization import found_user, no_such, require
 from causerie.hosted.accounts.people import Action, Actor, Role
 from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
@@ -40,42 +40,35 @@ class AccessRules(AccountService):
     """
 
     async def of_project(self, actor: Actor, project_id: str) -> Access:
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id)
+        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
             return await self._one(tx, f"project:{project_id}")
 
     async def of_user(self, actor: Actor, user_id: str) -> Access:
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             await found_user(tx, user_id)
             return await self._one(tx, f"user:{user_id}")
 
     async def of_member(self, actor: Actor, project_id: str, user_id: str) -> Access:
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.MEMBERS_SEE)
+        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
             await self._member(tx, project_id, user_id)
             return await self._one(tx, member_owner(project_id, user_id))
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
         """Return the rules for keys of the actor in a project."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id)
+        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
             return await found_rules(tx, project_id, actor.person)
 
     async def set_project(self, actor: Actor, project_id: str, access: Access) -> None:
-        async with self._store.writing() as tx:
-            await visible_project(tx, actor, project_id, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
             await self._set(tx, actor, f"project:{project_id}", access, project_id)
 
     async def set_user(self, actor: Actor, user_id: str, access: Access) -> None:
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await found_user(tx, user_id)
             await self._set(tx, actor, f"user:{user_id}", access)
 
     async def set_member(self, actor: Actor, project_id: str, user_id: str, access: Access) -> None:
-        async with self._store.writing() as tx:
-            await visible_project(tx, actor, project_id, Action.MEMBERS_CHANGE)
+        async with self._writing(actor, Action.MEMBERS_CHANGE, project_id) as tx:
             if await self._member(tx, project_id, user_id) is Role.OWNER:
                 await require(tx, actor, Action.OWNERS_CHANGE, project_id)
             owner = member_owner(project_id, user_id)

@@ -101,8 +101,7 @@ class KeyIssuing(AccountService):
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[ApiKey]:
         """Return the keys of a project that are not deleted, newest first."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.KEYS_SEE)
+        async with self._reading(actor, Action.KEYS_SEE, project_id) as tx:
             return await tx.keys.of(project_id)
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
@@ -182,8 +181,7 @@ class KeyIssuing(AccountService):
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
         """Return the keys of all projects that derive from a user, newest first."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             return await tx.keys.derived(user_id)
 
     async def _key(self, tx: Transaction, actor: Actor, key_id: str, action: Action) -> ApiKey:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, difference, entry
-from causerie.hosted.accounts.authorization import conflict, no_such, require
+from causerie.hosted.accounts.authorization import conflict, no_such
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Taken
 from causerie.hosted.accounts.service import AccountService
@@ -78,8 +78,7 @@ class Entries(AccountService):
         after = [each.after for each in changes if each.after is not None]
         made = [each.after for each in changes if each.before is None and each.after is not None]
         new = {each.id for each in made}
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.CONFIGURATION_CHANGE)
+        async with self._writing(actor, Action.CONFIGURATION_CHANGE) as tx:
             for each in gone:
                 if not await tx.entries.remove(each.id):
                     raise no_such("entry")

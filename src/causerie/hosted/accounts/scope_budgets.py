@@ -11,25 +11,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 
 import structlog
 from msgspec import Struct
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.authorization import Clock, require
-from causerie.hosted.accounts.bounds import (
-    SCOPES,
-    Budget,
-    LimitsAndBudgets,
-    Unit,
-)
+from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.accounts.bounds import SCOPES, Budget, LimitsAndBudgets
 from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.service import AccountService
-from causerie.hosted.accounts.spending import ScopeSpending, Spending
+from causerie.hosted.accounts.spending import ScopeSpending, spending_of
 from causerie.hosted.accounts.usage import UsageReader, provider_of
 from causerie.metering.ledger import UsageRecord
 
@@ -137,19 +131,13 @@ class ScopeBudgets(AccountService):
 
     async def every(self, actor: Actor = SYSTEM) -> Sequence[ScopeSpending]:
         """Return all budgets of tags and providers, by kind and name."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USAGE_SEE_ALL)
+        async with self._reading(actor, Action.USAGE_SEE_ALL) as tx:
             found = await tx.keys.scoped()
         every, now = [], self._clock()
         for owner in sorted(found):
             kind, _, name = owner.partition(":")
-            states = []
-            for budget in found[owner].budgets:
-                used = await self._reader.spent(owner, budget.model, budget.period.start(now))
-                money = budget.unit is Unit.MONEY
-                spent = used.amount if money else Decimal(used.tokens)
-                states.append(Spending(budget, spent, budget.period.end(now)))
-            every.append(ScopeSpending(kind, name, states))
+            spending = await spending_of(self._reader, owner, found[owner].budgets, now)
+            every.append(ScopeSpending(kind, name, spending))
         return every
 
     async def set(self, actor: Actor, kind: str, name: str, budgets: Sequence[Budget]) -> None:
@@ -166,8 +154,7 @@ class ScopeBudgets(AccountService):
             )
         bounds = LimitsAndBudgets(budgets=tuple(budgets))
         bounds.check()
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await self._set_bounds(tx, actor, f"{kind}.bounds", name, bounds)
 
 
@@ -190,8 +177,7 @@ class BulkBounds(AccountService):
         """
         bounds.check()
         owners = {f"user:{id}": id for id in users} | {f"project:{id}": id for id in projects}
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET) as tx:
             known = {f"user:{each.id}" for each in await tx.people.every()}
             known |= {f"project:{each.id}" for each in await tx.projects.every()}
             if unknown := [owners[owner] for owner in owners if owner not in known]:

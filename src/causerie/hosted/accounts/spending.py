@@ -112,6 +112,18 @@ class SpendingReader:
         return Spending(budget, spent, budget.period.end(self._now))
 
 
+async def spending_of(
+    reader: UsageReader, owner: str, budgets: Iterable[Budget], now: datetime
+) -> Sequence[Spending]:
+    """Return the state of the budgets of one owner, like ``user:ID``."""
+    states = []
+    for budget in budgets:
+        used = await reader.spent(owner, budget.model, budget.period.start(now))
+        spent = used.amount if budget.unit is Unit.MONEY else Decimal(used.tokens)
+        states.append(Spending(budget, spent, budget.period.end(now)))
+    return states
+
+
 class PersonBounds(AccountService):
     """Limits and budgets of people, over all keys that derive from them and all projects."""
 
@@ -130,19 +142,13 @@ class PersonBounds(AccountService):
     async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> None:
         """Replace a person's limits and budgets; raise :class:`InvalidRequest`."""
         bounds.check()
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await found_user(tx, user_id)
             await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
-        now, states = self._clock(), []
-        for budget in (await self.see(actor, user_id)).budgets:
-            since = budget.period.start(now)
-            found = await self._reader.spent(f"user:{user_id}", budget.model, since)
-            spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
-            states.append(Spending(budget, spent, budget.period.end(now)))
-        return states
+        budgets = (await self.see(actor, user_id)).budgets
+        return await spending_of(self._reader, f"user:{user_id}", budgets, self._clock())
 
 
 DAYS = 30
@@ -178,8 +184,7 @@ class Summaries(AccountService):
 
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
         """Return all projects, by name."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             found = await tx.projects.every()
             keys = Counter[str]()
             for project, _, count in await tx.keys.counts():
@@ -193,8 +198,7 @@ class Summaries(AccountService):
 
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
         """Return all people, by address."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             found = await tx.people.every()
             keys = Counter[str]()
             for _, person, count in await tx.keys.counts():
@@ -218,8 +222,7 @@ class Summaries(AccountService):
         self, actor: Actor, by: By, ids: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
         owners = {id: f"{by}:{id}" for id in ids}
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             bounds = await tx.keys.bounds_of(tuple(owners.values()))
         reader = SpendingReader(self._usage, actor, None, self._clock())
         return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})

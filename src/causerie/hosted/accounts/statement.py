@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.authorization import Clock, visible_project
+from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bounds import Balance, Budget, BudgetPeriod, Credit, Unit
 from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import AccountCaller
@@ -60,8 +60,7 @@ class Credits(AccountService):
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
         now = self._clock()
         made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
-        async with self._store.writing() as tx:
-            await visible_project(tx, actor, project_id, Action.CREDITS_PUT)
+        async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
             in_all = (await tx.credits.total(project_id) or 0) + amount
             if abs(in_all) > _MOST:
                 raise InvalidRequest(
@@ -85,13 +84,11 @@ class Credits(AccountService):
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+        async with self._reading(actor, Action.USAGE_SEE, project_id) as tx:
             return await tx.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+        await self.require(actor, Action.USAGE_SEE, project_id)
         return await _balance(self._store, self._reader, project_id)
 
 

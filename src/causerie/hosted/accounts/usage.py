@@ -435,7 +435,7 @@ class Rankings(AccountService):
         super().__init__(store, clock)
         self._reader = reader
         self._kept: dict[tuple[RankingPeriod, bool], _Sums] = {}
-        self._reading = asyncio.Lock()
+        self._turn = asyncio.Lock()
 
     async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all models for operators; raise :class:`Forbidden`."""
@@ -462,7 +462,7 @@ class Rankings(AccountService):
         return _ranking(period, sums, lambda served: endpoints.get(served, ""))
 
     async def _sums(self, period: RankingPeriod, *, by_target: bool = False) -> _Sums:
-        async with self._reading:
+        async with self._turn:
             kept, now = self._kept.get((period, by_target)), self._clock()
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
                 read = self._reader.by_target if by_target else self._by_model

@@ -26,7 +26,6 @@ from causerie.hosted.management import accounts, operator, usage
 from causerie.hosted.management.requests import NoQuery
 from causerie.hosted.management.routing import (
     ID_PATTERN,
-    AnyRoute,
     ApiCall,
     ApiRoute,
     ApiServices,
@@ -85,7 +84,7 @@ class OperatorKeys:
             return actor
 
 
-ROUTES: tuple[AnyRoute, ...] = tuple(
+ROUTES: tuple[ApiRoute, ...] = tuple(
     each
     for module in (accounts, usage, operator)
     for each in vars(module).values()
@@ -129,7 +128,7 @@ def openapi_document() -> Schema:
     }
 
 
-def _operation(route: AnyRoute) -> Schema:
+def _operation(route: ApiRoute) -> Schema:
     operation: Schema = {
         "operationId": route.name,
         "summary": route.summary,
@@ -152,7 +151,7 @@ def _operation(route: AnyRoute) -> Schema:
     return operation
 
 
-def _answer(route: AnyRoute) -> Schema:
+def _answer(route: ApiRoute) -> Schema:
     if route.answer is Export:
         text: Schema = {"text/csv": {"schema": {"type": "string"}}}
         return {"description": "The table.", "content": text}
@@ -166,7 +165,7 @@ def _answer(route: AnyRoute) -> Schema:
     }
 
 
-def _errors(route: AnyRoute) -> Schema:
+def _errors(route: ApiRoute) -> Schema:
     content: Schema = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
     return {
         status: {"description": words, "content": content}
@@ -252,7 +251,7 @@ class Management:
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
-            answer = await route.handler(ApiCall(self._services, actor, ids, query, body))
+            answer = await route.handler(ApiCall(self._services, actor, query, body), **ids)
             headers = dict(_HEADERS)
             tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):

@@ -15,7 +15,7 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.bounds import BudgetPeriod, Unit
 from causerie.hosted.accounts.keys import ApiKey, OneTimeLink
-from causerie.hosted.accounts.spending import Spending
+from causerie.hosted.accounts.spending import ScopeSpending, Spending
 from causerie.hosted.accounts.usage import By, FirstTokens, Ranking, UsageSum
 from causerie.hosted.management.requests import OPERATIONS, PageQuery
 from causerie.hosted.management.views import (
@@ -110,6 +110,12 @@ class ScopeView(Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     budgets: list[BudgetSpending]
+
+    @staticmethod
+    def of(scope: ScopeSpending) -> ScopeView:
+        return viewed(
+            ScopeView, scope, budgets=[BudgetSpending.of(each) for each in scope.spending]
+        )
 
 
 class ScopeList(Struct, frozen=True, kw_only=True):
@@ -355,7 +361,7 @@ def page_of(
     view: Callable[[T], Struct],
     items: Sequence[T],
     query: PageQuery,
-    place: Callable[[T], tuple[str, str]],
+    place: Callable[[Any], tuple[str, str]] = by_creation,
     *,
     falling: bool = False,
 ) -> P:
