@@ -78,7 +78,7 @@ class Company:
     async def allow(self, **access: Any) -> None:
         """Set what the project may use, and wait until the service knows."""
         rules = self.office.accounts.access
-        await rules.set_project(SYSTEM, self.office.project, Access(**access))
+        await rules.set(SYSTEM, Access(**access), self.office.project)
 
 
 @pytest.fixture
@@ -139,12 +139,12 @@ async def test_a_key_and_a_member_only_narrow(company: Company) -> None:
     assert "of the project" in await company.refused("dear", mine.credential)
     assert await company.status("both", every.credential) == 200
     only = Access(models=frozenset({"both"}))
-    await accounts.access.set_member(SYSTEM, project, user.id, only)
+    await accounts.access.set(SYSTEM, only, project, user.id)
     await eventually(lambda: _key_is(company, every.credential, "cheap", 403))
     assert "of this member" in await company.refused("cheap", every.credential)
     assert await company.status("both", every.credential) == 200
     assert await company.status("cheap") == 200  # a key of the project itself
-    await accounts.access.set_user(SYSTEM, user.id, Access(models=frozenset()))
+    await accounts.access.set(SYSTEM, Access(models=frozenset()), user_id=user.id)
     await eventually(lambda: _key_is(company, every.credential, "both", 403))
     assert "of the person" in await company.refused("both", every.credential)
 
@@ -180,15 +180,15 @@ async def test_a_rule_is_set_by_who_may_and_checked(tmp_path: Path) -> None:
         owner, admin, member = (actor_of(people[each]) for each in people)
         for actor in (owner, admin, member):
             with pytest.raises(Forbidden):
-                await rules.set_project(actor, project, few)
+                await rules.set(actor, few, project)
             with pytest.raises(Forbidden):
-                await rules.set_user(actor, member.id, few)
-        await rules.set_member(admin, project, member.id, few)
+                await rules.set(actor, few, user_id=member.id)
+        await rules.set(admin, few, project, member.id)
         with pytest.raises(Forbidden):
-            await rules.set_member(member, project, member.id, ALL)
+            await rules.set(member, ALL, project, member.id)
         with pytest.raises(Forbidden):
-            await rules.set_member(admin, project, owner.id, few)
-        assert await rules.of_member(owner, project, member.id) == few
+            await rules.set(admin, few, project, owner.id)
+        assert await rules.see(owner, project, member.id) == few
         assert [each.whose for each in await rules.mine(member, project)] == ["member"]
         for wrong in (
             Access(models=frozenset({"a*b"})),
@@ -197,4 +197,4 @@ async def test_a_rule_is_set_by_who_may_and_checked(tmp_path: Path) -> None:
             Access(completion_price=Decimal("NaN")),
         ):
             with pytest.raises(InvalidRequest):
-                await rules.set_project(SYSTEM, project, wrong)
+                await rules.set(SYSTEM, wrong, project)

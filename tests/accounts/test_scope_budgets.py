@@ -28,7 +28,7 @@ from causerie.hosted.accounts.bounds import (
 )
 from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
 from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets
-from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
+from causerie.hosted.store.usage import SqlUsage
 
 BASE = "/gateway/v1"
 CENT = Decimal("0.01")
@@ -139,12 +139,11 @@ async def test_a_provider_whose_budget_is_spent_gets_no_more_requests(company: C
 
 async def test_what_a_provider_spends_counts_at_once_and_its_period_ends(world: World) -> None:
     """Settled in memory at the end of a request; nothing waits for the database."""
-    rules, reader = world.accounts.scope_budgets, SqlUsageReader(world.database)
-    live = LiveScopeBudgets(world.store, reader, world.clock)
+    rules = world.accounts.scope_budgets
+    live = LiveScopeBudgets(rules, world.clock)
     await rules.set(SYSTEM, "provider", "north", [Budget(Decimal(1), BudgetPeriod.DAY)])
     await rules.set(SYSTEM, "provider", "south", [Budget(Decimal(200), unit=Unit.TOKENS)])
     await SqlUsage(world.database).append([record(served_by="north/m", cost=Decimal("0.5"))])
-    await live.load()
     await live.refresh()
     assert live.spent == {}
     live.count(record(served_by="north/m", cost=Decimal("0.5")))
@@ -159,7 +158,6 @@ async def test_what_a_provider_spends_counts_at_once_and_its_period_ends(world: 
     await live.refresh()
     assert set(live.spent) == {"south"}
     await rules.set(SYSTEM, "provider", "south", [])
-    await live.load()
     await live.refresh()
     assert live.spent == {}
 
@@ -183,7 +181,7 @@ async def test_a_soft_budget_refuses_nothing(company: Company) -> None:
 def test_credits_are_no_soft_budget() -> None:
     soft = Budget(Decimal(1), BudgetPeriod.NEVER, soft=True)
     found = bounded(LimitsAndBudgets(budgets=(soft,)), Decimal(5)).budgets
-    assert [(each.amount, each.soft) for each in found] == [(1, True), (5, False)]
+    assert [(each.amount, each.soft) for each in found] == [(Decimal(1), True), (Decimal(5), False)]
 
 
 async def test_bounds_of_many_are_set_at_once(world: World) -> None:

@@ -66,7 +66,7 @@ async def test_a_wildcard_has_list_prices_also_for_what_is_written_into_the_cach
             day = RecordFilter(now - timedelta(days=1), now + timedelta(days=1))
             single = await table(request_rows(opened.accounts, SYSTEM, opened.project, day))
             status, entry = await there.get(f"/gateway/v1/models/{ASKED}", key=key)
-    assert [(one.model, one.written, one.cached, one.cost) for one in records] == [
+    assert [(one.model, one.written, one.cached, one.amount) for one in records] == [
         (ASKED, 300, 100, COST)
     ] * 2
     wanted = {
@@ -143,8 +143,8 @@ async def test_a_failover_costs_what_it_cost(tmp_path: Path) -> None:
             second, first = await opened.records()
             lines = await statement(opened)
     million = Decimal(1_000_000)
-    assert first.cost == (first.prompt + first.completion) / million
-    assert (second.served_by, second.cost) == (
+    assert first.amount == (first.prompt + first.completion) / million
+    assert (second.served_by, second.amount) == (
         "far/m",
         (7 * second.prompt + 9 * second.completion) / million,
     )

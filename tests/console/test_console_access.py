@@ -35,7 +35,7 @@ async def test_an_operator_limits_a_project_and_its_members_see_what_is_left(pla
     }
     done = await operator.post(f"{here}/change", form)
     assert done.target == f"{here}?done=access-saved"
-    found = await world.accounts.access.of_project(SYSTEM, project.id)
+    found = await world.accounts.access.see(SYSTEM, project.id)
     assert found == Access(
         frozenset({SMALL, "org/*"}), frozenset({"hosted"}), None, Decimal("2.50")
     )
@@ -57,7 +57,7 @@ async def test_an_operator_limits_a_project_and_its_members_see_what_is_left(pla
     assert wrong.status == 400
     assert "is no price" in wrong.text
     await operator.post(f"{here}/change", {"models": "", **ALL_DOORS})
-    assert await world.accounts.access.of_project(SYSTEM, project.id) == ALL
+    assert await world.accounts.access.see(SYSTEM, project.id) == ALL
 
 
 async def test_an_admin_limits_a_member_and_an_operator_a_person(place: Place) -> None:

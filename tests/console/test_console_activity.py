@@ -213,6 +213,7 @@ def test_every_code_that_requests_end_with_is_explained() -> None:
     before = {  # no record yet
         *("unknown_path", "not_found", "head_too_large", "invalid_http"),
         *("misdirected_request", "unsupported_transfer_coding", "origin_not_allowed"),
+        "network_not_allowed",
     }
     unexplained = raised - set(CODES) - before
     assert unexplained == set()

@@ -31,6 +31,7 @@ PROVIDER = """
 name = "{name}"
 issuer = "https://{name}.example.org"
 client_id = "causerie"
+join_accounts = "unclaimed"
 scim_keys = ["{key}"]
 [[identity_providers.groups]]
 group = "data-science"

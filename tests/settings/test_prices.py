@@ -11,6 +11,7 @@ from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_frontend import model_prices
 from causerie.composition.pricing import Pricing
 from causerie.protocol.events import Usage
+from causerie.protocol.money import BILLION, amount_of
 from causerie.providers.price_list import (
     COLUMNS,
     WrongList,
@@ -29,7 +30,7 @@ HEAD = ",".join(COLUMNS)
 
 
 def dollars(tariff: Tariff, prompt: int, completion: int = 0, **parts: int) -> Decimal:
-    return tariff.charge(Usage(prompt, completion, **parts)).normalize()
+    return amount_of(tariff.charge(Usage(prompt, completion, **parts))).normalize()
 
 
 def settings_of(folder: Path, text: str) -> Settings:
@@ -150,15 +151,15 @@ targets = [{ provider = "ours", model = "*" }, { provider = "other", model = "*"
     prices = model_prices(settings)
     assert dollars(prices.of("chat", "ours/gpt-4o"), M, M) == 3
     assert dollars(prices.of("chat", "other/m"), M, M) == 16  # a failover costs what it costs
-    assert prices.dearest("chat", "chat").most(M, M) == 16
+    assert prices.dearest("chat", "chat").most(M, M) == 16 * BILLION
     assert dollars(prices.of("listed", "ours/gpt-4o"), M, M) == Decimal("12.5")
     assert prices.of("nothing", "other/gpt-4o").free
     assert prices.of("gift", "ours/gpt-4o").free
     assert dollars(prices.of("o/*", "ours/gpt-4o-mini", "o/gpt-4o-mini"), M) == Decimal("0.15")
     assert prices.of("o/*", "other/gpt-4o-mini", "o/gpt-4o-mini").free
-    assert prices.dearest("o/*", "o/o1").most(M, 0) == 15
+    assert prices.dearest("o/*", "o/o1").most(M, 0) == 15 * BILLION
     listed = Pricing(settings).of(settings.aliases[1])
-    assert (listed.listed, listed.dearest.most(M, 0)) == (True, Decimal("2.5"))
+    assert (listed.listed, listed.dearest.most(M, 0)) == (True, 2_500_000_000)
     assert without_price(settings) == ["nothing", "o/*"]
     [words] = [note for note in notes(settings) if "No price" in note]
     assert "the models nothing, o/* of providers" in words

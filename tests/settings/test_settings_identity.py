@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from certificates import Certificates
 
-from causerie.composition.account_frontend import identity_providers
+from causerie.composition.account_frontend import identity_providers, sign_in_policy
 from causerie.settings.credentials import read_credentials
 from causerie.settings.load import Loaded, load
 from causerie.settings.problems import SettingsError
@@ -85,6 +86,9 @@ def test_a_provider_and_its_secret(tmp_path: Path) -> None:
         ('sign_up = true\nallowed_domains = ["@Example.org"]', "allowed_domains", "a domain"),
         ('name = "Work Place"', "name", "lower-case"),
         ('name = "code"', "name", "choose another"),
+        ('trusted_domains = ["*"]', "trusted_domains", "a host name"),
+        ("recheck_minutes = 1", "recheck_minutes", "from 5"),
+        (f'scim_keys = ["{"0" * 64}"]', "join_accounts", "lets nobody in"),
         ('groups = [{ group = "staff" }]', "groups[0]", "gives nothing"),
         ('groups = [{ group = "a", project = "prj_a", role = "king" }]', "groups[0].role", "owner"),
     ],
@@ -101,6 +105,26 @@ def test_what_does_not_hold(tmp_path: Path, change: str, where: str, why: str) -
 def test_this_machine_needs_no_https(tmp_path: Path) -> None:
     for host in ("127.0.0.1:9000", "localhost", "[::1]:9000"):
         loaded(tmp_path, GOOD.replace("https://id.example.org/realms/work", f"http://{host}"))
+
+
+def test_sign_ins_are_left_to_providers_that_there_are(tmp_path: Path) -> None:
+    console = '[console]\npassword_sign_in = "operators"\ntwo_factor = "required"\n'
+    assert "console.password_sign_in: needs `identity_providers`" in refused(tmp_path, console)
+    text = GOOD + 'verified_claim = "xms_edov"\nemail_claim = "upn"\nrecheck_minutes = 60\n'
+    settings = loaded(tmp_path, text + console + "session_hours = 8\n").settings
+    policy = sign_in_policy(settings)
+    assert (policy.passwords, policy.two_factor, policy.life) == (
+        "operators",
+        True,
+        timedelta(hours=8),
+    )
+    assert policy.lives == {"https://id.example.org/realms/work": timedelta(hours=1)}
+    [provider] = settings.identity_providers
+    assert provider.email_verification == "xms_edov"
+    [usual] = loaded(tmp_path, GOOD).settings.identity_providers
+    assert usual.email_verification == "email_verified"
+    [other] = loaded(tmp_path, GOOD + 'email_claim = "upn"\n').settings.identity_providers
+    assert other.email_verification is None, "it is about another claim"
 
 
 def test_names_are_unique(tmp_path: Path) -> None:

@@ -216,7 +216,8 @@ async def account_backend(
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
         budgets = Budgets(reader, time.time_ns, shared_budgets=shared_budgets)
-        scope_budgets = LiveScopeBudgets(sql, reader, _clock)
+        accounts = Accounts(sql, reader, Passwords(), _clock)
+        scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
         recorder = Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
@@ -231,7 +232,6 @@ async def account_backend(
         retention = Retention(SqlRetention(database), _clock)
         _ = await stack.enter_async_context(owned(retention.follow()))
         _ = await stack.enter_async_context(recorder)
-        accounts = Accounts(sql, reader, Passwords(), _clock)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
         watching = Watching(sql, accounts.usage, _clock)
         yield AccountBackend(

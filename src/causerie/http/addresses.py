@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
-
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -109,7 +107,8 @@ _INSIDE_ENDINGS = frozenset(
 _DOTS = frozenset(".\u3002")  # the latter separates labels, too
 
 
-class InsideHosts(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class InsideHosts:
     """Private hosts that images may come from; ``suffixes`` begin with a dot."""
 
     names: frozenset[str] = frozenset()

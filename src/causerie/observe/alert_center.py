@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 import structlog
-from msgspec import Struct
 
 from causerie.errors import StoreUnavailable
 from causerie.observe.alerts import (
@@ -116,7 +115,8 @@ _HOUR = timedelta(hours=1)
 _KEPT = timedelta(days=40)  # longer than any period that begins anew
 
 
-class Receiver(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Receiver:
     """Receiver of messages of some kinds: a channel, and an address for e-mails."""
 
     channel: str

@@ -264,6 +264,9 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
         yield Broken((*at, "sign_up"), "needs `allowed_domains`; `*` in it allows all")
     if provider.allowed_domains and not provider.sign_up:
         yield Broken((*at, "allowed_domains"), "means nothing without `sign_up = true`")
+    if provider.scim_keys and provider.join_accounts == "never":
+        words = 'lets nobody in whom the directory creates; with `scim_keys` set `"unclaimed"`'
+        yield Broken((*at, "join_accounts"), words, None, ((*at, "scim_keys"),))
     for index, each in enumerate(provider.groups):
         if each.project is None and not each.operator:
             words = "gives nothing; it needs `project`, or `operator = true`"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.hosted.accounts.audit import difference
-from causerie.hosted.accounts.authorization import found_user, no_such, require
+from causerie.hosted.accounts.authorization import found_user, no_such, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor, Role
 from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
@@ -33,69 +33,51 @@ async def found_rules(tx: Transaction, project_id: str, user_id: str) -> tuple[A
 
 
 class AccessRules(AccountService):
-    """Rules of projects, people and members.
+    """Rules of projects, of users (without a project) and of members (with both).
 
     Methods raise :class:`Forbidden` without the right, and :class:`NotFound` for what the actor may
-    not see; setting one raises :class:`InvalidRequest` for a wrong rule.
+    not see.
     """
 
-    async def of_project(self, actor: Actor, project_id: str) -> Access:
-        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
-            return await self._one(tx, f"project:{project_id}")
-
-    async def of_user(self, actor: Actor, user_id: str) -> Access:
-        async with self._reading(actor, Action.USERS_SEE) as tx:
-            await found_user(tx, user_id)
-            return await self._one(tx, f"user:{user_id}")
-
-    async def of_member(self, actor: Actor, project_id: str, user_id: str) -> Access:
-        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
-            await self._member(tx, project_id, user_id)
-            return await self._one(tx, member_owner(project_id, user_id))
+    async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
+        async with self._store.reading() as tx:
+            owner = await self._owner(tx, actor, project_id, user_id)
+            return (await tx.keys.access([owner])).get(owner, ALL)
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
         """Return the rules for keys of the actor in a project."""
         async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
             return await found_rules(tx, project_id, actor.person)
 
-    async def set_project(self, actor: Actor, project_id: str, access: Access) -> None:
-        async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
-            await self._set(tx, actor, f"project:{project_id}", access, project_id)
-
-    async def set_user(self, actor: Actor, user_id: str, access: Access) -> None:
-        async with self._writing(actor, Action.BOUNDS_SET) as tx:
-            await found_user(tx, user_id)
-            await self._set(tx, actor, f"user:{user_id}", access)
-
-    async def set_member(self, actor: Actor, project_id: str, user_id: str, access: Access) -> None:
-        async with self._writing(actor, Action.MEMBERS_CHANGE, project_id) as tx:
-            if await self._member(tx, project_id, user_id) is Role.OWNER:
-                await require(tx, actor, Action.OWNERS_CHANGE, project_id)
-            owner = member_owner(project_id, user_id)
-            await self._set(tx, actor, owner, access, project_id, user_id)
-
-    async def _set(
-        self,
-        tx: Transaction,
-        actor: Actor,
-        owner: str,
-        access: Access,
-        project_id: str | None = None,
-        user_id: str = "",
+    async def set(
+        self, actor: Actor, access: Access, project_id: str = "", user_id: str = ""
     ) -> None:
+        """Replace a rule; raise :class:`InvalidRequest` for a wrong one."""
         access.check()
-        kind, _, id = owner.partition(":")
-        before = await self._one(tx, owner)
-        await tx.keys.set_access(owner, access)
-        await tx.keys.announce(f"user:{user_id}" if user_id else owner, self._clock())
-        words = difference(before.words(), access.words())
-        await self._record(tx, actor, f"{kind}.access", user_id or id, project_id, access=words)
+        async with self._store.writing() as tx:
+            owner = await self._owner(tx, actor, project_id, user_id, changes=True)
+            before = (await tx.keys.access([owner])).get(owner, ALL)
+            await tx.keys.set_access(owner, access)
+            await tx.keys.announce(f"user:{user_id}" if user_id else owner, self._clock())
+            action, subject = f"{owner.partition(':')[0]}.access", user_id or project_id
+            words = difference(before.words(), access.words())
+            await self._record(tx, actor, action, subject, project_id or None, access=words)
 
-    async def _member(self, tx: Transaction, project_id: str, user_id: str) -> Role:
-        found = await tx.projects.membership(project_id, user_id)
-        if found is None:
+    async def _owner(
+        self, tx: Transaction, actor: Actor, project_id: str, user_id: str, *, changes: bool = False
+    ) -> str:
+        if not project_id:
+            await require(tx, actor, Action.BOUNDS_SET if changes else Action.USERS_SEE)
+            return f"user:{(await found_user(tx, user_id)).id}"
+        if not user_id:
+            needs = Action.BOUNDS_SET if changes else Action.PROJECT_SEE
+            await visible_project(tx, actor, project_id, needs)
+            return f"project:{project_id}"
+        needs = Action.MEMBERS_CHANGE if changes else Action.MEMBERS_SEE
+        await visible_project(tx, actor, project_id, needs)
+        member = await tx.projects.membership(project_id, user_id)
+        if member is None:
             raise no_such("member")
-        return found.role
-
-    async def _one(self, tx: Transaction, owner: str) -> Access:
-        return (await tx.keys.access([owner])).get(owner, ALL)
+        if changes and member.role is Role.OWNER:
+            await require(tx, actor, Action.OWNERS_CHANGE, project_id)
+        return member_owner(project_id, user_id)

@@ -181,12 +181,7 @@ class RoleColumn(StrEnum):
     """A key of operators with all rights or ``people``, in addition to those."""
 
 
-OPERATOR_RIGHTS = (
-    RoleColumn.READ,
-    RoleColumn.PEOPLE,
-    RoleColumn.CONFIGURATION,
-    RoleColumn.USAGE,
-)
+OPERATOR_RIGHTS = RoleColumn.READ, RoleColumn.PEOPLE, RoleColumn.CONFIGURATION, RoleColumn.USAGE
 """Rights that an operator can be limited to."""
 
 
@@ -310,11 +305,7 @@ class Action(StrEnum):
         "X______ X_X__",
         "see providers, their capabilities, and routing explanations",
     )
-    PROVIDERS_PROBE = (
-        "providers.probe",
-        "X______ __X__",
-        "probe providers and apply the results",
-    )
+    PROVIDERS_PROBE = "providers.probe", "X______ __X__", "probe providers and apply the results"
     CONFIGURATION_CHANGE = (
         "configuration.change",
         "X______ __X__",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from causerie.access.allowed import ALL, Access
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
@@ -45,12 +45,3 @@ class Policies:
         """Return the name of the project of somebody who signed up."""
         name = self.personal_project_name.replace("{name}", user.name)
         return name.replace("{email}", user.email)[:_LONGEST_NAME]
-
-    def owned(self) -> Policies:
-        """Return the policies for the first operator, who owns an unbounded project."""
-        return replace(
-            self,
-            personal_project=Beginning(),
-            personal_project_name="Main",
-            personal_role=Role.OWNER,
-        )

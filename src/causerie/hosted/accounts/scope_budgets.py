@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import replace
 
 import structlog
-from msgspec import Struct
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.bounds import SCOPES, Budget, LimitsAndBudgets
+from causerie.hosted.accounts.bounds import SCOPES, Budget, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
 from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.service import AccountService
-from causerie.hosted.accounts.spending import ScopeSpending, spending_of
+from causerie.hosted.accounts.spending import ScopeSpending, Spending, spendings
 from causerie.hosted.accounts.usage import UsageReader, provider_of
 from causerie.metering.ledger import UsageRecord
 
@@ -31,95 +31,6 @@ log = structlog.get_logger(__name__)
 
 _LONGEST_NAME = 80  # of a tag, as requests are read
 _REFRESH_SECONDS = 5.0
-
-
-class _Account(Struct):
-    budget: Budget
-    since: datetime
-    spent: int = 0  # in billionths of money, or tokens; never more than the truth
-
-
-class LiveScopeBudgets:
-    """The budgets of tags and providers that one process enforces."""
-
-    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
-        self._store = store
-        self._reader = reader
-        self._clock = clock
-        self._providers: dict[str, list[_Account]] = {}
-        self.tags: Mapping[str, tuple[Claim, ...]] = {}
-        """What requests with a tag claim in addition."""
-        self.spent: SpentProviders = {}
-        """Providers whose budget is spent, and when it begins anew."""
-
-    async def follow(self, changed: asyncio.Event) -> None:
-        """Read the budgets when they have ``changed``, and what is spent, until cancelled."""
-        while True:
-            try:
-                if changed.is_set():
-                    changed.clear()
-                    await self.load()
-                await self.refresh()
-            except StoreUnavailable:
-                log.warning("budgets of tags and providers wait for the database")
-                await asyncio.sleep(_REFRESH_SECONDS)
-                changed.set()
-            try:
-                async with asyncio.timeout(_REFRESH_SECONDS):
-                    await changed.wait()
-            except TimeoutError:
-                continue
-
-    async def load(self) -> None:
-        """Read the budgets; raise :class:`StoreUnavailable`."""
-        async with self._store.reading() as tx:
-            found = await tx.keys.scoped()
-        hard: dict[tuple[str, str], tuple[Budget, ...]] = {}
-        for owner, bounds in found.items():
-            kind, _, name = owner.partition(":")
-            if kept := tuple(each for each in bounds.budgets if not each.soft):
-                hard[kind, name] = kept
-        self.tags = {
-            name: (Claim(f"tag:{name}", kept),)
-            for (kind, name), kept in hard.items()
-            if kind == "tag"
-        }
-        now = self._clock()
-        self._providers = {
-            name: [_Account(each, each.period.start(now)) for each in kept]
-            for (kind, name), kept in hard.items()
-            if kind == "provider"
-        }
-
-    async def refresh(self) -> None:
-        """Read what all processes have spent; raise :class:`StoreUnavailable`."""
-        now = self._clock()
-        for provider, accounts in self._providers.items():
-            for each in accounts:
-                since = each.budget.period.start(now)
-                found = await self._reader.spent(f"provider:{provider}", "", since)
-                spent = each.budget.counted(found.cost, found.tokens)
-                each.spent = max(each.spent, spent) if since == each.since else spent
-                each.since = since
-        self._judge()
-
-    def count(self, usage: UsageRecord) -> None:
-        """Count an ended request for the provider that answered it."""
-        accounts = self._providers.get(provider_of(usage.served_by)) if self._providers else None
-        if not accounts or not usage.charged:
-            return
-        for each in accounts:
-            each.spent += each.budget.counted(usage.cost, usage.prompt + usage.completion)
-        self._judge()
-
-    def _judge(self) -> None:
-        now, spent = self._clock(), dict[str, datetime | None]()
-        for provider, accounts in self._providers.items():
-            for each in accounts:
-                current = each.since == each.budget.period.start(now)
-                if current and each.spent >= each.budget.whole:
-                    spent[provider] = each.budget.period.end(now)
-        self.spent = spent
 
 
 class ScopeBudgets(AccountService):
@@ -133,11 +44,11 @@ class ScopeBudgets(AccountService):
         """Return all budgets of tags and providers, by kind and name."""
         async with self._reading(actor, Action.USAGE_SEE_ALL) as tx:
             found = await tx.keys.scoped()
-        every, now = [], self._clock()
+        now, every = self._clock(), list[ScopeSpending]()
         for owner in sorted(found):
             kind, _, name = owner.partition(":")
-            spending = await spending_of(self._reader, owner, found[owner].budgets, now)
-            every.append(ScopeSpending(kind, name, spending))
+            states = await spendings(self._reader, owner, found[owner].budgets, now)
+            every.append(ScopeSpending(kind, name, states))
         return every
 
     async def set(self, actor: Actor, kind: str, name: str, budgets: Sequence[Budget]) -> None:
@@ -156,6 +67,78 @@ class ScopeBudgets(AccountService):
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await self._set_bounds(tx, actor, f"{kind}.bounds", name, bounds)
+
+
+class LiveScopeBudgets:
+    """The budgets of tags and providers that one process enforces."""
+
+    def __init__(self, rules: ScopeBudgets, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._providers: dict[str, list[Spending]] = {}  # never more than the truth
+        self.tags: Mapping[str, tuple[Claim, ...]] = {}
+        """What requests with a tag claim in addition."""
+        self.spent: SpentProviders = {}
+
+    async def follow(self, changed: asyncio.Event) -> None:
+        """Refresh after a change, and every few seconds, until cancelled."""
+        while True:
+            changed.clear()
+            try:
+                await self.refresh()
+            except StoreUnavailable:
+                log.warning("budgets of tags and providers wait for the database")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), _REFRESH_SECONDS)
+
+    async def refresh(self) -> None:
+        """Read the budgets and what all processes have spent; raise :class:`StoreUnavailable`."""
+        hard = [
+            (each.kind, each.name, [one for one in each.spending if not one.budget.soft])
+            for each in await self._rules.every()
+        ]
+        self.tags = {
+            name: (Claim(f"tag:{name}", tuple(one.budget for one in states)),)
+            for kind, name, states in hard
+            if kind == "tag" and states
+        }
+        known = {
+            (name, one.budget, one.resets_at): one.spent
+            for name, states in self._providers.items()
+            for one in states
+        }
+        self._providers = {
+            name: [
+                replace(one, spent=max(one.spent, known.get(place, one.spent)))
+                for one in states
+                for place in ((name, one.budget, one.resets_at),)
+            ]
+            for kind, name, states in hard
+            if kind == "provider"
+        }
+        self._judge()
+
+    def count(self, usage: UsageRecord) -> None:
+        """Count an ended request for the provider that answered it."""
+        if not self._providers or not usage.charged:
+            return
+        provider, tokens = provider_of(usage.served_by), usage.prompt + usage.completion
+        if (states := self._providers.get(provider)) is not None:
+            self._providers[provider] = [
+                replace(one, spent=one.spent + (usage.amount if money else tokens))
+                for one in states
+                for money in (one.budget.unit is Unit.MONEY,)
+            ]
+            self._judge()
+
+    def _judge(self) -> None:
+        now = self._clock()
+        self.spent = {
+            provider: one.resets_at
+            for provider, states in self._providers.items()
+            for one in states
+            if one.share >= 1 and (one.resets_at is None or now < one.resets_at)
+        }
 
 
 class BulkBounds(AccountService):

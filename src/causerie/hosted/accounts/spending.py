@@ -71,6 +71,18 @@ class ScopeSpending:
     spending: Sequence[Spending]
 
 
+async def spendings(
+    reader: UsageReader, owner: str, budgets: Iterable[Budget], now: datetime
+) -> Sequence[Spending]:
+    """Return the state of the budgets of one owner, like ``user:ID`` or ``tag:NAME``."""
+    states = []
+    for budget in budgets:
+        found = await reader.spent(owner, budget.model, budget.period.start(now))
+        spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
+        states.append(Spending(budget, spent, budget.period.end(now)))
+    return states
+
+
 class SpendingReader:
     """Reads the usage of one project (``None``: of all), once for each period of the budgets."""
 
@@ -112,18 +124,6 @@ class SpendingReader:
         return Spending(budget, spent, budget.period.end(self._now))
 
 
-async def spending_of(
-    reader: UsageReader, owner: str, budgets: Iterable[Budget], now: datetime
-) -> Sequence[Spending]:
-    """Return the state of the budgets of one owner, like ``user:ID``."""
-    states = []
-    for budget in budgets:
-        used = await reader.spent(owner, budget.model, budget.period.start(now))
-        spent = used.amount if budget.unit is Unit.MONEY else Decimal(used.tokens)
-        states.append(Spending(budget, spent, budget.period.end(now)))
-    return states
-
-
 class PersonBounds(AccountService):
     """Limits and budgets of people, over all keys that derive from them and all projects."""
 
@@ -148,7 +148,7 @@ class PersonBounds(AccountService):
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
         budgets = (await self.see(actor, user_id)).budgets
-        return await spending_of(self._reader, f"user:{user_id}", budgets, self._clock())
+        return await spendings(self._reader, f"user:{user_id}", budgets, self._clock())
 
 
 DAYS = 30

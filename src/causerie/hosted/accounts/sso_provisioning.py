@@ -97,7 +97,7 @@ class GroupMemberships(AccountService):
         current = await tx.people.find(user.id)
         if current is None:
             return False
-        if not mark and operators == 1:
+        if not mark and operators == 1 and current.disabled_at is None:
             _log.warning("identity.last_operator_kept", provider=claims.provider, user=user.id)
             return False
         await tx.people.change(replace(current, operator=bool(mark), operator_group=mark))

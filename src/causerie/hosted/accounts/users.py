@@ -177,7 +177,7 @@ class Users(AccountService):
                 await self._bind(tx, user, *identity)
             await self._join(tx, link, user)
             if link.kind is LinkKind.OWNER:
-                await self._first_project(tx, user, self.policies.owned())
+                await self._first_project(tx, user, Policies())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
                 await self._first_project(tx, user, self.policies)
             return user

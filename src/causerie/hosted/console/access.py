@@ -10,7 +10,6 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.console.fields import FormFields, page_of
 from causerie.hosted.console.keys import chosen
-from causerie.hosted.console.project import member_asked
 from causerie.hosted.console.request_context import RequestContext
 from causerie.protocol.numbers import money
 
@@ -30,70 +29,47 @@ async def show_project(context: RequestContext) -> None:
     )
 
 
-async def ask_project(context: RequestContext) -> None:
-    view = await context.project()
-    await context.check_right(Action.BOUNDS_SET)
-    access = await context.accounts.access.of_project(context.actor, view.project.id)
-    here = f"/projects/{view.project.id}/access"
-    await _form(context, access, f"All keys of {view.project.name}.", f"{here}/change", here)
-
-
-async def set_project(context: RequestContext) -> None:
-    id = (await context.project()).project.id
-    await context.accounts.access.set_project(context.actor, id, _typed(context.form))
-    context.go(f"/projects/{id}/access", done="access-saved")
-
-
-async def ask_member(context: RequestContext) -> None:
-    member, id = await member_asked(context), context.params["project"]
-    await context.check_right(Action.MEMBERS_CHANGE)
-    access = await context.accounts.access.of_member(context.actor, id, member.user.id)
-    whom = f"{member.user.name} in this project: their keys and playground."
-    here = f"/projects/{id}/members/{member.user.id}/access"
-    await _form(context, access, whom, here, f"/projects/{id}")
-
-
-async def set_member(context: RequestContext) -> None:
-    member, id = await member_asked(context), context.params["project"]
-    access = _typed(context.form)
-    await context.accounts.access.set_member(context.actor, id, member.user.id, access)
-    context.go(f"/projects/{id}", done="access-saved")
-
-
-async def ask_user(context: RequestContext) -> None:
-    user = await context.accounts.users.see(context.actor, context.params["user"])
-    await context.check_right(Action.BOUNDS_SET)
-    access = await context.accounts.access.of_user(context.actor, user.id)
-    whom = f"{user.name}: their keys and playground, in all projects."
-    here = f"/operator/users/{user.id}/access"
-    await _form(context, access, whom, here, "/operator/users")
-
-
-async def set_user(context: RequestContext) -> None:
-    access = _typed(context.form)
-    await context.accounts.access.set_user(context.actor, context.params["user"], access)
-    context.go("/operator/users", done="access-saved")
-
-
-async def _form(context: RequestContext, kept: Access, whom: str, path: str, back: str) -> None:
-    form = context.form
-    doors = {each.name for each in context.service_view.doors()}
+async def ask(context: RequestContext) -> None:
+    """Show the form of a project, a member or (without a project) a user."""
+    form, (project, user) = context.form, _ids(context)
+    if project:
+        await context.project()
+    await context.check_right(Action.MEMBERS_CHANGE if project and user else Action.BOUNDS_SET)
+    kept = await context.accounts.access.see(context.actor, project, user)
     verdicts = context.service_view.verdicts(())
     providers = {name for each in verdicts for name in each.providers}
+    doors, held = {each.name for each in context.service_view.doors()}, kept
+    if form:
+        held = Access(doors=chosen(form, "doors"), providers=chosen(form, "providers"))
+    names = form.get("models") if form else "\n".join(sorted(kept.models or ()))
     await context.show(
         "project/access_form.html",
-        whom=whom,
-        path=path,
-        back=back,
-        names=form.get("models") if form else "\n".join(sorted(kept.models or ())),
+        project_id=project,
+        user_id=user,
+        path=context.exchange.path,
+        back=_back(project, user),
+        names=names,
         prices={name: form.get(name) if form else _text(getattr(kept, name)) for name in _PRICES},
-        held={"doors": kept.doors, "providers": kept.providers}
-        if not form
-        else {"doors": chosen(form, "doors"), "providers": chosen(form, "providers")},
+        held=held,
         doors=sorted(doors | (kept.doors or frozenset())),
         providers=sorted(providers | (kept.providers or frozenset())),
-        models=[each.id for each in verdicts],
     )
+
+
+async def change(context: RequestContext) -> None:
+    project, user = _ids(context)
+    await context.accounts.access.set(context.actor, _typed(context.form), project, user)
+    context.go(_back(project, user), done="access-saved")
+
+
+def _ids(context: RequestContext) -> tuple[str, str]:
+    return context.params.get("project", ""), context.params.get("user", "")
+
+
+def _back(project: str, user: str) -> str:
+    if not project:
+        return "/operator/users"
+    return f"/projects/{project}" if user else f"/projects/{project}/access"
 
 
 def _typed(form: FormFields) -> Access:

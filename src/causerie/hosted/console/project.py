@@ -150,27 +150,27 @@ async def withdraw(context: RequestContext) -> None:
 
 
 async def show_member(context: RequestContext) -> None:
-    member = await member_asked(context)
+    member = await _member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
     role, held = context.form.get("role", member.role), await _keys_of(context, member)
     await context.show("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:
-    member, role = await member_asked(context), _role(context)
+    member, role = await _member(context), _role(context)
     project_id = context.params["project"]
     await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     context.go(f"/projects/{project_id}", done="member-changed")
 
 
 async def ask_removal(context: RequestContext) -> None:
-    member = await member_asked(context)
+    member = await _member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
     await context.show("project/remove.html", member=member, **await _keys_of(context, member))
 
 
 async def remove_member(context: RequestContext) -> None:
-    member, project_id = await member_asked(context), context.params["project"]
+    member, project_id = await _member(context), context.params["project"]
     keys_to = context.form.get("keys_to") or None
     await context.accounts.projects.remove(
         context.actor, project_id, member.user.id, keys_to=keys_to
@@ -193,8 +193,7 @@ async def _keys_of(context: RequestContext, member: ProjectMember) -> dict[str, 
     }
 
 
-async def member_asked(context: RequestContext) -> ProjectMember:
-    """Return the member of the path; raise :class:`NotFound`."""
+async def _member(context: RequestContext) -> ProjectMember:
     project_id = (await context.project()).project.id
     for member in await context.accounts.projects.members(context.actor, project_id):
         if member.user.id == context.params["user"]:

@@ -55,18 +55,6 @@ async def user_spending(call: Call, user: str) -> reports.PersonSpending:
     return reports.PersonSpending(budgets=[reports.BudgetSpending.of(each) for each in found])
 
 
-@route("GET /users/{user}/access", "Get the models and doors that a user may use")
-async def see_user_access(call: Call, user: str) -> views.AccessView:
-    return views.AccessView.of(await call.accounts.access.of_user(call.actor, user))
-
-
-@route("PUT /users/{user}/access", "Set the models and doors that a user may use")
-async def set_user_access(call: WithBody[requests.AccessBody], user: str) -> views.AccessView:
-    access = call.body.access()
-    await call.accounts.access.set_user(call.actor, user, access)
-    return views.AccessView.of(access)
-
-
 @route("PUT /bounds", "Set limits and budgets of many users and projects")
 async def set_many_bounds(call: WithBody[requests.ManyBounds]) -> views.ChangedView:
     actor, body = call.actor, call.body
@@ -225,30 +213,26 @@ async def set_project_bounds(call: WithBody[requests.BoundsBody], project: str) 
     return views.BoundsView.of(bounds)
 
 
-@route("GET /projects/{project}/access", "Get the models and doors that a project may use")
-async def see_project_access(call: Call, project: str) -> views.AccessView:
-    return views.AccessView.of(await call.accounts.access.of_project(call.actor, project))
+async def _see_access(call: Call, project: str = "", user: str = "") -> views.AccessView:
+    return views.AccessView.of(await call.accounts.access.see(call.actor, project, user))
 
 
-@route("PUT /projects/{project}/access", "Set the models and doors that a project may use")
-async def set_project_access(call: WithBody[requests.AccessBody], project: str) -> views.AccessView:
-    access = call.body.access()
-    await call.accounts.access.set_project(call.actor, project, access)
-    return views.AccessView.of(access)
-
-
-@route("GET /projects/{project}/members/{user}/access", "Get what a member may use")
-async def see_member_access(call: Call, project: str, user: str) -> views.AccessView:
-    return views.AccessView.of(await call.accounts.access.of_member(call.actor, project, user))
-
-
-@route("PUT /projects/{project}/members/{user}/access", "Set what a member may use")
-async def set_member_access(
-    call: WithBody[requests.AccessBody], project: str, user: str
+async def _set_access(
+    call: WithBody[requests.AccessBody], project: str = "", user: str = ""
 ) -> views.AccessView:
     access = call.body.access()
-    await call.accounts.access.set_member(call.actor, project, user, access)
+    await call.accounts.access.set(call.actor, access, project, user)
     return views.AccessView.of(access)
+
+
+_WHOSE, _WHAT = "/projects/{project}", "the models and doors that"
+see_project_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a project may use")(_see_access)
+set_project_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a project may use")(_set_access)
+see_user_access = route("GET /users/{user}/access", f"Get {_WHAT} a user may use")(_see_access)
+set_user_access = route("PUT /users/{user}/access", f"Set {_WHAT} a user may use")(_set_access)
+_WHOSE += "/members/{user}"
+see_member_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a member may use")(_see_access)
+set_member_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a member may use")(_set_access)
 
 
 @route("PUT /projects/{project}/networks", "Set the networks from which keys of a project work")
