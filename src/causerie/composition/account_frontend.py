@@ -267,7 +267,7 @@ class AccountFrontend:
 
     def __post_init__(self) -> None:
         self._managers = OperatorKeys(
-            self.backed.key_cache, stored=self.backed.accounts.operator_keys
+            self.backed.key_cache.manager, stored=self.backed.accounts.operator_keys
         )
         self._providers: tuple[OidcProvider, ...] = ()
         self._directories: Mapping[KeyDigest, GroupClaims] = {}

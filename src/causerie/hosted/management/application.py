@@ -5,9 +5,9 @@ and the OpenAPI document made from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -39,16 +39,12 @@ from causerie.http.exchange import Exchange
 from causerie.http.openapi import Schema, sent_schemas
 from causerie.http.routing import RouteTable
 
+Managers = Callable[[Credential | None], Awaitable[Actor]]
+"""Returns the actor behind a management key.
 
-class Managers(Protocol):
-    """Authentication of management keys."""
-
-    async def manager(self, credential: Credential | None) -> Actor:
-        """Return the actor behind a management key.
-
-        Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and
-        ``StoreUnavailable`` if it cannot be known.
-        """
+Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and ``StoreUnavailable``
+if it cannot be known.
+"""
 
 
 class OperatorKeys:
@@ -69,12 +65,12 @@ class OperatorKeys:
         self._keys = tuple(keys)
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Return the actor behind a key; raise as :meth:`Managers.manager`."""
+        """Return the actor behind a key; raise as :data:`Managers`."""
         found = matching(self._keys, credential)
         if found is not None:
             return Actor("key", found.id, found.id, operator=True)
         try:
-            return await self._managers.manager(credential)
+            return await self._managers(credential)
         except Unauthenticated:
             if self._stored is None or credential is None or not credential.formed:
                 raise
@@ -219,7 +215,7 @@ class Management:
     def __init__(
         self,
         accounts: Accounts,
-        managers: Managers,
+        managers: OperatorKeys,
         clock: Clock,
         link_path: LinkPath,
         operations: Operations,

@@ -9,21 +9,15 @@ from sqlalchemy.exc import IntegrityError
 
 from causerie.hosted.accounts.people import IdentityGroup, User
 from causerie.hosted.accounts.ports import Taken
-from causerie.hosted.store.repository import SqlRepository, part_of
+from causerie.hosted.store.repository import SqlRows, part_of
 from causerie.hosted.store.tables import identity_group_members as members
 from causerie.hosted.store.tables import identity_groups as groups
 from causerie.hosted.store.tables import users
 
 
-class SqlGroups(SqlRepository):
-    async def add(self, group: IdentityGroup) -> None:
-        await self._insert(groups, group)
-
-    async def change(self, group: IdentityGroup) -> None:
-        await self._update(groups, group)
-
-    async def find(self, id: str) -> IdentityGroup | None:
-        return await self._one(self._by_id(groups, id), lambda row: IdentityGroup(**row))
+class SqlGroups(SqlRows):
+    table = groups
+    kind = IdentityGroup
 
     async def remove(self, id: str) -> None:
         await self._execute(groups.delete().where(groups.c.id == id))

@@ -25,7 +25,7 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.store.repository import SqlRepository, part_of, row_of, upsert
+from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of, row_of, upsert
 from causerie.hosted.store.tables import (
     api_keys,
     audit,
@@ -59,15 +59,9 @@ def person_status_of(row: RowMapping) -> PersonStatus:
     )
 
 
-class SqlPeople(SqlRepository):
-    async def add(self, user: User) -> None:
-        await self._insert(users, user)
-
-    async def change(self, user: User) -> None:
-        await self._update(users, user)
-
-    async def find(self, id: str) -> User | None:
-        return await self._one(self._by_id(users, id), _user)
+class SqlPeople(SqlRows):
+    table = users
+    kind = User
 
     async def by_email(self, email: str) -> User | None:
         return await self._one(select(users).where(users.c.email == email), _user)
@@ -142,11 +136,11 @@ def _user(row: RowMapping) -> User:
     return User(**row)
 
 
-class SqlProjects(SqlRepository):
-    async def add(self, project: Project) -> None:
-        await self._insert(projects, project)
+class SqlProjects(SqlRows):
+    table = projects
+    kind = Project
 
-    async def change(self, project: Project) -> None:
+    async def change(self, project: Project, /) -> None:
         values = row_of(projects, project)
         del values["recording_days"]  # whoever renames it must not switch that on again
         await self._execute(projects.update().where(projects.c.id == project.id).values(values))
@@ -155,9 +149,6 @@ class SqlProjects(SqlRepository):
         await self._execute(
             projects.update().where(projects.c.id == id).values(recording_days=days)
         )
-
-    async def find(self, id: str) -> Project | None:
-        return await self._one(self._by_id(projects, id), lambda row: Project(**row))
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)

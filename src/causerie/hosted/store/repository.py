@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlalchemy import CursorResult, Executable, RowMapping, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -64,6 +64,22 @@ class SqlRepository:
         await self._execute(
             table.update().where(table.c.id == value.id).values(row_of(table, value))
         )
+
+
+class SqlRows(SqlRepository):
+    """A repository of the rows of one table, with their ids."""
+
+    table: ClassVar[Table]
+    kind: ClassVar[Callable[..., Any]]
+
+    async def add(self, value: Any, /) -> None:
+        await self._insert(self.table, value)
+
+    async def change(self, value: Any, /) -> None:
+        await self._update(self.table, value)
+
+    async def find(self, id: str) -> Any:
+        return await self._one(self._by_id(self.table, id), lambda row: self.kind(**row))
 
 
 def row_of(table: Table, value: Any) -> dict[str, Any]:

@@ -15,15 +15,14 @@ from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.tokens import PASSWORD, Session, Stage
 from causerie.hosted.store.encrypted import totp_purpose
-from causerie.hosted.store.repository import SqlRepository, upsert
+from causerie.hosted.store.repository import SqlRepository, SqlRows, upsert
 from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
 _BY_USER = "user:"
 
 
-class SqlLinks(SqlRepository):
-    async def add(self, link: OneTimeLink) -> None:
-        await self._insert(one_time_links, link)
+class SqlLinks(SqlRows):
+    table = one_time_links
 
     async def by_digest(self, digest: bytes) -> OneTimeLink | None:
         return await self._one(
@@ -76,9 +75,8 @@ class SqlLinks(SqlRepository):
         return await self._all(query, _link)
 
 
-class SqlSessions(SqlRepository):
-    async def add(self, session: Session) -> None:
-        await self._insert(sessions, session)
+class SqlSessions(SqlRows):
+    table = sessions
 
     async def by_digest(self, digest: bytes) -> Session | None:
         return await self._one(select(sessions).where(sessions.c.digest == digest), _session)
