@@ -26,6 +26,7 @@ from causerie.hosted.accounts.people import SYSTEM, actor_of
 from causerie.hosted.accounts.usage import By, Step, UsageQuery
 from causerie.hosted.store.tables import microseconds
 from causerie.metering.ledger import UsageRecord
+from causerie.protocol.money import BILLION
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -117,7 +118,7 @@ async def test_metrics_tell_of_cost_and_of_the_database(service_view: ServiceVie
         after = await metrics(http)
     [charged] = await service_view.recorded(made.key.id)
     name = 'causerie_cost_total{door="hosted",model="small"}'
-    assert after[name] - before.get(name, 0) == pytest.approx(float(charged.cost))
+    assert after[name] - before.get(name, 0) == pytest.approx(charged.cost / BILLION)
     names = ("causerie_database_up", "causerie_journal_up", "causerie_usage_records_waiting")
     assert [after[name] for name in names[:2]] == [1, 1]
     assert after[names[2]] >= 0

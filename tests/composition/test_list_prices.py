@@ -149,4 +149,4 @@ async def test_a_failover_costs_what_it_cost(tmp_path: Path) -> None:
         (7 * second.prompt + 9 * second.completion) / million,
     )
     costs = {line["provider"]: Decimal(line["cost"]) for line in lines}
-    assert costs == {"near": first.cost, "far": second.cost}
+    assert costs == {"near": first.amount, "far": second.amount}

@@ -229,6 +229,29 @@ async def test_an_alias_is_created_changed_and_deleted(bench: Bench) -> None:
     assert (await bench.get(place)).status == 404
 
 
+async def test_targets_keep_their_prices_and_the_list_says_where_prices_are_from(
+    bench: Bench,
+) -> None:
+    price = {"prompt": "3", "completion": "15", "cache_write": "3.75"}
+    target = {"provider": "north", "model": "m", "price": price}
+    made = await added(bench.market, "alias", id="talk", targets=[target])
+    place = f"{ALIASES}/{made.id}"
+    form = await bench.get(place)
+    fields = dict(reversed([*form.fields]))  # the first row; others are empty
+    assert (fields["target_prompt"], fields["target_completion"]) == ("3", "15")
+    fields |= {"target_price": unescape(fields["target_price"]), "target_completion": "16"}
+    assert (await bench.post(place, **fields)).target == f"{ALIASES}?done=alias-saved"
+    [entry] = [
+        e for e in await bench.market.services.configuration.every(SYSTEM) if e.name == "talk"
+    ]
+    assert entry.settings["targets"] == [{**target, "price": {**price, "completion": "16"}}]
+    wrong = await bench.post(place, **fields | {"target_price": "[]"})
+    assert wrong.status == 400
+    view = bench.place.service_view
+    view.without_price = ("talk",)
+    assert ">no price</span>" in (await bench.get(ALIASES)).text
+
+
 @pytest.mark.parametrize("text", first_of(MARKUP, every=3))
 async def test_names_of_a_provider_stay_text(bench: Bench, text: str) -> None:
     bench.lists.models = [{"id": text, "name": text}, LISTED[0]]

@@ -91,10 +91,7 @@ def test_a_store_is_up_only_where_every_process_reaches_it_and_budgets_are_not_a
         StoreStatus(database=True, journal=True, waiting=3, budgets=budgets),
         StoreStatus(database=False, journal=True, waiting=4, budgets=budgets),
     ]
-    texts = [
-        MetricsCounters(Statuses([]).status, store=lambda store=store: store).exposition().decode()
-        for store in stores
-    ]
+    texts = [_stored(store) for store in stores]
     found = {
         name: value
         for (_, name, _), value in samples(
@@ -103,3 +100,7 @@ def test_a_store_is_up_only_where_every_process_reaches_it_and_budgets_are_not_a
     }
     assert [found[f"causerie_{name}"] for name in ("database_up", "journal_up")] == [0, 1]
     assert (found["causerie_usage_records_waiting"], found["causerie_budgets"]) == (7, 2)
+
+
+def _stored(store: StoreStatus) -> str:
+    return MetricsCounters(Statuses([]).status, store=lambda: store).exposition().decode()

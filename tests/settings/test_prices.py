@@ -11,7 +11,7 @@ from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_frontend import model_prices
 from causerie.composition.pricing import Pricing
 from causerie.protocol.events import Usage
-from causerie.protocol.money import BILLION, amount_of
+from causerie.protocol.money import amount_of
 from causerie.providers.price_list import (
     COLUMNS,
     WrongList,
@@ -30,7 +30,11 @@ HEAD = ",".join(COLUMNS)
 
 
 def dollars(tariff: Tariff, prompt: int, completion: int = 0, **parts: int) -> Decimal:
-    return amount_of(tariff.charge(Usage(prompt, completion, **parts))).normalize()
+    return amount_of(tariff.charge(Usage(prompt, completion, **parts)))
+
+
+def most(tariff: Tariff, prompt: int, completion: int = 0) -> Decimal:
+    return amount_of(tariff.most(prompt, completion))
 
 
 def settings_of(folder: Path, text: str) -> Settings:
@@ -49,7 +53,7 @@ def test_each_class_of_tokens_has_its_price() -> None:
         dollars(tariff, 100, 10, cached=50, written=20)
         == 30 * 3 + 15 + 20 * Decimal("3.75") + 10 * 15
     )
-    assert tariff.most(100, 10) == 100 * Decimal("3.75") + 150  # all of it may be written
+    assert most(tariff, 100, 10) == 100 * Decimal("3.75") + 150  # all of it may be written
     assert dollars(Tariff(Decimal(3)), 100, written=20) == 300  # without a price of their own
 
 
@@ -58,10 +62,10 @@ def test_a_long_prompt_has_the_prices_of_its_tier() -> None:
     tariff = Tariff(Decimal(3), Decimal(15), tiers=((200, long),))
     assert dollars(tariff, 200, 1) == 615
     assert dollars(tariff, 201, 1) == 201 * 6 + 22
-    assert tariff.most(201, 1) == 201 * 6 + 22
+    assert most(tariff, 201, 1) == 201 * 6 + 22
     both = highest([tariff, Tariff(Decimal(4), Decimal(10))])
-    assert both.most(200, 1) == 815
-    assert both.most(201, 1) == 201 * 6 + 22
+    assert most(both, 200, 1) == 815
+    assert most(both, 201, 1) == 201 * 6 + 22
     assert tariff.entry().tiers[0].above == 200
 
 
@@ -151,15 +155,16 @@ targets = [{ provider = "ours", model = "*" }, { provider = "other", model = "*"
     prices = model_prices(settings)
     assert dollars(prices.of("chat", "ours/gpt-4o"), M, M) == 3
     assert dollars(prices.of("chat", "other/m"), M, M) == 16  # a failover costs what it costs
-    assert prices.dearest("chat", "chat").most(M, M) == 16 * BILLION
+    assert most(prices.dearest("chat", "chat"), M, M) == 16
     assert dollars(prices.of("listed", "ours/gpt-4o"), M, M) == Decimal("12.5")
     assert prices.of("nothing", "other/gpt-4o").free
     assert prices.of("gift", "ours/gpt-4o").free
     assert dollars(prices.of("o/*", "ours/gpt-4o-mini", "o/gpt-4o-mini"), M) == Decimal("0.15")
     assert prices.of("o/*", "other/gpt-4o-mini", "o/gpt-4o-mini").free
-    assert prices.dearest("o/*", "o/o1").most(M, 0) == 15 * BILLION
+    assert most(prices.dearest("o/*", "o/o1"), M, 0) == 15
     listed = Pricing(settings).of(settings.aliases[1])
-    assert (listed.listed, listed.dearest.most(M, 0)) == (True, 2_500_000_000)
+    assert listed.listed
+    assert most(listed.dearest, M) == Decimal("2.5")
     assert without_price(settings) == ["nothing", "o/*"]
     [words] = [note for note in notes(settings) if "No price" in note]
     assert "the models nothing, o/* of providers" in words
@@ -186,7 +191,7 @@ def test_of_two_rows_for_a_model_the_newer_applies(tmp_path: Path) -> None:
     for day, price, applies in (("2020-01-01", "8", "2.5"), ("2030-01-01", "8", "8")):
         file.write_text(f"{HEAD}\n{rows.format(price, day)}")
         found = Pricing(settings).of(settings.aliases[0])
-        assert found.dearest.most(M, 0) == Decimal(applies)
+        assert most(found.dearest, M, 0) == Decimal(applies)
     file.write_text("nonsense")
     with pytest.raises(SettingsError, match=r"list_prices\.file.*prices\.csv.*no column provider"):
         settings_of(tmp_path, OPENAI)

@@ -35,7 +35,6 @@ _MILLION = 1_000_000
 _REQUESTS = 1000
 _BILLIONTH = 9  # decimals of what a request costs
 _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
-_NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Tariff:
 
     @property
     def dearest_input(self) -> Decimal:
-        return max(self.prompt, self.cached or _NOTHING, self.written or _NOTHING)
+        return max(self.prompt, self.cached or Decimal(0), self.written or Decimal(0))
 
     def at(self, prompt: int) -> Tariff:
         """Return the tariff of requests with so many prompt tokens."""

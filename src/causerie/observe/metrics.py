@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.meter import Record
+from causerie.protocol.money import BILLION
 from causerie.routing.target_state import TargetStatus
 
 # A registry of its own, so that several services fit into one process. Labels have few values:
@@ -142,7 +143,7 @@ class MetricsCounters(Collector):
             for kind, count in numbers.tokens.items():
                 tokens.add_metric([*place, kind], count)
             continued.add_metric(place, numbers.continued)
-            cost.add_metric(place, numbers.cost)
+            cost.add_metric(place, numbers.cost / BILLION)
         yield from (requests, tokens, continued, cost)
         words = "Requests rejected before a model was chosen."
         yield _filled(_counter("refused", words, "door", "status", "code"), self._refused.items())
@@ -237,13 +238,13 @@ class _Place:
         self.requests: Counter[_End] = Counter()
         self.tokens = dict.fromkeys(_TOKENS, 0)
         self.continued = 0
-        self.cost = 0.0
+        self.cost = 0  # in billionths
         self.times = {name: _Times(bounds) for name, (_, bounds) in _TIMES.items()}
 
     def add(self, records: Sequence[Record]) -> None:
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
         self.continued += sum([one.continued for one in records])
-        self.cost += float(sum([one.cost for one in records]))
+        self.cost += sum([one.cost for one in records])
         used = [record.used for record in records]
         for kind in _TOKENS:
             self.tokens[kind] += sum([getattr(one, kind) for one in used])

@@ -196,7 +196,7 @@ class Budgets:
         parts: list[_Part] = []
         for claim in claims:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
-                if budget.model and not covers(budget.model, model):
+                if not covers(budget.model, model):
                     continue
                 counter = self._current(place, budget, now)
                 known = known or counter is not None

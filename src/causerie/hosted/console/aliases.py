@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import msgspec
+
 from causerie.errors import InvalidRequest
 from causerie.hosted.console.entries import (
     EntryFormPages,
@@ -19,7 +21,8 @@ from causerie.hosted.console.request_context import RequestContext
 
 Row = Mapping[str, str]
 
-_TARGET = ("provider", "model", "priority", "weight")
+_PRICE = ("prompt", "completion")
+_TARGET = ("provider", "model", "priority", "weight", *_PRICE, "price")
 FIELDS = (
     SettingField("id", "ID", missing="is missing; it is what requests name as `model`"),
     *(SettingField(name, "") for name in ("name", "description", "price.prompt")),
@@ -37,7 +40,7 @@ class AliasForm(SettingsForm, frozen=True):
     def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
         others = {name: value for name, value in settings.items() if name != "targets"}
         form = SettingsForm.of(fields, others, version)
-        rows = [{name: text_of(each[name]) for name in each} for each in settings["targets"]]
+        rows = [_row(each) for each in settings["targets"]]
         return cls(fields, form.values, form.more, form.version, rows)
 
     @classmethod
@@ -53,10 +56,25 @@ class AliasForm(SettingsForm, frozen=True):
         return {**SettingsForm.settings(self), "targets": targets}
 
 
+def _row(target: Mapping[str, Any]) -> Row:
+    row = {name: text_of(target[name]) for name in target if name != "price"}
+    if "price" in target:  # what no field shows of it is kept
+        price = dict(target["price"])
+        row |= {name: str(price.pop(name)) for name in _PRICE if name in price}
+        row["price"] = msgspec.json.encode(price).decode()
+    return row
+
+
 def _target(row: Row) -> dict[str, Any]:
     numbers = {name: typed_number(row[name]) for name in ("priority", "weight") if row.get(name)}
     provider = {"provider": row["provider"]} if row.get("provider") else {}
-    return {**provider, "model": row["model"], **numbers}
+    typed = {name: row[name] for name in _PRICE if row.get(name)}
+    try:
+        kept = msgspec.json.decode(row.get("price") or "{}", type=dict[str, Any])
+    except msgspec.MsgspecError as failure:
+        raise InvalidRequest("is no JSON object", param="targets") from failure
+    priced = {"price": kept | typed} if typed or row.get("price") else {}
+    return {**provider, "model": row["model"], **numbers, **priced}
 
 
 class AliasPages(EntryFormPages):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import add, attrgetter, itemgetter
 from typing import Any
@@ -101,14 +101,15 @@ DAY = 24 * HOUR
 
 _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provider": "served_by"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
+_SUMS = (
+    *((HOUR, table) for table in (usage_hourly, usage_apps, usage_tags, usage_targets)),
+    *((DAY, table) for table in (usage_daily, usage_charged)),
+)
 _UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
 
 _Change = tuple[UsageRecord, int]  # a request, and 1 to add it or -1 to subtract it
-_PLACE = {  # columns of places, with the fields of records
-    **{"key_id": "key", "user_id": "user", "model": "model", "door": "door", "app": "app"},
-    **{"tag": "tag", "served_by": "served_by"},
-}
-_place = attrgetter("charged", "project", "at", *_PLACE.values())
+_place = attrgetter("key", "user", "model", "door", "app", "tag", "served_by", "charged")
+_PLACE = ("project_id", "start", "key_id", "user_id", "model", "door", "app", "tag", "served_by")
 
 
 class _Sum(Struct):
@@ -138,8 +139,6 @@ class _Sum(Struct):
             self.refused += times
         self.prompt += times * record.prompt
         self.cached += times * record.cached
-        self.written += times * record.written
-        self.units += times * record.units
         self.completion += times * record.completion
         self.reasoning += times * record.reasoning
         self.cost += times * record.cost
@@ -149,42 +148,12 @@ class _Sum(Struct):
         self.duration_us += times * record.duration_us
         if record.charged:
             self.charged += times * (record.prompt + record.completion)
+        if record.written or record.units:
+            self.written += times * record.written
+            self.units += times * record.units
 
 
-class _SumTable(Struct, frozen=True):
-    """A table of sums by some parts of a place, and by times of this length."""
-
-    table: Table
-    span: int = HOUR
-    charged_only: bool = False
-
-    @property
-    def sums(self) -> Sequence[str]:
-        """Return the names of its sums."""
-        return [column.name for column in self.table.columns if not column.primary_key]
-
-    def rows(self, sums: Mapping[tuple[Any, ...], _Sum]) -> list[tuple[Any, ...]]:
-        """Return the rows to add, in the order of the primary key, in which all processes do."""
-        known = list(_PLACE)
-        parts = [column.name for column in self.table.primary_key if column.name in _PLACE]
-        place_of = itemgetter(*(3 + known.index(name) for name in parts))
-        values_of = attrgetter(*self.sums)
-        rows: dict[tuple[Any, ...], Sequence[int]] = {}
-        for place, one in sums.items():
-            charged, project, start, *_ = place
-            if self.charged_only and not charged:
-                continue
-            at = (project, start - start % self.span, *place_of(place))
-            before, values = rows.get(at), values_of(one)
-            rows[at] = values if before is None else [*map(add, before, values)]
-        return [(*at, *rows[at]) for at in sorted(rows)]
-
-
-_SUMS = (
-    *map(_SumTable, (usage_hourly, usage_apps, usage_tags, usage_targets)),
-    _SumTable(usage_daily, DAY),
-    _SumTable(usage_charged, DAY, charged_only=True),
-)
+_SUMMED = tuple(name for name in _Sum.__struct_fields__ if name != "units")
 
 
 class SqlUsage:
@@ -204,7 +173,8 @@ class SqlUsage:
         dialect = database.dialect
         self._insert = str(usage_records.insert().compile(dialect=dialect))
         self._sums = [
-            (each, str(_adding(insert, each.table).compile(dialect=dialect))) for each in _SUMS
+            (_Columns.of(table, span), str(_adding(insert, table).compile(dialect=dialect)))
+            for span, table in _SUMS
         ]
         self._first_tokens = str(_adding(insert, usage_first_token).compile(dialect=dialect))
 
@@ -266,8 +236,8 @@ class SqlUsage:
 
     async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         sums = _by_place(changes)
-        for each, statement in self._sums:
-            if rows := each.rows(sums):
+        for columns, statement in self._sums:
+            if rows := _rows(sums, columns):
                 await self._many(connection, statement, rows)
         if first := _by_bucket(changes):
             await self._many(connection, self._first_tokens, first)
@@ -296,12 +266,39 @@ def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], _Sum]:
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
-        charged, project, at, *others = _place(each)
-        place = (charged, project, at - at % HOUR, *others)
+        place = (each.project, each.at - each.at % HOUR, *_place(each))
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()
         found.add(each, times)
     return sums
+
+
+class _Columns(Struct, frozen=True):
+    """Columns of a table of sums, as their places and sums have them, in its order."""
+
+    span: int
+    places: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # without the project and the start
+    sums: Callable[[_Sum], tuple[int, ...]]
+    charged: bool  # of charged requests alone
+
+    @staticmethod
+    def of(table: Table, span: int) -> _Columns:
+        places = [_PLACE.index(column.name) for column in list(table.primary_key)[2:]]
+        sums = [column.name for column in table.columns if not column.primary_key]
+        return _Columns(span, itemgetter(*places), attrgetter(*sums), table is usage_charged)
+
+
+def _rows(sums: Mapping[tuple[Any, ...], _Sum], columns: _Columns) -> list[tuple[Any, ...]]:
+    rows: dict[tuple[Any, ...], Sequence[int]] = {}
+    for place, one in sums.items():
+        project, start, *_, charged = place
+        if columns.charged and not charged:
+            continue
+        at = (project, start - start % columns.span, *columns.places(place))
+        values = columns.sums(one)
+        known = rows.get(at)
+        rows[at] = values if known is None else [*map(add, known, values)]
+    return [(*at, *rows[at]) for at in sorted(rows)]
 
 
 def _by_bucket(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
@@ -426,7 +423,7 @@ def charged_query(question: ChargedQuery) -> Select[Any]:
     """Select what was charged for by place, from the end of the last piece."""
     table = usage_charged
     places = [table.c[name] for name in ("project_id", "tag", "model", "served_by")]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMS[-1].sums]
+    sums = [func.sum(column).label(column.name) for column in table.c if not column.primary_key]
     since, until = microseconds(question.since), microseconds(question.until)
     query = select(*places, *sums).where(table.c.start >= since, table.c.start < until)
     if question.project is not None:
@@ -445,7 +442,7 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
     start = _start(table, question).label("start")
     places = groups if question.step is Step.ALL else [start, *groups]
-    sums = [func.sum(table.c[name]).label(name) for name in _SUMS[0].sums]
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
     query = select(*places, *sums).where(*_between(table, question, span))
     return query.where(*_narrowed(table, question)).group_by(*places)
@@ -562,13 +559,13 @@ def _by_provider(
         place = tuple(each[name] for name in places)
         so_far = found.setdefault(place, each)
         if so_far is not each:
-            for name in _SUMS[0].sums:
+            for name in _SUMMED:
                 so_far[name] += each[name]
     return list(found.values())
 
 
 def _charged(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
-    counts = [name for name in _SUMS[-1].sums if name != "cost"]
+    counts = ("requests", *TOKEN_CLASSES, "units")
     return [ChargedSum(**{**row, **{name: int(row[name]) for name in counts}}) for row in rows]
 
 
