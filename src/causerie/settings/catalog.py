@@ -173,7 +173,7 @@ def public_chat_rules(
         entry.id
         for entry in catalog
         for endpoint in entry.endpoints
-        if any(money(each) for each in astuple(endpoint.price) if each is not None)
+        if any(money(each) for each in astuple(endpoint.price) if isinstance(each, str))
     }
     for index, name in enumerate(chat.models):
         if name in priced:
