@@ -281,31 +281,24 @@ class Watching(AccountService):
             keys = _working(await tx.keys.budgeted(), projects, now)
             owners_of = await tx.projects.owner_emails()
         reader = SpendingReader(self._usage, SYSTEM, None, now)
-        of_projects = await reader.of_owners(
+        found: list[WatchedBudget] = []
+        states = await reader.of_owners(
             By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
         )
-        of_people = await reader.of_owners(
+        for id, project in projects.items():
+            emails = tuple(owners_of.get(id, ()))
+            found += [WatchedBudget(project, one, emails) for one in states[id]]
+        states = await reader.of_owners(
             By.USER, {id: bounds[f"user:{id}"].budgets for id in people}
         )
-        of_keys = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
-        return [
-            *(
-                WatchedBudget(projects[id], one, tuple(owners_of.get(id, ())))
-                for id in of_projects
-                for one in of_projects[id]
-            ),
-            *(
-                WatchedBudget(people[id], one, (people[id].email,))
-                for id in of_people
-                for one in of_people[id]
-            ),
-            *(
-                WatchedBudget(WatchedKey(projects[key.project_id], key), one, emails)
-                for key in keys
-                for emails in (_concerned(key, people, owners_of),)
-                for one in of_keys[key.id]
-            ),
-        ]
+        for id, user in people.items():
+            found += [WatchedBudget(user, one, (user.email,)) for one in states[id]]
+        states = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
+        for key in keys:
+            watched = WatchedKey(projects[key.project_id], key)
+            emails = _concerned(key, people, owners_of)
+            found += [WatchedBudget(watched, one, emails) for one in states[key.id]]
+        return found
 
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
         """Return the working keys that expire until then."""

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import RowMapping, Select, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.hosted.store.database import Database
@@ -41,22 +40,13 @@ class SqlAlertBook:
         quiet_since: datetime,
     ) -> bool:
         values = row_of(alerts, StoredAlert.fired(condition, now))
-        insert = sqlite.insert if self._database.sqlite else postgresql.insert
         over = alerts.c.resolved_at
-        statement = (
-            insert(alerts)
-            .values(values)
-            .on_conflict_do_update(
-                index_elements=["key"],
-                set_={name: value for name, value in values.items() if name != "key"},
-                where=(alerts.c.level < condition.level) & or_(over.is_(None), over <= quiet_since),
-            )
-        )
+        where = (alerts.c.level < condition.level) & or_(over.is_(None), over <= quiet_since)
         async with self._database.writing() as connection:
-            first = await connection.scalar(statement.returning(alerts.c.key))
-            if first is not None:
+            first = await upsert(connection, alerts, values, where=where)
+            if first:
                 await _add(connection, deliveries)
-        return first is not None
+        return first
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
         if not keys:

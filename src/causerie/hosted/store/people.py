@@ -258,12 +258,11 @@ class SqlAudit(SqlRepository):
                 .is_not(None)
                 .label("subject_deleted"),
             )
-            .outerjoin(api_keys, api_keys.c.id == page.c.subject)
-            .outerjoin(users, users.c.id == page.c.subject)
-            .outerjoin(projects, projects.c.id == page.c.subject)
-            .outerjoin(operator_keys, operator_keys.c.id == page.c.subject)
+            .select_from(page)
             .order_by(page.c.id.desc())
         )
+        for each in _NAMED:
+            named = named.outerjoin(each, each.c.id == page.c.subject)
         return await self._all(named, lambda row: AuditEntry(**row))
 
 

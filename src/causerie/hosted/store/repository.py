@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
-from sqlalchemy import CursorResult, Executable, RowMapping, Select, Table, select
+from sqlalchemy import ColumnElement, CursorResult, Executable, RowMapping, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -96,10 +96,16 @@ async def upsert(
     table: Table,
     values: Mapping[str, Any],
     changed: Mapping[str, Any] | None = None,
-) -> None:
-    """Insert a row, or set ``changed`` (default: ``values``) in the one with its primary key."""
+    where: ColumnElement[bool] | None = None,
+) -> bool:
+    """Insert a row, or set ``changed`` (default: ``values``) in the one with its primary key.
+
+    With ``where``, only one that fits is changed. Returns whether a row was written.
+    """
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     keys = [column.name for column in table.primary_key]
     new = changed or {name: value for name, value in values.items() if name not in keys}
     statement = insert(table).values(**values)
-    await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=dict(new)))
+    statement = statement.on_conflict_do_update(index_elements=keys, set_=dict(new), where=where)
+    found = await connection.execute(statement.returning(*table.primary_key))
+    return found.first() is not None
