@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from accountkit import PASSWORD, World
-from consolekit import Place, ScriptedServiceView, console_of
+from consolekit import OneModel, Place, ScriptedServiceView, console_of
 from ledgerkit import record
 
-from causerie.access.allowed import AccessRule
+from causerie.access.allowed import AccessRule, Permissions
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.people import Project, User
-from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import UsageRecord
 from causerie.routing.target_state import TargetStatus
@@ -77,6 +77,11 @@ class Shop(ScriptedServiceView):
         self, door: str | None = None, rules: Sequence[AccessRule] = ()
     ) -> Sequence[Mapping[str, Any]]:
         return self.entries
+
+    def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
+        permissions, ids = Permissions(rules), [str(each["id"]) for each in self.entries]
+        judged = [(id, permissions.verdict(OneModel(id)).refusal) for id in ids]
+        return [ModelVerdict(id, refusal, [id], ["causerie"]) for id, refusal in judged]
 
     def answering(self, model: str) -> Sequence[str]:
         return {"small": ["small", "near/small"], LONG: [f"far/{LONG}"]}.get(model, [model])

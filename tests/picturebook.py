@@ -19,7 +19,7 @@ from marketkit import Fair
 from pageskit import LONG, Team
 from playwright.async_api import Locator, Page, expect
 
-from causerie.access.allowed import AccessRule
+from causerie.access.allowed import Access, AccessRule
 from causerie.errors import RateLimited, UpstreamFailed
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
@@ -132,6 +132,13 @@ async def _keys(world: World, team: Team) -> str:
             ),
         ),
     )
+    accounts = world.accounts
+    few = Access(frozenset({"small", "org/*"}), completion_price=Decimal("2.50"))
+    await accounts.access.set(SYSTEM, few, project.id)
+    await accounts.operator_keys.create(SYSTEM, "Provisioning", frozenset({"people"}))
+    await accounts.operator_keys.create(SYSTEM, "Terraform")
+    await accounts.scope_budgets.set(SYSTEM, "tag", "search", [Budget(Decimal(40), soft=True)])
+    await accounts.scope_budgets.set(SYSTEM, "provider", "north", [Budget(Decimal(900))])
     for person in (owner, team.member):
         bounds = LimitsAndBudgets((Limit("", 120),), (Budget(Decimal(25)),))
         await world.person_bounds.set(SYSTEM, person.id, bounds)
@@ -272,6 +279,8 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "project": base,
         "go": f"/go?project={scene.team.project.id}",
         "project-limits": f"{base}/limits",
+        "project-access": f"{base}/access",
+        "project-access-change": f"{base}/access/change",
         "project-logging": f"{base}/logging",
         "project-settings": f"{base}/settings",
         "project-bounds": f"{base}/bounds",
@@ -295,6 +304,14 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator-users": "/operator/users",
         "operator-invite": "/operator/invite",
         "operator-user-bounds": f"{people}/bounds",
+        "operator-rights": f"{people}/operator",
+        "operator-keys": "/operator/keys",
+        "operator-key-new": "/operator/keys/new",
+        "operator-budgets": "/operator/budgets",
+        "operator-budget": "/operator/budgets/edit?kind=tag&name=search",
+        "operator-many": "/operator/budgets/many",
+        "policies": "/operator/policies",
+        "policy-new": "/operator/policies/new",
         "operator-factor": f"{people}/factor/remove",
         "operator-disable": f"{people}/disable",
         "operator-projects": "/operator/projects",

@@ -150,6 +150,7 @@ async def _scene() -> AsyncIterator[Scene]:
 
 async def _changed(made: Market) -> None:
     """More of the configuration, and what was changed of it."""
+    await added(made, "policy", name="people", budget="25", models=["small", "org/*"])
     await added(made, "model", id="small-here", ref="hf:Qwen/Qwen3-4B-GGUF:Q4_K_M")
     paid = {"id": "paid", "targets": [{"provider": "north", "model": "m"}]}
     entry = await added(made, "alias", **paid, price={"prompt": "0.2", "completion": "0.6"})

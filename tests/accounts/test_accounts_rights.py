@@ -155,6 +155,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.ACTIVITY_SEE: lambda s: s.world.usage.requests(s.actor, s.project.id, s.filter()),
     Action.RECORDING_SET: lambda s: s.world.recordings.keep(s.actor, s.project.id, 7),
     Action.CONTENTS_SEE: read_contents,
+    Action.CONTENTS_EXPORT: lambda s: anext(s.world.recordings.export(s.actor, s.project.id)),
     Action.AUDIT_SEE: lambda s: s.world.projects.audit(s.actor, s.project.id, AuditFilter()),
     Action.USERS_SEE: lambda s: s.world.users.every(s.actor),
     Action.USERS_INVITE: lambda s: s.world.users.invite(s.actor),

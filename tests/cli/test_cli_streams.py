@@ -39,7 +39,7 @@ def test_a_service_needs_no_streams(closed: str, tmp_path: Path) -> None:
     ) as process:
         try:
             assert process.stderr is not None
-            assert any(line.startswith(b"Ctrl-C") for line in process.stderr)
+            assert any(b'"event":"ready"' in line for line in process.stderr)
             process.terminate()
             assert process.wait(60) == 0
         finally:

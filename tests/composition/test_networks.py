@@ -16,6 +16,7 @@ from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.tokens import SessionClient, form_token
 
 PROXY = '[console]\nproxies = ["127.0.0.0/8"]\n'
 
@@ -125,6 +126,34 @@ async def test_networks_are_set_by_api(tmp_path: Path) -> None:
             url, json={"networks": ["10.0.0.0/8"]}, headers=headers
         ) as response:
             assert response.status == 403, "a key does not widen where it may be used from"
+
+
+async def test_the_playground_of_a_project_holds_to_its_networks(tmp_path: Path) -> None:
+    text = config(folder=str(tmp_path)) + PROXY
+    async with office(tmp_path) as hosted, service_view(tmp_path, text) as service:
+        accounts = hosted.accounts
+        ada = await accounts.users.create(
+            SYSTEM, email="ada@example.org", name="Ada", password=None
+        )
+        project = await accounts.projects.create(SYSTEM, "Ours", owner=ada.id)
+        await accounts.projects.set_networks(SYSTEM, project.id, ["10.0.0.0/8"])
+        await accounts.users.link_identity(ada, "https://id.example.org", "ada")
+        begun = await accounts.sign_in.with_identity(
+            "https://id.example.org", "ada", SessionClient()
+        )
+        body = {"model": "small", "messages": [{"role": "user", "content": "Hi"}]}
+        for place, status in (("10.0.0.7", 200), ("192.0.2.7", 403)):
+            async with service.session.post(
+                f"{service.root}/console/projects/{project.id}/playground",
+                json=body,
+                headers={
+                    "cookie": f"causerie={begun.token}",
+                    "origin": service.root,
+                    "x-form-token": form_token(begun.token),
+                    "x-forwarded-for": place,
+                },
+            ) as response:
+                assert response.status == status, await response.text()
 
 
 def test_addresses_are_compared_as_what_they_are() -> None:

@@ -234,6 +234,6 @@ def test_an_operator_is_told_what_strangers_may_do(tmp_path: Path) -> None:
     assert "without limit" in all_
     unpriced = ROUTER.replace('price = { prompt = "1", completion = "2" }', "")
     _, without = sentences(tmp_path, unpriced + OWN + STORE)
-    assert "No price is set for the model acme/big" in without
+    assert "No price is known for the model acme/big" in without
     [also] = sentences(tmp_path, HOSTED + ROUTER + OWN)
     assert "The door hosted has the model small too" in also

@@ -8,7 +8,7 @@ from routingkit import REPLY, Scripted, router
 from causerie.access.keys import Caller, StaticKeys
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog, WildcardModel
-from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, Tariff
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities, TargetTariffs
 from causerie.errors import Forbidden, NotFound
 from causerie.http.doors import MountedDoor
 from causerie.metering.meter import Meter
@@ -23,7 +23,9 @@ TARGET = TargetCapabilities(Candidate("t0"))
 
 def pipeline() -> Pipeline:
     card = ModelCard("w/*", "w/*")
-    wildcard = WildcardModel(card, [TARGET], Tariff(), known=lambda: ("a", "b", "exact"))
+    wildcard = WildcardModel(
+        card, [TARGET], lambda _: TargetTariffs(), known=lambda: ("a", "b", "exact")
+    )
     return Pipeline(
         keys=StaticKeys(),
         catalog=Catalog(

@@ -15,7 +15,7 @@ from test_console_openid import come
 
 from causerie.hosted.accounts.keys import KeyState
 from causerie.hosted.accounts.people import SYSTEM, GroupGrant, Project, Role, User, actor_of
-from causerie.hosted.accounts.provisioning import WantedGroup
+from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
@@ -144,5 +144,11 @@ async def test_groups_that_a_directory_provisions_count_and_not_those_of_the_tok
         assert await company.roles() == {atlas.id: (Role.VIEWER, "test:staff")}
         assert not await company.operator()
         await service.remove_group(directory, group.id)
+        anne = ProvisionedPerson("anne@corp.example", "anne@example.org", "Anne")
+        await service.create(directory, anne)
+        boss = await company.place.visitor_of(await lite.person("boss", operator=True))
+        users = (await boss.get("/operator/users")).text
+        assert users.count("provisioned by SCIM as") == 1
+        assert "provisioned by SCIM as anne@corp.example" in users
         assert await company.sign_in("staff") == 303
         assert await company.roles() == {}

@@ -186,7 +186,7 @@ async def test_a_policy_is_made_and_holds_for_new_people(desk: tuple[Visitor, Ma
     made = await visitor.post(f"{list_path}/new", fields)
     assert made.target == f"{list_path}?done=policy-added"
     page = await visitor.get(list_path)
-    assert "$25 month" in page.text
+    assert "$25 a month" in page.text
     assert "openai/*" in page.text
     path = edit_path(page, "people")
     form = (await visitor.get(path)).text

@@ -404,6 +404,18 @@ async def upgrade_and_go_back(day: Day, key: str, folder: Path) -> None:
     assert (await day.ask(key)).status == 200
 
 
+async def start_with_another_secret(day: Day, folder: Path) -> None:
+    """A replica that cannot open the keys of the database's entries says so and ends."""
+    settings = {"name": "west", "base_url": day.south.base_url}
+    entry = {"kind": "provider", "settings": settings, "key": "sk-west"}
+    await day.manage("/configuration/entries", entry)
+    text = (day.folders[0] / "causerie.toml").read_text()
+    stranger = Member(folder / "2", text.replace(SECRET, SECRET[::-1]))
+    with pytest.raises(AssertionError, match="encrypted with another key: provider west"):
+        await stranger.start()
+    assert await stranger.stop() != 0
+
+
 async def off_board(day: Day, key: str, oidc: RunningIssuer) -> None:
     """Carla leaves the company: her keys stop everywhere, and she comes in no more."""
     people = (await day.manage("/users"))["data"]
@@ -471,9 +483,12 @@ async def test_a_day_of_a_platform_engineer(
         await kill(day, key)
     with steps.step("Upgrade, and go back"):
         await upgrade_and_go_back(day, key, tmp_path)
+    with steps.step("Start a replica with another secret"):
+        await start_with_another_secret(day, tmp_path)
     with steps.step("Read the statement"):
         await read_the_statement(day, project)
     with steps.step("Somebody leaves"):
         await off_board(day, key, oidc)
     log = day.replicas[0].log() + day.replicas[1].log()
-    assert not [one for one in (key, day.key, SECRET, CLIENT_SECRET, ALERTS_SECRET) if one in log]
+    secrets = key, day.key, SECRET, CLIENT_SECRET, ALERTS_SECRET, "sk-west"
+    assert not [one for one in secrets if one in log]

@@ -81,7 +81,7 @@ async def test_the_life_of_a_key(services: Office, project: Project) -> None:
     assert (key["name"], key["models"], key["doors"]) == ("build bot", ["large", "small"], [])
     assert key["expires_at"].startswith("2027-01-01T00:00:00+02:00")
     assert key["bounds"]["budgets"] == [
-        {"amount": "100.5", "period": "week", "unit": "money", "model": ""}
+        {"amount": "100.5", "period": "week", "unit": "money", "model": "", "soft": False}
     ]
     place = f"/keys/{key['id']}"
     seen = (await services.ask(manager, place)).json()
@@ -177,7 +177,7 @@ async def test_users_and_links(services: Office) -> None:
     bounds = {"budgets": [{"amount": "5"}], "limits": [{"requests_per_minute": 3}]}
     set = await services.ask(OPERATOR, f"{place}/bounds", bounds, method="PUT")
     assert set.json()["budgets"] == [
-        {"amount": "5", "period": "month", "unit": "money", "model": ""}
+        {"amount": "5", "period": "month", "unit": "money", "model": "", "soft": False}
     ]
     assert (await services.ask(OPERATOR, f"{place}/bounds")).json() == set.json()
     (spending,) = (await services.ask(OPERATOR, f"{place}/spending")).json()["budgets"]

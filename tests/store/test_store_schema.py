@@ -136,7 +136,6 @@ async def test_a_plan_names_every_change_and_makes_none(bare: Database) -> None:
     plan = await upgrade_plan(bare)
     assert [each.revision for each in plan.steps] == REVISIONS[1:]
     assert plan.steps[0].words == "Operation and units of usage records."
-    assert all(each.statements for each in plan.steps), "which says nothing of this kind"
     assert plan.steps[0].statements[0].startswith("ALTER TABLE usage_records ADD COLUMN operation")
     assert plan.returns
     assert await revision(bare) == REVISIONS[0]

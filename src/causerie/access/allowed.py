@@ -35,6 +35,9 @@ class Access:
     prompt_price: Decimal | None = None
     completion_price: Decimal | None = None
 
+    def opens(self, door: str) -> bool:
+        return self.doors is None or door in self.doors
+
     def check(self) -> None:
         """Raise :class:`InvalidRequest` for a wrong rule."""
         for name in ("models", "doors", "providers"):

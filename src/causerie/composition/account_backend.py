@@ -95,7 +95,7 @@ class AccountConditions(Struct):
             (_owner(each)[0].partition(":")[0], str(share))
             for each in budgets
             for share in _SHARES
-            if share <= each.spending.share * 100
+            if each.spending.budget.amount and share <= each.spending.share * 100
         )
         days = max(alerts.key_expiry_days, default=0)
         expiring = await self._watching.expiring(now + days * _DAY) if days else ()

@@ -190,10 +190,13 @@ class LiveServiceView(Struct):
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         place = await self._projects.ask(actor_of(user), project_id)
-        found = self._ways()
-        if not found:
+        doors = [way.door.name for way in self._ways()]
+        if not doors:
             raise NotFound("There is no door for keys of accounts.")
-        caller = visitor(user, place, found[0].door.name)
+        open_doors = [
+            name for name in doors if all(each.access.opens(name) for each in place.access)
+        ]
+        caller = visitor(user, place, (open_doors or doors)[0])
         await self._running.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:

@@ -249,7 +249,7 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
     if key.doors is not None and door not in key.doors:
         raise Forbidden(f"This key may not use the door `{door}`.", code="scope_not_allowed")
     for rule in grant.access:
-        if rule.access.doors is not None and door not in rule.access.doors:
+        if not rule.access.opens(door):
             raise Forbidden(
                 f"The {rule.whose} of this key may not use the door `{door}`.",
                 code="scope_not_allowed",

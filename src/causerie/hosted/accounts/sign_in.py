@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -57,7 +57,7 @@ class SignInSubject:
     """The user, identity or else address of a sign-in, as far as it is known."""
 
     user: User | None = None
-    identity: tuple[str, str] = ("", "")
+    identity: tuple[str, str] | None = None
     email: str = ""
 
 
@@ -144,7 +144,9 @@ class SignIn(AccountService):
             why = failure.message if cause is None or isinstance(cause, Taken) else str(cause)
             details = {"why": why, "method": method, "address": client.address}
             async with self._store.writing() as tx:
-                user = who.user or await tx.people.by_identity(*who.identity)
+                user = who.user  # known or not, a password costs the same statements
+                if who.identity is not None:
+                    user = await tx.people.by_identity(*who.identity)
                 actor = actor_of(user) if user is not None else _SIGN_IN_PAGE
                 subject = user.id if user is not None else _plain_address(who.email)
                 await self._record(tx, actor, "sign_in.refuse", subject, **details)
@@ -228,8 +230,11 @@ class SignIn(AccountService):
             return await self._open(tx, user, client, token)
 
     async def whose(self, token: str | None) -> tuple[User, Session]:
-        """Return the user and the open session of a token; raise :class:`Unauthenticated`."""
-        now = self._clock()
+        """Return the user and the open session of a token; raise :class:`Unauthenticated`.
+
+        Its metadata has the ``issuer`` that has to confirm the identity of the session once more.
+        """
+        now, ended = self._clock(), Unauthenticated("Sign in first.", code="session_ended")
         if token:
             async with self._store.reading() as tx:
                 session = await tx.sessions.by_digest(digest(token))
@@ -239,13 +244,21 @@ class SignIn(AccountService):
                     async with self._store.writing() as tx:
                         await tx.sessions.seen(session.id, now)
                 return user, session
-        raise Unauthenticated("Sign in first.", code="session_ended")
+            if session is not None and user is not None and self._holds(user, session, now, {}):
+                ended.metadata = {"issuer": session.method}
+        raise ended
 
-    def _holds(self, user: User, session: Session, now: datetime) -> bool:
-        by_password = session.method == PASSWORD
-        if by_password and not self.policy.takes_password(operator=user.operator):
+    def _holds(
+        self,
+        user: User,
+        session: Session,
+        now: datetime,
+        lives: Mapping[str, timedelta] | None = None,
+    ) -> bool:
+        policy = self.policy if lives is None else replace(self.policy, lives=lives)
+        if session.method == PASSWORD and not policy.takes_password(operator=user.operator):
             return False
-        live = session.stage is Stage.OPEN and session.good(now, self.policy)
+        live = session.stage is Stage.OPEN and session.good(now, policy)
         return live and user.disabled_at is None
 
     async def must_enrol(self, user: User, session: Session) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +20,7 @@ _PRICES = ("prompt_price", "completion_price")
 async def show_project(context: RequestContext) -> None:
     """Show the rules for one's own keys in a project, and why a model is not left."""
     rules = await context.rules()
-    verdicts = context.service_view.verdicts(rules)
+    verdicts = await asyncio.to_thread(context.service_view.verdicts, rules)  # of thousands
     verdicts = sorted(verdicts, key=lambda each: (bool(each.refusal), each.id))
     await context.show(
         "project/access.html",
@@ -36,7 +37,7 @@ async def ask(context: RequestContext) -> None:
         await context.project()
     await context.check_right(Action.MEMBERS_CHANGE if project and user else Action.BOUNDS_SET)
     kept = await context.accounts.access.see(context.actor, project, user)
-    verdicts = context.service_view.verdicts(())
+    verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
     providers = {name for each in verdicts for name in each.providers}
     doors, held = {each.name for each in context.service_view.doors()}, kept
     if form:

@@ -192,7 +192,13 @@ class ConsoleApplication:
     async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
         if failure.code == "session_ended" and context.user is None:
             lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
-            context.go(f"/sign-in?{lost}next={quote(_page_of(context))}")
+            again = [
+                f"/{each.options.name}"
+                for each in self._services.providers()
+                if each.options.issuer == failure.metadata.get("issuer") and not lost
+            ]
+            place = again[0] if again else ""
+            context.go(f"/sign-in{place}?{lost}next={quote(_page_of(context))}")
             return
         context.problem = failure
         if isinstance(failure, StoreUnavailable):

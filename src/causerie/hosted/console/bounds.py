@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -194,9 +195,8 @@ async def ask_scope(context: RequestContext) -> None:
     kind, name = fields.one_of("kind", SCOPES), fields.get("name")
     held = [each for each in scopes if (each.kind, each.name) == (kind, name)]
     budgets = tuple(one.budget for each in held for one in each.spending)
-    providers = sorted(
-        {name for each in context.service_view.verdicts(()) for name in each.providers}
-    )
+    verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
+    providers = sorted({name for each in verdicts for name in each.providers})
     await context.show(
         "operator/scope.html",
         kind=kind,

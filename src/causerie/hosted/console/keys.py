@@ -253,7 +253,7 @@ async def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
 
 
 def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
-    return all(each.access.doors is None or door.name in each.access.doors for each in rules)
+    return all(each.access.opens(door.name) for each in rules)
 
 
 def _first_request(

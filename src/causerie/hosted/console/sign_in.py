@@ -39,11 +39,6 @@ async def show_sign_in(context: RequestContext) -> None:
     if context.user is not None and context.problem is None:
         context.go(next_path(after))
         return
-    providers = context.services.providers()
-    asked = context.takes_password() or context.problem is not None or "done" in context.query
-    if len(providers) == 1 and not asked:  # there is one way in
-        context.go(f"/sign-in/{providers[0].options.name}?next={quote(after)}")
-        return
     await context.show("sign_in/password.html", next=after, email=context.form.get("email"))
 
 
