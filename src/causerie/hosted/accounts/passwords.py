@@ -182,11 +182,6 @@ def sign_in_scopes(account: str, address: str) -> Mapping[str, int]:
     return {f"both:{who}:{where}": 5, f"account:{who}": 50, f"address:{where}": 50}
 
 
-def code_scope(user_id: str) -> str:
-    """Return the account name by which two-factor codes are counted."""
-    return f"code:{user_id}"
-
-
 def address_scopes(kind: AttemptKind, address: str) -> Mapping[str, int]:
     """Return the scope of attempts that belong to no account, with the number of free failures."""
     return {f"{kind}:{network(address)}": 20}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.ports import EntryKind
@@ -206,10 +207,7 @@ async def see_entry(call: Call, entry: str) -> EntryView:
 
 @route("PUT /configuration/entries/{entry}", "Change an entry")
 async def change_entry(call: WithBody[ChangeEntry], entry: str) -> EntryView:
-    body = call.body
-    wish = EntryWish(
-        settings=body.settings, key=body.key, enabled=body.enabled, version=body.version
-    )
+    wish = EntryWish(**asdict(call.body))
     return await call.operations.configuration.change(call.actor, entry, wish)
 
 

@@ -31,6 +31,8 @@ from sqlalchemy import (
     URL,
     Connection,
     ExceptionContext,
+    Executable,
+    RowMapping,
     event,
     exc,
     inspect,
@@ -181,6 +183,12 @@ class Database:
         with self._watched():
             async with self._reader.connect() as connection:
                 yield connection
+
+    async def rows(self, query: Executable) -> Sequence[RowMapping]:
+        """Read the rows of a query; raise :class:`StoreUnavailable`."""
+        async with self.reading() as connection:
+            rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
+        return rows
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

@@ -28,9 +28,10 @@ class SqlAlertBook:
             .where(alerts.c.kind.in_(AlertKind))
             .order_by(alerts.c.since.desc(), alerts.c.key)
         )
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [StoredAlert(**{**row, "kind": AlertKind(row["kind"])}) for row in rows]
+        return [
+            StoredAlert(**{**row, "kind": AlertKind(row["kind"])})
+            for row in await self._database.rows(query)
+        ]
 
     async def fire(
         self,
@@ -69,19 +70,17 @@ class SqlAlertBook:
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
         table = alert_deliveries
         query = (
-            select(table.c.channel, table.c.to, func.count())
+            select(table.c.channel, table.c.to, func.count().label("count"))
             .where(table.c.at >= since, table.c.state != DeliveryState.DROPPED)
             .group_by(table.c.channel, table.c.to)
         )
-        async with self._database.reading() as connection:
-            found = await connection.execute(query)
-        return {(channel, to): count for channel, to, count in found}
+        found = await self._database.rows(query)
+        return {(row["channel"], row["to"]): row["count"] for row in found}
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
         query = _known().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
-        async with self._database.reading() as connection:
-            due = [_delivery(row) for row in (await connection.execute(query)).mappings()]
+        due = list(map(_delivery, await self._database.rows(query)))
         if not due:
             return ()
         taken = []
@@ -102,8 +101,7 @@ class SqlAlertBook:
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
         query = _known().order_by(table.c.at.desc(), table.c.id).limit(most)
-        async with self._database.reading() as connection:
-            return [_delivery(row) for row in (await connection.execute(query)).mappings()]
+        return list(map(_delivery, await self._database.rows(query)))
 
     async def forget(self, before: datetime) -> None:
         table = alert_deliveries
@@ -141,9 +139,7 @@ class SqlProbeResults:
     async def of(self, provider: str) -> Mapping[str, str]:
         table = probe_results
         query = select(table.c.model, table.c.kept).where(table.c.provider == provider)
-        async with self._database.reading() as connection:
-            found = await connection.execute(query)
-        return {row.model: row.kept for row in found}
+        return {row["model"]: row["kept"] for row in await self._database.rows(query)}
 
     async def put(self, provider: str, model: str, kept: str) -> None:
         values = {"provider": provider, "model": model, "kept": kept}

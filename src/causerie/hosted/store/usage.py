@@ -330,12 +330,7 @@ class SqlUsageReader:
     """Implements :class:`UsageReader`."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def _rows(self, query: Select[Any]) -> Sequence[RowMapping]:
-        async with self._database.reading() as connection:
-            rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
-        return rows
+        self._rows = database.rows
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         rows = await self._rows(sums_query(question))
