@@ -29,7 +29,6 @@ from causerie.hosted.accounts.tokens import digest, tidy_name
 BY_OPERATOR = "operator"
 GRACE = timedelta(hours=24)
 _LAST_YEAR = 9000  # what dates can hold, in every time zone, with room
-_LONGEST_GRACE = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class KeyIssuing(AccountService):
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
         """Create a new secret for a key; older ones work for ``grace``, at most 30 days."""
-        if not timedelta(0) <= grace <= _LONGEST_GRACE:
+        if not timedelta(0) <= grace <= timedelta(days=30):
             raise InvalidRequest("The old secret may go on for 0 to 30 days.", param="grace")
         async with self._store.writing() as tx:
             key = await self._key(tx, actor, key_id, Action.KEYS_ROTATE)

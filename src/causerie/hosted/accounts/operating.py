@@ -15,8 +15,6 @@ from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Taken
 from causerie.hosted.accounts.service import AccountService
 
-_MOST_VALUES = 20
-
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
@@ -120,7 +118,7 @@ def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
         name: difference(before.get(name, "default"), after.get(name, "default"))
-        for name in changed[:_MOST_VALUES]
+        for name in changed[:20]
     }
 
 

@@ -296,7 +296,8 @@ class Watching(AccountService):
         states = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
         for key in keys:
             watched = WatchedKey(projects[key.project_id], key)
-            emails = _concerned(key, people, owners_of)
+            holder = [people[key.person].email] if key.person in people else []
+            emails = tuple(dict.fromkeys([*holder, *owners_of.get(key.project_id, ())]))
             found += [WatchedBudget(watched, one, emails) for one in states[key.id]]
         return found
 
@@ -318,13 +319,6 @@ class Watching(AccountService):
                 email = emails.get(key.person, "")
                 found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, email))
         return found
-
-
-def _concerned(
-    key: ApiKey, people: Mapping[str, User], owners: Mapping[str, Sequence[str]]
-) -> tuple[str, ...]:
-    holder = [people[key.person].email] if key.person in people else []
-    return tuple(dict.fromkeys([*holder, *owners.get(key.project_id, ())]))
 
 
 async def _projects(tx: Transaction) -> Mapping[str, Project]:

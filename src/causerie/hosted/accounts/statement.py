@@ -39,7 +39,6 @@ NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends with the first credit."""
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
-_SMALLEST = Decimal("0.000000001")
 _LONGEST_NOTE = 200
 
 
@@ -54,7 +53,7 @@ class Credits(AccountService):
         """Add a credit, negative to withdraw money; raise :class:`InvalidRequest`."""
         if not amount.is_finite() or not 0 < amount.copy_abs() <= _MOST:
             raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
-        if amount != amount.quantize(_SMALLEST):
+        if amount != amount.quantize(Decimal("0.000000001")):
             raise InvalidRequest("An amount has at most nine decimals.", param="amount")
         if len(note) > _LONGEST_NOTE:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")

@@ -74,9 +74,7 @@ class SqlPeople(SqlRows):
     ) -> tuple[int, Sequence[User]]:
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
         query = select(users).where(not_(gone), *(_fits(*each) for each in where.items()))
-        total = await self._scalar(select(func.count()).select_from(query.subquery()))
-        page = query.order_by(users.c.created_at, users.c.id).offset(start).limit(count)
-        return total, await self._all(page, _user)
+        return await self._page(query, start, count)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         query = (

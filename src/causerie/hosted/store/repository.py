@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
-from sqlalchemy import ColumnElement, CursorResult, Executable, RowMapping, Select, Table, select
+from sqlalchemy import (
+    ColumnElement,
+    CursorResult,
+    Executable,
+    RowMapping,
+    Select,
+    Table,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -80,6 +89,11 @@ class SqlRows(SqlRepository):
 
     async def find(self, id: str) -> Any:
         return await self._one(self._by_id(self.table, id), lambda row: self.kind(**row))
+
+    async def _page(self, query: Select[Any], start: int, count: int) -> tuple[int, Sequence[Any]]:
+        total = await self._scalar(select(func.count()).select_from(query.subquery()))
+        page = query.order_by(self.table.c.created_at, self.table.c.id).offset(start).limit(count)
+        return total, await self._all(page, lambda row: self.kind(**row))
 
 
 def row_of(table: Table, value: Any) -> dict[str, Any]:
