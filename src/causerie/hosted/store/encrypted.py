@@ -59,8 +59,7 @@ class SqlEntries(SqlRepository):
         return True
 
     async def remove(self, id: str) -> bool:
-        found = await self._execute(table.delete().where(table.c.id == id))
-        return found.rowcount == 1
+        return await self._wrote_one(table.delete().where(table.c.id == id))
 
     def _row(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)

@@ -114,13 +114,9 @@ class SqlPeople(SqlRows):
         return [LinkedIdentity(**row) for row in found.mappings()]
 
     async def unlink(self, identity: LinkedIdentity) -> None:
-        await self._execute(
-            identities.delete().where(
-                identities.c.issuer == identity.issuer,
-                identities.c.subject == identity.subject,
-                identities.c.user_id == identity.user_id,
-            )
-        )
+        names = ("issuer", "subject", "user_id")
+        where = (identities.c[name] == getattr(identity, name) for name in names)
+        await self._execute(identities.delete().where(*where))
 
 
 def _fits(name: str, value: str) -> ColumnElement[bool]:
@@ -144,9 +140,8 @@ class SqlProjects(SqlRows):
         await self._execute(projects.update().where(projects.c.id == project.id).values(values))
 
     async def set_recording(self, id: str, days: int | None) -> None:
-        await self._execute(
-            projects.update().where(projects.c.id == id).values(recording_days=days)
-        )
+        statement = projects.update().where(projects.c.id == id)
+        await self._execute(statement.values(recording_days=days))
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)

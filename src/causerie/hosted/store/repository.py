@@ -51,6 +51,9 @@ class SqlRepository:
         row = await self._first(query)
         return made(row) if row else None
 
+    async def _wrote_one(self, statement: Executable) -> bool:
+        return (await self._execute(statement)).rowcount == 1
+
     async def _scalar(self, query: Executable) -> Any:
         return await self.connection.scalar(query)
 
