@@ -271,7 +271,7 @@ async def test_what_the_ledger_has_is_what_a_budget_begins_with(database: Databa
 
 async def test_what_a_tag_and_a_provider_have_spent(database: Database) -> None:
     answered = [("nightly", "north/m"), ("", "north_/m"), ("nightly", "small"), ("%", "south/a/b")]
-    records = [record(tag=tag, served_by=by, cost=Decimal(1)) for tag, by in answered]
+    records = [record(tag=tag, served_by=by, amount=Decimal(1)) for tag, by in answered]
     await SqlUsage(database).append(records)
     reader, month = SqlUsageReader(database), BudgetPeriod.MONTH.start(START)
     for owner, count in (
@@ -283,7 +283,7 @@ async def test_what_a_tag_and_a_provider_have_spent(database: Database) -> None:
         ("provider:causerie", 1),
         ("provider:none", 0),
     ):
-        assert await reader.spent(owner, "", month) == Spent(Decimal(count), count * 120), owner
+        assert await reader.spent(owner, "", month) == Spent(money(count), count * 120), owner
 
 
 async def test_a_budget_of_tokens_counts_what_is_charged(database: Database) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
-from msgspec.structs import astuple
 
 from causerie.protocol.numbers import money
 from causerie.settings.problems import Broken
@@ -173,7 +172,7 @@ def public_chat_rules(
         entry.id
         for entry in catalog
         for endpoint in entry.endpoints
-        if any(money(each) for each in astuple(endpoint.price) if isinstance(each, str))
+        if _costs(endpoint.price)
     }
     for index, name in enumerate(chat.models):
         if name in priced:
