@@ -332,7 +332,7 @@ async def _scopes(call: ApiCall[Any, Any]) -> reports.ScopeList:
 
 
 def _new_link(call: ApiCall[Any, Any], made: NewLink) -> views.NewLinkView:
-    return views.NewLinkView.made(made, call.services.link_path(made.link.kind, made.token))
+    return views.NewLinkView.made(made, call.link_path(made.link.kind, made.token))
 
 
 def _key_list(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -28,7 +28,6 @@ from causerie.hosted.management.routing import (
     ID_PATTERN,
     ApiCall,
     ApiRoute,
-    ApiServices,
     LinkPath,
     body_of,
     query_of,
@@ -225,7 +224,7 @@ class Management:
         self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
-        self._services = ApiServices(accounts, operations, clock, link_path)
+        self._call = partial(ApiCall[Any, Any], accounts, operations, clock, link_path)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
@@ -247,7 +246,7 @@ class Management:
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
-            answer = await route.handler(ApiCall(self._services, actor, query, body), **ids)
+            answer = await route.handler(self._call(actor, query, body), **ids)
             headers = dict(_HEADERS)
             tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):

@@ -37,35 +37,20 @@ LinkPath = Callable[[LinkKind, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class ApiServices:
-    """The services that all calls share. ``clock`` returns the time in UTC."""
+class ApiCall(Generic[Q, B]):
+    """One request: the services of all, who calls, what the query and the body say."""
 
     accounts: Accounts
     operations: Operations
     clock: Clock
     link_path: LinkPath
-
-
-@dataclass(frozen=True, slots=True)
-class ApiCall(Generic[Q, B]):
-    """One request: who calls, what the query and the body say."""
-
-    services: ApiServices
     actor: Actor
     query: Q
     body: B
 
     @property
-    def accounts(self) -> Accounts:
-        return self.services.accounts
-
-    @property
-    def operations(self) -> Operations:
-        return self.services.operations
-
-    @property
     def now(self) -> datetime:
-        return self.services.clock()
+        return self.clock()
 
 
 Call = ApiCall[NoQuery, NoBody]
