@@ -24,7 +24,10 @@ model_list:
     model_info: {input_cost_per_token: 0.0000025, output_cost_per_token: 1e-5}
   - model_name: chat
     litellm_params: {model: openai/gpt-4o, api_key: os.environ/OPENAI_API_KEY, rpm: 100}
-    model_info: {input_cost_per_token: 0.0000025, output_cost_per_token: 1e-5}
+    model_info:
+      input_cost_per_token: 0.0000025
+      output_cost_per_token: 1e-5
+      cache_creation_input_token_cost: 0.00000375
   - model_name: claude
     litellm_params:
       model: anthropic/claude-sonnet-4-5
@@ -120,7 +123,8 @@ def test_providers(team: tuple[Settings, str]) -> None:
 def test_entries_of_one_name_and_fallbacks_are_targets(team: tuple[Settings, str]) -> None:
     settings, words = team
     aliases = {one.id: one for one in settings.aliases}
-    chat = [(one.name, one.priority, one.weight) for one in aliases["chat"].targets]
+    chat_targets = aliases["chat"].targets
+    chat = [(one.name, one.priority, one.weight) for one in chat_targets]
     assert chat == [
         ("azure/chat-eu", 0, 900),
         ("openai/gpt-4o", 0, 100),
@@ -128,7 +132,11 @@ def test_entries_of_one_name_and_fallbacks_are_targets(team: tuple[Settings, str
         ("ollama/llama3.2", 2, 1),
     ]
     assert aliases["chat"].limits.requests_per_minute == 1000
-    assert (aliases["chat"].price.prompt, aliases["chat"].price.completion) == ("2.5", "10")
+    assert aliases["chat"].price is None  # the fallbacks have other prices
+    prices = [one.price and (one.price.prompt, one.price.completion) for one in chat_targets]
+    assert prices == [("2.5", "10"), ("2.5", "10"), None, None]
+    assert chat_targets[1].price is not None
+    assert chat_targets[1].price.cache_write == "3.75"
     assert aliases["gpt-4"].targets == aliases["chat"].targets[:4]
     assert "`input_cost_per_token` of `own` is not from 0 to 2; left out" in words
     assert aliases["hidden"].targets == aliases["own"].targets

@@ -132,15 +132,18 @@ class Tariff:
         return TargetOffer(target, provider, prompt, completion)
 
     def entry(self) -> Pricing:
-        return Pricing(
-            prompt=plain(self.prompt),
-            completion=plain(self.completion),
-            request=plain(self.request),
-            input_cache_read=UNSET if self.cached is None else plain(self.cached),
-            input_cache_write=UNSET if self.written is None else plain(self.written),
-            internal_reasoning=UNSET if self.reasoning is None else plain(self.reasoning),
-            tiers=[PricingTier(above, tier.entry()) for above, tier in self.tiers] or UNSET,
-        )
+        tiers = [PricingTier(above=above, **tier._texts()) for above, tier in self.tiers]
+        return Pricing(request=plain(self.request), tiers=tiers or UNSET, **self._texts())
+
+    def _texts(self) -> dict[str, str]:
+        found = {
+            "prompt": self.prompt,
+            "completion": self.completion,
+            "input_cache_read": self.cached,
+            "input_cache_write": self.written,
+            "internal_reasoning": self.reasoning,
+        }
+        return {name: plain(price) for name, price in found.items() if price is not None}
 
 
 def _rounded(amount: int, unit: int) -> int:

@@ -107,12 +107,12 @@ def _alias_table(alias: Alias) -> str:
             model=target.model,
             priority=target.priority or None,
             weight=alias.weight(target),
-            price={} if target.price == alias.price else dict(target.price),
+            price={} if alias.price else dict(target.price),
         )
         for target in alias.targets
     ]
     limits = _set(requests_per_minute=alias.limit("rpm"), tokens_per_minute=alias.limit("tpm"))
-    values = _set(id=alias.id, targets=targets, limits=limits, price=alias.price)
+    values = _set(id=alias.id, targets=targets, limits=limits, price=dict(alias.price))
     return table_text(("aliases",), values, {"price": "for a million tokens"})
 
 
@@ -154,7 +154,12 @@ class Alias:
 
     id: str
     targets: list[ImportedTarget] = field(default_factory=list)
-    price: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def price(self) -> Mapping[str, str]:
+        """Return the price of all targets; nothing if they differ."""
+        first, *others = [target.price for target in self.targets]
+        return first if all(each == first for each in others) else {}
 
     def limit(self, name: str) -> int | None:
         """Return the sum of a limit over the entries, if each of them has it."""
@@ -210,7 +215,7 @@ def imported(document: Mapping[str, Any], environ: Mapping[str, str]) -> Importe
     _set_master_key(result, _table(document, "general_settings"), environ)
     note_settings(document, result.note)
     _note_limits(result)
-    if any(not alias.price for alias in result.aliases.values()):
+    if any(not one.price for alias in result.aliases.values() for one in alias.targets):
         words = "models without costs have list prices here: see `causerie prices list`"
         result.note("model_list", words)
     return result
@@ -246,8 +251,6 @@ def _add_entry(result: Imported, at: str, entry: Any, timeouts: Mapping[str, Any
     if any(_same(target, other) for other in alias.targets):
         result.note(at, f"repeats a target of `{name}`; set its `weight` instead")
         return
-    if not alias.targets:
-        alias.price = dict(target.price)
     alias.targets.append(target)
     _note_params(result, at, own)
 
@@ -379,7 +382,7 @@ def _add_second_names(result: Imported, router: Mapping[str, Any]) -> None:
         except msgspec.ValidationError:
             result.note(at, "cannot be an id here; left out")
             continue
-        result.aliases[name] = made = Alias(name, list(alias.targets), dict(alias.price))
+        result.aliases[name] = made = Alias(name, list(alias.targets))
         if made.limit("rpm") or made.limit("tpm"):
             result.note(at, f"has limits of its own here, which `{group}` does not share")
 

@@ -226,11 +226,10 @@ async def account_backend(
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
-        _ = await stack.enter_async_context(owned(budgets.follow()))
-        follow = scope_budgets.follow(key_cache.scopes_changed)
-        _ = await stack.enter_async_context(owned(follow))
         retention = Retention(SqlRetention(database), _clock)
-        _ = await stack.enter_async_context(owned(retention.follow()))
+        follow = scope_budgets.follow(key_cache.scopes_changed)
+        for task in (budgets.follow(), follow, retention.follow()):
+            await stack.enter_async_context(owned(task))
         _ = await stack.enter_async_context(recorder)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
         watching = Watching(sql, accounts.usage, _clock)

@@ -33,23 +33,27 @@ Price = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
-class Pricing(Struct, frozen=True, kw_only=True):
-    """Money as text: decimal numbers, without exponents."""
+class TokenPricing(Struct, frozen=True, kw_only=True):
+    """Money for one token as text: decimal numbers, without exponents."""
 
     prompt: Price
     completion: Price
-    request: Price
     input_cache_read: Price | UnsetType = UNSET
     input_cache_write: Price | UnsetType = UNSET
     internal_reasoning: Price | UnsetType = UNSET
-    tiers: Sequence[PricingTier] | UnsetType = UNSET
 
 
-class PricingTier(Struct, frozen=True):
+class PricingTier(TokenPricing, frozen=True, kw_only=True):
     """Prices of requests with more prompt tokens than ``above``."""
 
     above: int
-    pricing: Pricing
+
+
+class Pricing(TokenPricing, frozen=True, kw_only=True):
+    """Money as text: decimal numbers, without exponents."""
+
+    request: Price
+    tiers: Sequence[PricingTier] | UnsetType = UNSET
 
 
 class Model(Struct, frozen=True, kw_only=True):
