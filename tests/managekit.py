@@ -14,7 +14,7 @@ from causerie.access.keys import Credential, KeyDigest
 from causerie.hosted.accounts.key_cache import KeyCache
 from causerie.hosted.accounts.keys import LinkKind, Purpose
 from causerie.hosted.accounts.people import Actor, Project, User, actor_of
-from causerie.hosted.management.application import Management, Managers, OperatorKeys
+from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.http.application import Edge
 
 OPERATOR = "ck_ops_0123456789"
@@ -24,7 +24,7 @@ OPERATOR = "ck_ops_0123456789"
 class People:
     """Lets tests act as people, whose credential is their id; others are asked of the ring."""
 
-    key_cache: Managers
+    key_cache: KeyCache
     known: dict[Credential | None, Actor] = field(default_factory=dict)
 
     async def manager(self, credential: Credential | None) -> Actor:
@@ -87,7 +87,9 @@ async def office(world: World, *, requests_per_minute: int = 1_000_000) -> Async
 
     async with KeyCache(world.store, now=now) as key_cache, seen_to(world) as operations:
         people = People(key_cache)
-        managers = OperatorKeys(people, [KeyDigest.of("ops", OPERATOR)], accounts.operator_keys)
+        managers = OperatorKeys(
+            people.manager, [KeyDigest.of("ops", OPERATOR)], accounts.operator_keys
+        )
         management = Management(
             accounts, managers, world.clock, link_path, operations, requests_per_minute
         )

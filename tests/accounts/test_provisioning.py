@@ -9,9 +9,9 @@ import pytest
 from accountkit import World
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.people import SYSTEM, Role, User
+from causerie.hosted.accounts.people import SYSTEM, GroupGrant, Role, User
 from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
-from causerie.hosted.accounts.sso_provisioning import GroupClaims, GroupGrant
+from causerie.hosted.accounts.sso_provisioning import GroupClaims
 
 ADA = ProvisionedPerson("Ada@corp.example", "ada@example.org", "Ada", "object-1")
 

@@ -77,7 +77,7 @@ async def test_the_same_by_the_api(bench: Bench) -> None:
     world, operations = bench.place.world, bench.market.services
     edge = make_edge()
     async with KeyCache(world.store) as key_cache:
-        managers = OperatorKeys(key_cache, [KeyDigest.of("ops", OPERATOR)])
+        managers = OperatorKeys(key_cache.manager, [KeyDigest.of("ops", OPERATOR)])
         accounts = world.accounts
         api = Management(accounts, managers, world.clock, link_path, operations, 1_000_000)
         edge.mount("/api", api.answer)

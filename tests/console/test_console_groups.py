@@ -14,11 +14,11 @@ from oidcserver import CLIENT, SECRET, RunningIssuer
 from test_console_openid import come
 
 from causerie.hosted.accounts.keys import KeyState
-from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.hosted.accounts.people import SYSTEM, GroupGrant, Project, Role, User, actor_of
 from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
 
 
 @dataclass
@@ -52,11 +52,11 @@ async def company_of(
 ) -> AsyncIterator[Company]:
     atlas, zephyr = await lite.project(owner=await lite.person("olga")), await lite.project()
     rules = [
-        GroupRule("staff", atlas.id, "viewer"),
-        GroupRule("builders", atlas.id, "member"),
-        GroupRule("builders", zephyr.id, "admin"),
-        GroupRule("builders", "prj_gone", "admin"),
-        GroupRule("platform", operator=True),
+        GroupGrant("staff", atlas.id, Role.VIEWER),
+        GroupGrant("builders", atlas.id),
+        GroupGrant("builders", zephyr.id, Role.ADMIN),
+        GroupGrant("builders", "prj_gone", Role.ADMIN),
+        GroupGrant("platform", operator=True),
     ]
     options = ProviderOptions(
         *("test", "The Test", oidc.issuer, CLIENT, SECRET), groups=rules, provisioned=provisioned

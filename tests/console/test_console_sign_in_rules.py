@@ -19,10 +19,10 @@ from structlog.testing import capture_logs
 from test_console_openid import come, follow
 
 from causerie.hosted.accounts import passwords
-from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.people import SYSTEM, GroupGrant
 from causerie.hosted.accounts.tokens import SessionClient, SignInPolicy
 from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
 
 ENTRA = {"email_verified": None, "email": "grace@example.org"}
 """Claims as Entra ID sends them: nothing says that the address is verified."""
@@ -277,7 +277,7 @@ async def test_an_identity_is_checked_again_while_its_session_goes_on(company: C
     user = await world.person("grace")
     await world.users.link_identity(user, issuer, "ada-1")
     project = await world.project()
-    rules = [GroupRule("staff", project.id, "member")]
+    rules = [GroupGrant("staff", project.id)]
     world.sign_in.policy = SignInPolicy(lives={issuer: timedelta(minutes=30)})
     async with company.served(groups=rules) as place:
         company.oidc.behave(claims={"groups": ["staff"]})

@@ -10,7 +10,7 @@ from accountkit import World
 from managekit import OPERATOR, Office, office
 
 from causerie.hosted.management.application import ROUTES
-from causerie.hosted.management.routing import AnyRoute
+from causerie.hosted.management.routing import ApiRoute
 
 STRINGS = (
     "' OR '1'='1",
@@ -40,7 +40,7 @@ async def services(world: World) -> AsyncIterator[Office]:
         yield made
 
 
-def _filled(route: AnyRoute, word: str) -> str:
+def _filled(route: ApiRoute, word: str) -> str:
     path: str = route.path
     for name in route.parameters:
         path = path.replace(f"{{{name}}}", quote(word, safe=""))

@@ -1,4 +1,4 @@
-"""The tables: made, taken back, made again, on both databases; and what the database holds to."""
+"""The tables: made on both databases; and what the database holds to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from ledgerkit import record
@@ -24,7 +23,6 @@ from causerie.hosted.store.database import (
     Database,
     NewerSchema,
     WrongAddress,
-    alembic_config,
     obstacle_of,
     revision,
     upgrade,
@@ -54,17 +52,6 @@ async def names(database: Database) -> set[str]:
 async def test_migrations_make_what_the_queries_know(database: Database) -> None:
     assert await differences(database) == []
     assert await names(database) == set(METADATA.tables)
-
-
-async def test_the_tables_can_be_taken_back(bare: Database) -> None:
-    await upgrade(bare)
-    assert await revision(bare) == REVISIONS[-1]
-    async with bare.migrating() as connection:
-        await connection.run_sync(lambda sync: command.downgrade(alembic_config(sync), "base"))
-    assert await revision(bare) is None
-    assert await names(bare) == set()
-    await upgrade(bare)
-    assert await differences(bare) == []
 
 
 async def test_several_processes_may_start_together(store_url: str) -> None:

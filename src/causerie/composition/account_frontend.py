@@ -39,7 +39,7 @@ from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
-from causerie.hosted.accounts.people import User, actor_of
+from causerie.hosted.accounts.people import GroupGrant, Role, User, actor_of
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.retention import RetentionOptions
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
@@ -50,7 +50,7 @@ from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import GroupRule, OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
@@ -95,7 +95,7 @@ def identity_providers(
                 provisioned=bool(each.scim_keys),
                 join=each.join_accounts,
                 groups=[
-                    GroupRule(one.group, one.project or "", one.role, one.operator)
+                    GroupGrant(one.group, one.project or "", Role(one.role), one.operator)
                     for one in each.groups
                 ],
             ),
@@ -270,7 +270,7 @@ class AccountFrontend:
 
     def __post_init__(self) -> None:
         self._managers = OperatorKeys(
-            self.backed.key_cache, stored=self.backed.accounts.operator_keys
+            self.backed.key_cache.manager, stored=self.backed.accounts.operator_keys
         )
         self._providers: tuple[OidcProvider, ...] = ()
         self._directories: Mapping[KeyDigest, GroupClaims] = {}

@@ -46,8 +46,7 @@ class AccessRules(AccountService):
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
         """Return the rules for keys of the actor in a project."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id)
+        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
             return await found_rules(tx, project_id, actor.person)
 
     async def set(

@@ -134,21 +134,8 @@ class LimitsAndBudgets:
     def check(self) -> None:
         """Raise :class:`InvalidRequest` for wrong limits and budgets."""
         for index, budget in enumerate(self.budgets):
-            amount = budget.amount
-            if not amount.is_finite() or amount.is_signed() or amount > _MOST:
-                raise InvalidRequest(
-                    f"A budget is from 0 to {_MOST:,}.", param=f"budgets[{index}].amount"
-                )
-            if not -_DECIMALS <= int(amount.as_tuple().exponent) <= _DECIMALS:
-                raise InvalidRequest(
-                    f"An amount has at most {_DECIMALS} decimals, and no exponent.",
-                    param=f"budgets[{index}].amount",
-                )
-            if budget.unit is Unit.TOKENS and amount != int(amount):
-                raise InvalidRequest(
-                    "Tokens are whole; write a number without a fraction.",
-                    param=f"budgets[{index}].amount",
-                )
+            if problem := _problem(budget):
+                raise InvalidRequest(problem, param=f"budgets[{index}].amount")
         for index, limit in enumerate(self.limits):
             if limit == Limit(limit.model):
                 raise InvalidRequest(
@@ -163,14 +150,21 @@ class LimitsAndBudgets:
                         param=f"limits[{index}].{each.name}",
                     )
         _once([(each.model,) for each in self.limits], "limits", "model")
-        _once(
-            [_place(each) for each in self.budgets],
-            "budgets",
-            "model, unit and period",
-        )
+        _once([_place(each) for each in self.budgets], "budgets", "model, unit and period")
 
 
 UNBOUNDED = LimitsAndBudgets()
+
+
+def _problem(budget: Budget) -> str:
+    amount = budget.amount
+    if not amount.is_finite() or amount.is_signed() or amount > _MOST:
+        return f"A budget is from 0 to {_MOST:,}."
+    if not -_DECIMALS <= int(amount.as_tuple().exponent) <= _DECIMALS:
+        return f"An amount has at most {_DECIMALS} decimals, and no exponent."
+    if budget.unit is Unit.TOKENS and amount != int(amount):
+        return "Tokens are whole; write a number without a fraction."
+    return ""
 
 
 def _place(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 SHORTEST_KEY = 32
 _VERSION = "1"
 _NONCE_BYTES = 12  # NIST SP 800-38D, section 8.2.2
-_PURPOSE = b"causerie secrets of people"
 
 
 class WrongKey(Exception):
@@ -80,7 +79,9 @@ def _parts(sealed: str) -> tuple[str, str, str]:
 
 def _derived(key: str, what: bytes, length: int) -> bytes:
     # RFC 5869: from a key of any alphabet to the bits that each use needs.
-    hkdf = HKDF(algorithm=SHA256(), length=length, salt=None, info=_PURPOSE + b": " + what)
+    hkdf = HKDF(
+        algorithm=SHA256(), length=length, salt=None, info=b"causerie secrets of people: " + what
+    )
     return hkdf.derive(key.encode())
 
 

@@ -133,11 +133,7 @@ async def contents_lines(
     """Yield the logged contents of a project as JSON lines, oldest first."""
     async with aclosing(recordings.export(actor, project)) as pieces:
         async for found in pieces:
-            yield await asyncio.to_thread(_json_lines, found)
-
-
-def _json_lines(recordings: Sequence[Recording]) -> bytes:
-    return b"".join(map(_json_line, recordings))
+            yield await asyncio.to_thread(b"".join, map(_json_line, found))
 
 
 def _json_line(one: Recording) -> bytes:

@@ -29,7 +29,6 @@ from causerie.hosted.accounts.tokens import digest, tidy_name
 BY_OPERATOR = "operator"
 GRACE = timedelta(hours=24)
 _LAST_YEAR = 9000  # what dates can hold, in every time zone, with room
-_LONGEST_GRACE = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,7 @@ class KeyIssuing(AccountService):
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[ApiKey]:
         """Return the keys of a project that are not deleted, newest first."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.KEYS_SEE)
+        async with self._reading(actor, Action.KEYS_SEE, project_id) as tx:
             return await tx.keys.of(project_id)
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
@@ -151,7 +149,7 @@ class KeyIssuing(AccountService):
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
         """Create a new secret for a key; older ones work for ``grace``, at most 30 days."""
-        if not timedelta(0) <= grace <= _LONGEST_GRACE:
+        if not timedelta(0) <= grace <= timedelta(days=30):
             raise InvalidRequest("The old secret may go on for 0 to 30 days.", param="grace")
         async with self._store.writing() as tx:
             key = await self._key(tx, actor, key_id, Action.KEYS_ROTATE)
@@ -182,8 +180,7 @@ class KeyIssuing(AccountService):
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
         """Return the keys of all projects that derive from a user, newest first."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             return await tx.keys.derived(user_id)
 
     async def _key(self, tx: Transaction, actor: Actor, key_id: str, action: Action) -> ApiKey:

@@ -25,8 +25,6 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.tokens import digest, letters, new_id, new_token
 
-_PUBLIC_LENGTH = 12
-
 
 class Purpose(StrEnum):
     """Purpose of a key, which has one only."""
@@ -157,7 +155,7 @@ class OperatorKey:
 
 
 def new_key_id() -> str:
-    return f"ck_{letters(_PUBLIC_LENGTH)}"
+    return f"ck_{letters(12)}"
 
 
 def new_secret(key_id: str) -> str:

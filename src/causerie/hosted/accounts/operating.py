@@ -10,12 +10,10 @@ from uuid import uuid4
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, difference, entry
-from causerie.hosted.accounts.authorization import conflict, no_such, require
+from causerie.hosted.accounts.authorization import conflict, no_such
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Taken
 from causerie.hosted.accounts.service import AccountService
-
-_MOST_VALUES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,7 @@ class Entries(AccountService):
         after = [each.after for each in changes if each.after is not None]
         made = [each.after for each in changes if each.before is None and each.after is not None]
         new = {each.id for each in made}
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.CONFIGURATION_CHANGE)
+        async with self._writing(actor, Action.CONFIGURATION_CHANGE) as tx:
             for each in gone:
                 if not await tx.entries.remove(each.id):
                     raise no_such("entry")
@@ -121,7 +118,7 @@ def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
         name: difference(before.get(name, "default"), after.get(name, "default"))
-        for name in changed[:_MOST_VALUES]
+        for name in changed[:20]
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from causerie.hosted.accounts.authorization import no_such, require
+from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.issuing import check_end
 from causerie.hosted.accounts.keys import OperatorKey, new_key_id, new_secret
 from causerie.hosted.accounts.people import Action, Actor
@@ -44,8 +44,7 @@ class OperatorKeyIssuing(AccountService):
         made = OperatorKey(
             id, digest(credential), tidy_name(name), rights, actor.label, now, expires_at
         )
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.OPERATORS_CHANGE)
+        async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
             await tx.operator_keys.add(made)
             words = ", ".join(sorted(rights)) or "all"
             await self._record(tx, actor, "operator_key.create", id, name=made.name, rights=words)
@@ -53,14 +52,12 @@ class OperatorKeyIssuing(AccountService):
 
     async def every(self, actor: Actor) -> Sequence[OperatorKey]:
         """Return the keys that are not deleted, newest first."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             return await tx.operator_keys.every()
 
     async def delete(self, actor: Actor, id: str) -> None:
         """Delete a key, which stops at once; raise :class:`NotFound`."""
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.OPERATORS_CHANGE)
+        async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
             found = next((each for each in await tx.operator_keys.every() if each.id == id), None)
             if found is None:
                 raise no_such("operator key")

@@ -68,6 +68,16 @@ class IdentityGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupGrant:
+    """Right of the members of a group: a role in a project, or that of an operator."""
+
+    group: str
+    project_id: str = ""
+    role: Role = Role.MEMBER
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """The owner of keys, usage and members. In an archived project no key works."""
 

@@ -12,7 +12,6 @@ from causerie.errors import Forbidden
 from causerie.hosted.accounts.access import found_rules
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
-    Clock,
     Narrowed,
     conflict,
     found_user,
@@ -43,8 +42,7 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.accounts.policies import Policies
-from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 
@@ -74,17 +72,12 @@ class Projects(AccountService):
     not see.
     """
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self.policies = Policies()
-
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
         """Create a project; its owner is this user, or the one who creates it."""
         now = self._clock()
         project = Project(new_id("prj"), tidy_name(name), now)
         owner_id = owner or (actor.id if actor.kind == "user" else None)
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.PROJECTS_CREATE)
+        async with self._writing(actor, Action.PROJECTS_CREATE) as tx:
             await tx.projects.add(project)
             await self.policies.project.give(tx, f"project:{project.id}")
             if owner_id is not None:
@@ -124,14 +117,12 @@ class Projects(AccountService):
 
     async def any_budget(self, actor: Actor) -> bool:
         """Return true if anybody has a budget in money; for who may see the service."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.SERVICE_SEE)
+        async with self._reading(actor, Action.SERVICE_SEE) as tx:
             return await tx.keys.any_budget()
 
     async def every(self, actor: Actor) -> Sequence[Project]:
         """Return all projects of the service, by name."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             return await tx.projects.every()
 
     async def rename(self, actor: Actor, project_id: str, name: str) -> Project:
@@ -175,19 +166,16 @@ class Projects(AccountService):
     async def set_bounds(self, actor: Actor, project_id: str, bounds: LimitsAndBudgets) -> None:
         """Replace the limits and budgets of a project; raise :class:`InvalidRequest`."""
         bounds.check()
-        async with self._store.writing() as tx:
-            await visible_project(tx, actor, project_id, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
             await self._set_bounds(tx, actor, "project.bounds", project_id, bounds)
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
         """Return the members, by name."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.MEMBERS_SEE)
+        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
             return await tx.projects.members(project_id)
 
     async def invitations(self, actor: Actor, project_id: str) -> Sequence[OneTimeLink]:
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.MEMBERS_SEE)
+        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
             found = await tx.links.open(project_id, self._clock())
             return await supported_links(tx, found)
 
@@ -196,41 +184,38 @@ class Projects(AccountService):
     ) -> NewLink:
         """Create a link that makes its bearer a member; with ``email``, only this address."""
         address = tidy_email(email) if email else None
-        async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.MEMBERS_INVITE)
+        async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
             made = new_link(
                 LinkKind.INVITATION,
                 self._clock(),
                 actor,
-                LinkGrant(email=address, project_id=project.id, role=role),
+                LinkGrant(email=address, project_id=project_id, role=role),
             )
             await tx.links.add(made.link)
             await self._record(
-                *(tx, actor, "member.invite", made.link.id, project.id),
+                *(tx, actor, "member.invite", made.link.id, project_id),
                 role=role,
                 email=address or "anybody",
             )
         return made
 
     async def withdraw(self, actor: Actor, project_id: str, link_id: str) -> None:
-        async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.MEMBERS_INVITE)
+        async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.project_id != project_id:
                 raise no_such("invitation")
             if link.role is not None:
                 await self._require_owner_rights(tx, actor, project_id, link.role)
             await tx.links.withdraw(link_id)
-            await self._record(tx, actor, "member.withdraw", link_id, project.id)
+            await self._record(tx, actor, "member.withdraw", link_id, project_id)
 
     async def add(self, actor: Actor, project_id: str, user_id: str, role: Role) -> Membership:
         """Make a user a member without an invitation; one who is a member with the role stays.
 
         Raises :class:`InvalidRequest` for a member with another role.
         """
-        async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.MEMBERS_ADD)
+        async with self._writing(actor, Action.MEMBERS_ADD, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
             await found_user(tx, user_id)
             made = await tx.projects.membership(project_id, user_id)
@@ -239,7 +224,7 @@ class Projects(AccountService):
             if made is None:
                 made = Membership(project_id, user_id, role, self._clock())
                 await tx.projects.join(made)
-                await self._record(tx, actor, "member.add", user_id, project.id, role=role)
+                await self._record(tx, actor, "member.add", user_id, project_id, role=role)
         return made
 
     async def change_role(
@@ -247,8 +232,7 @@ class Projects(AccountService):
     ) -> Narrowed:
         """Change a member's role; what derives from them is narrowed to the new role."""
         now = self._clock()
-        async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.MEMBERS_CHANGE)
+        async with self._writing(actor, Action.MEMBERS_CHANGE, project_id) as tx:
             before = await self._member(tx, project_id, user_id)
             await self._require_owner_rights(tx, actor, project_id, role, before.role)
             await self._require_other_owner(tx, before, role)
@@ -258,7 +242,7 @@ class Projects(AccountService):
             keys = await tx.keys.derived(user_id, project_id)
             await tx.keys.announce(f"user:{user_id}", now)
             await self._record(
-                *(tx, actor, "member.change", user_id, project.id),
+                *(tx, actor, "member.change", user_id, project_id),
                 role=difference(before.role, role),
             )
         stopped = worked - working(keys, now)
@@ -275,7 +259,7 @@ class Projects(AccountService):
         now = self._clock()
         async with self._store.writing() as tx:
             await require(tx, actor, Action.MEMBERS_REMOVE, project_id, made_by=user_id)
-            project = await visible_project(tx, actor, project_id)
+            await visible_project(tx, actor, project_id)
             before = await self._member(tx, project_id, user_id)
             if user_id != actor.id:
                 await self._require_owner_rights(tx, actor, project_id, before.role)
@@ -292,21 +276,19 @@ class Projects(AccountService):
             narrowed = await self._withdraw_or_transfer(tx, found, keys_to, now)
             await tx.keys.announce(f"user:{user_id}", now)
             keys = "withdrawn" if keys_to is None else f"transferred to {keys_to}"
-            await self._record(tx, actor, "member.remove", user_id, project.id, keys=keys)
+            await self._record(tx, actor, "member.remove", user_id, project_id, keys=keys)
         return replace(narrowed, invitations_withdrawn=links)
 
     async def audit(
         self, actor: Actor, project_id: str, filter: AuditFilter
     ) -> Sequence[AuditEntry]:
         """Return the audit log of the project, newest first."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.AUDIT_SEE)
+        async with self._reading(actor, Action.AUDIT_SEE, project_id) as tx:
             return await tx.audit.find(replace(filter, project_id=project_id))
 
     async def audit_of_all(self, actor: Actor, filter: AuditFilter) -> Sequence[AuditEntry]:
         """Return the audit log of the whole service, newest first."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.SERVICE_SEE)
+        async with self._reading(actor, Action.SERVICE_SEE) as tx:
             return await tx.audit.find(filter)
 
     async def _member(self, tx: Transaction, project_id: str, user_id: str) -> Membership:

@@ -67,7 +67,10 @@ class Provisioning(AccountService):
 
     async def person(self, user_id: str) -> User:
         async with self._store.reading() as tx:
-            return await _person(tx, user_id)
+            _, found = await tx.people.search({"id": user_id}, 0, 1)
+        if not found:
+            raise no_such("user")
+        return found[0]
 
     async def create(self, directory: GroupClaims, person: ProvisionedPerson) -> User:
         """Create an account, or take up the one that the directory deleted before."""
@@ -216,13 +219,6 @@ class Provisioning(AccountService):
             if user is not None:
                 async with self._store.writing() as tx:
                     await self._memberships.settle(tx, user, directory)
-
-
-async def _person(tx: Transaction, user_id: str) -> User:
-    _, found = await tx.people.search({"id": user_id}, 0, 1)
-    if not found:
-        raise no_such("user")
-    return found[0]
 
 
 async def _group(tx: Transaction, directory: GroupClaims, group_id: str) -> IdentityGroup:

@@ -26,7 +26,6 @@ from causerie.hosted.accounts.authorization import (
     visible_project,
 )
 from causerie.hosted.accounts.people import Action, Actor, Extent, RoleColumn
-from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.ports import LONGEST_DAYS, AccountStore, Recording
 from causerie.hosted.accounts.service import AccountService
 from causerie.metering.ledger import UsageRecord
@@ -137,10 +136,6 @@ class Recordings(AccountService):
 
     most_days = LONGEST_DAYS
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self.policies = Policies()
-
     def may_log(self, columns: Collection[RoleColumn]) -> bool:
         """Return whether the policy lets somebody in these columns turn on request logging."""
         return not self.policies.loggers.isdisjoint(columns)
@@ -175,8 +170,7 @@ class Recordings(AccountService):
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id)
+        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
             found = await tx.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
             if found is not None and found.project_id != project_id:
                 found = None
@@ -188,13 +182,11 @@ class Recordings(AccountService):
 
     async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
         """Yield all contents in pieces, oldest first; the audit log names the export."""
-        async with self._store.writing() as tx:
-            await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
+        async with self._writing(actor, Action.CONTENTS_EXPORT, project_id) as tx:
             await self._record(tx, actor, "project.export_contents", project_id, project_id)
         after: str | None = ""
         while after is not None:
-            async with self._store.reading() as tx:
-                await visible_project(tx, actor, project_id, Action.CONTENTS_EXPORT)
+            async with self._reading(actor, Action.CONTENTS_EXPORT, project_id) as tx:
                 found, after = await tx.recordings.page(project_id, self._clock(), after, _EXPORTED)
             yield found
 
@@ -217,8 +209,7 @@ class Recordings(AccountService):
         The database cannot search encrypted contents, so each one is decrypted. Raises
         :class:`Forbidden` if the actor may see none.
         """
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id)
+        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
             found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO:
                 await require(tx, actor, Action.CONTENTS_SEE, project_id)

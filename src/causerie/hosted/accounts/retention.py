@@ -18,7 +18,6 @@ log = structlog.get_logger(__name__)
 
 _AT_ONCE = 500
 _PAUSE = 0.1  # between two batches: requests are written in between
-_INTERVAL = 60.0
 
 
 class RetentionStore(Protocol):
@@ -46,7 +45,7 @@ class Retention:
         self._clock = clock
         self.options = RetentionOptions()
 
-    async def follow(self, seconds: float = _INTERVAL) -> None:
+    async def follow(self, seconds: float = 60.0) -> None:
         """Delete every so many seconds, until cancelled."""
         while True:
             try:

@@ -17,7 +17,7 @@ import structlog
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.authorization import Clock, require
+from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bounds import SCOPES, Budget, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
@@ -42,8 +42,7 @@ class ScopeBudgets(AccountService):
 
     async def every(self, actor: Actor = SYSTEM) -> Sequence[ScopeSpending]:
         """Return all budgets of tags and providers, by kind and name."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USAGE_SEE_ALL)
+        async with self._reading(actor, Action.USAGE_SEE_ALL) as tx:
             found = await tx.keys.scoped()
         now, every = self._clock(), list[ScopeSpending]()
         for owner in sorted(found):
@@ -66,8 +65,7 @@ class ScopeBudgets(AccountService):
             )
         bounds = LimitsAndBudgets(budgets=tuple(budgets))
         bounds.check()
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await self._set_bounds(tx, actor, f"{kind}.bounds", name, bounds)
 
 
@@ -162,8 +160,7 @@ class BulkBounds(AccountService):
         """
         bounds.check()
         owners = {f"user:{id}": id for id in users} | {f"project:{id}": id for id in projects}
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET) as tx:
             known = {f"user:{each.id}" for each in await tx.people.every()}
             known |= {f"project:{each.id}" for each in await tx.projects.every()}
             if unknown := [owners[owner] for owner in owners if owner not in known]:

@@ -72,6 +72,12 @@ class Attempts(AccountService):
             for scope in sorted(allowed):
                 await tx.attempts.failed(scope, now, now - passwords.FORGET_FAILURES_AFTER)
 
+    async def begin_code(self, user_id: str, client: SessionClient) -> Mapping[str, int]:
+        """Count a two-factor code as :meth:`begin`; return the scopes."""
+        scopes = passwords.sign_in_scopes(f"code:{user_id}", client.address)
+        await self.begin(scopes)
+        return scopes
+
     @asynccontextmanager
     async def guess(self, allowed: Mapping[str, int]) -> AsyncIterator[None]:
         """Count an attempt as :meth:`begin`, unless the block raises :class:`Overloaded`."""
@@ -218,8 +224,7 @@ class SignIn(AccountService):
         fits = session is not None and session.stage is Stage.SECOND_FACTOR
         if session is None or not fits or not session.good(now, self.policy):
             raise Unauthenticated("Sign in again.", code="session_ended")
-        tried = passwords.sign_in_scopes(passwords.code_scope(session.user_id), client.address)
-        await self._attempts.begin(tried)
+        tried = await self._attempts.begin_code(session.user_id, client)
         async with self.audited(client, PASSWORD) as who, self._store.writing() as tx:
             who.user = user = await tx.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
@@ -429,8 +434,7 @@ class OwnAccount(AccountService):
         Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
         """
         now = self._clock()
-        tried = passwords.sign_in_scopes(passwords.code_scope(user.id), client.address)
-        await self._attempts.begin(tried)
+        tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
             factor = await tx.factors.find(user.id)
             step = passwords.totp_step_of(factor.secret, code, now) if factor is not None else None
@@ -455,8 +459,7 @@ class OwnAccount(AccountService):
         if user.password is not None:
             await self._prove(user, password, client)
         now = self._clock()
-        tried = passwords.sign_in_scopes(passwords.code_scope(user.id), client.address)
-        await self._attempts.begin(tried)
+        tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
             if not await good_code(tx, user.id, code, now):
                 raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")

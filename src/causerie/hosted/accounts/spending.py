@@ -142,8 +142,7 @@ class PersonBounds(AccountService):
     async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> None:
         """Replace a person's limits and budgets; raise :class:`InvalidRequest`."""
         bounds.check()
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.BOUNDS_SET)
+        async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await found_user(tx, user_id)
             await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
 
@@ -185,8 +184,7 @@ class Summaries(AccountService):
 
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
         """Return all projects, by name."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             found = await tx.projects.every()
             keys = Counter[str]()
             for project, _, count in await tx.keys.counts():
@@ -200,8 +198,7 @@ class Summaries(AccountService):
 
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
         """Return all people, by address."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             found = await tx.people.every()
             keys = Counter[str]()
             for _, person, count in await tx.keys.counts():
@@ -225,8 +222,7 @@ class Summaries(AccountService):
         self, actor: Actor, by: By, ids: Iterable[str]
     ) -> Mapping[str, Sequence[Spending]]:
         owners = {id: f"{by}:{id}" for id in ids}
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             bounds = await tx.keys.bounds_of(tuple(owners.values()))
         reader = SpendingReader(self._usage, actor, None, self._clock())
         return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
@@ -285,31 +281,25 @@ class Watching(AccountService):
             keys = _working(await tx.keys.budgeted(), projects, now)
             owners_of = await tx.projects.owner_emails()
         reader = SpendingReader(self._usage, SYSTEM, None, now)
-        of_projects = await reader.of_owners(
+        found: list[WatchedBudget] = []
+        states = await reader.of_owners(
             By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
         )
-        of_people = await reader.of_owners(
+        for id, project in projects.items():
+            emails = tuple(owners_of.get(id, ()))
+            found += [WatchedBudget(project, one, emails) for one in states[id]]
+        states = await reader.of_owners(
             By.USER, {id: bounds[f"user:{id}"].budgets for id in people}
         )
-        of_keys = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
-        return [
-            *(
-                WatchedBudget(projects[id], one, tuple(owners_of.get(id, ())))
-                for id in of_projects
-                for one in of_projects[id]
-            ),
-            *(
-                WatchedBudget(people[id], one, (people[id].email,))
-                for id in of_people
-                for one in of_people[id]
-            ),
-            *(
-                WatchedBudget(WatchedKey(projects[key.project_id], key), one, emails)
-                for key in keys
-                for emails in (_concerned(key, people, owners_of),)
-                for one in of_keys[key.id]
-            ),
-        ]
+        for id, user in people.items():
+            found += [WatchedBudget(user, one, (user.email,)) for one in states[id]]
+        states = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
+        for key in keys:
+            watched = WatchedKey(projects[key.project_id], key)
+            holder = [people[key.person].email] if key.person in people else []
+            emails = tuple(dict.fromkeys([*holder, *owners_of.get(key.project_id, ())]))
+            found += [WatchedBudget(watched, one, emails) for one in states[key.id]]
+        return found
 
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
         """Return the working keys that expire until then."""
@@ -329,13 +319,6 @@ class Watching(AccountService):
                 email = emails.get(key.person, "")
                 found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, email))
         return found
-
-
-def _concerned(
-    key: ApiKey, people: Mapping[str, User], owners: Mapping[str, Sequence[str]]
-) -> tuple[str, ...]:
-    holder = [people[key.person].email] if key.person in people else []
-    return tuple(dict.fromkeys([*holder, *owners.get(key.project_id, ())]))
 
 
 async def _projects(tx: Transaction) -> Mapping[str, Project]:

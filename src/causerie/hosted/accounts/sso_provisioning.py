@@ -10,7 +10,7 @@ import structlog
 from causerie.errors import InvalidRequest, Unauthenticated
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import withdraw_links, withdraw_open
-from causerie.hosted.accounts.people import Actor, Membership, Role, User
+from causerie.hosted.accounts.people import Actor, GroupGrant, Membership, Role, User
 from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
@@ -19,16 +19,6 @@ from causerie.hosted.accounts.users import Users
 
 _log = structlog.get_logger(__name__)
 _RANK = {role: rank for rank, role in enumerate(Role)}  # owner first
-
-
-@dataclass(frozen=True, slots=True)
-class GroupGrant:
-    """Right of the members of a group: a role in a project, or that of an operator."""
-
-    group: str
-    project_id: str = ""
-    role: Role = Role.MEMBER
-    operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.authorization import Clock, visible_project
+from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bounds import Balance, Budget, BudgetPeriod, Credit, Unit
 from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import AccountCaller
@@ -39,7 +39,6 @@ NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends with the first credit."""
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
-_SMALLEST = Decimal("0.000000001")
 _LONGEST_NOTE = 200
 
 
@@ -54,14 +53,13 @@ class Credits(AccountService):
         """Add a credit, negative to withdraw money; raise :class:`InvalidRequest`."""
         if not amount.is_finite() or not 0 < amount.copy_abs() <= _MOST:
             raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
-        if amount != amount.quantize(_SMALLEST):
+        if amount != amount.quantize(Decimal("0.000000001")):
             raise InvalidRequest("An amount has at most nine decimals.", param="amount")
         if len(note) > _LONGEST_NOTE:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
         now = self._clock()
         made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
-        async with self._store.writing() as tx:
-            await visible_project(tx, actor, project_id, Action.CREDITS_PUT)
+        async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
             in_all = (await tx.credits.total(project_id) or 0) + amount
             if abs(in_all) > _MOST:
                 raise InvalidRequest(
@@ -85,13 +83,11 @@ class Credits(AccountService):
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+        async with self._reading(actor, Action.USAGE_SEE, project_id) as tx:
             return await tx.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
-        async with self._store.reading() as tx:
-            await visible_project(tx, actor, project_id, Action.USAGE_SEE)
+        await self.require(actor, Action.USAGE_SEE, project_id)
         return await _balance(self._store, self._reader, project_id)
 
 

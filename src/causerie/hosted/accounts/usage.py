@@ -7,7 +7,7 @@ intervals are whole hours or days in UTC.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -434,8 +434,8 @@ class Rankings(AccountService):
     def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
-        self._kept: dict[tuple[RankingPeriod, bool], _Sums] = {}
-        self._reading = asyncio.Lock()
+        self._kept: dict[RankingPeriod, _Sums] = {}
+        self._turn = asyncio.Lock()
 
     async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all models for operators; raise :class:`Forbidden`."""
@@ -445,8 +445,7 @@ class Rankings(AccountService):
     async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
         """Return the ranking of all providers for operators; raise :class:`Forbidden`."""
         await self.require(actor, Action.USAGE_SEE_ALL)
-        sums = await self._sums(period, by_target=True)
-        return _ranking(period, sums, lambda served: provider_of(served[1]))
+        return _ranking(period, await self._sums(period), lambda served: provider_of(served[1]))
 
     async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
         """Return the ranking of these models for everybody, which the caller has to allow."""
@@ -458,35 +457,23 @@ class Rankings(AccountService):
 
         ``endpoints`` maps a model and a target to the provider.
         """
-        sums = await self._sums(period, by_target=True)
+        sums = await self._sums(period)
         return _ranking(period, sums, lambda served: endpoints.get(served, ""))
 
-    async def _sums(self, period: RankingPeriod, *, by_target: bool = False) -> _Sums:
-        async with self._reading:
-            kept, now = self._kept.get((period, by_target)), self._clock()
+    async def _sums(self, period: RankingPeriod) -> _Sums:
+        async with self._turn:
+            kept, now = self._kept.get(period), self._clock()
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                read = self._reader.by_target if by_target else self._by_model
-                kept = self._kept[period, by_target] = await _read(read, period, now)
+                kept = self._kept[period] = await self._read(period, now)
             return kept
 
-    async def _by_model(self, since: datetime, until: datetime) -> _Use:
-        question = UsageQuery(since, until, step=Step.ALL, by=(By.MODEL,))
-        sums = await self._reader.sums(question)
-        return {
-            (each.group[By.MODEL], ""): TargetUse(each.prompt + each.completion, each.requests)
-            for each in sums
-        }
-
-
-async def _read(
-    read: Callable[[datetime, datetime], Awaitable[_Use]], period: RankingPeriod, now: datetime
-) -> _Sums:
-    until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-    if period is not RankingPeriod.DAY and until.hour:
-        until = until.replace(hour=0) + timedelta(days=1)
-    since = until - period.length
-    before = await read(since - period.length, since)
-    return _Sums(now, since, until, await read(since, until), before)
+    async def _read(self, period: RankingPeriod, now: datetime) -> _Sums:
+        until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        if period is not RankingPeriod.DAY and until.hour:
+            until = until.replace(hour=0) + timedelta(days=1)
+        since = until - period.length
+        before = await self._reader.by_target(since - period.length, since)
+        return _Sums(now, since, until, await self._reader.by_target(since, until), before)
 
 
 def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:

@@ -83,8 +83,7 @@ class SignUps(AccountService):
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
         """Return the open sign-ups of people without an account, oldest first."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_INVITE)
+        async with self._reading(actor, Action.USERS_INVITE) as tx:
             found = await tx.links.open(None, self._clock())
             return [
                 each
@@ -96,8 +95,7 @@ class SignUps(AccountService):
     async def approve(self, actor: Actor, link_id: str) -> NewLink:
         """Create the link of a sign-up for an operator to pass on."""
         now = self._clock()
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.USERS_INVITE)
+        async with self._writing(actor, Action.USERS_INVITE) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
@@ -118,7 +116,6 @@ class Users(AccountService):
     def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
-        self.policies = Policies()
 
     async def first_link(self) -> NewLink | None:
         """Create the link for the first operator; return ``None`` if there is an operator."""
@@ -135,8 +132,7 @@ class Users(AccountService):
         """Create an invitation to the service; with ``email``, only for this address."""
         address = tidy_email(email) if email else None
         grant = LinkGrant(email=address, operator=operator)
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.USERS_INVITE)
+        async with self._writing(actor, Action.USERS_INVITE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
             made = new_link(LinkKind.INVITATION, self._clock(), actor, grant)
@@ -205,8 +201,7 @@ class Users(AccountService):
         email, name = tidy_email(email), tidy_name(name)
         await self.require(actor, Action.USERS_CHANGE)
         hashed = await self._hashed(password, email, name)
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.USERS_CHANGE)
+        async with self._writing(actor, Action.USERS_CHANGE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
             user = self._new(email, name, hashed, operator=operator)
@@ -279,18 +274,15 @@ class Users(AccountService):
 
     async def every(self, actor: Actor) -> Sequence[User]:
         """Return all users, by address."""
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             return await tx.people.every()
 
     async def see(self, actor: Actor, user_id: str) -> User:
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             return await found_user(tx, user_id)
 
     async def invitations(self, actor: Actor) -> Sequence[OneTimeLink]:
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_INVITE)
+        async with self._reading(actor, Action.USERS_INVITE) as tx:
             found = await tx.links.open(None, self._clock())
             offered = [
                 each
@@ -300,8 +292,7 @@ class Users(AccountService):
             return await supported_links(tx, offered)
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.USERS_INVITE)
+        async with self._writing(actor, Action.USERS_INVITE) as tx:
             link = await tx.links.find(link_id)
             if link is None or link.project_id or link.kind is not LinkKind.INVITATION:
                 raise no_such("invitation")
@@ -339,8 +330,7 @@ class Users(AccountService):
         """Make a user an operator, limit one to some ``rights``, or (without both) end that."""
         rights = checked_rights(rights)
         full = operator and not rights
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.OPERATORS_CHANGE)
+        async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
             user = await self._changeable(tx, actor, user_id)
             changed = replace(
                 user, operator=full, operator_group="", rights=rights if operator else frozenset()
@@ -377,13 +367,11 @@ class Users(AccountService):
             return user
 
     async def with_factor(self, actor: Actor) -> frozenset[str]:
-        async with self._store.reading() as tx:
-            await require(tx, actor, Action.USERS_SEE)
+        async with self._reading(actor, Action.USERS_SEE) as tx:
             return await tx.factors.users()
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
-        async with self._store.writing() as tx:
-            await require(tx, actor, Action.USERS_INVITE)
+        async with self._writing(actor, Action.USERS_INVITE) as tx:
             await self._require_for(tx, actor, await found_user(tx, user_id))
             made = new_link(LinkKind.RESET, self._clock(), actor, LinkGrant(user_id=user_id))
             await tx.links.add(made.link)

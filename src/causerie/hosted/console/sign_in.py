@@ -4,7 +4,6 @@ make accounts. Accounts decide what is right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -14,8 +13,8 @@ from causerie.errors import Forbidden, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
-from causerie.hosted.accounts.people import SYSTEM, Role
-from causerie.hosted.accounts.sso_provisioning import NO_GROUPS, GroupClaims, GroupGrant, Vouched
+from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.sso_provisioning import NO_GROUPS, GroupClaims, Vouched
 from causerie.hosted.accounts.tokens import (
     SECOND_FACTOR_LIFE,
     NewSession,
@@ -263,14 +262,7 @@ async def return_from_provider(context: RequestContext) -> None:
 
 def directory(options: ProviderOptions) -> GroupClaims:
     """Return the grants of the groups that a provider's directory provisions."""
-    return GroupClaims(options.name, grants=_grants(options), provisioned=True)
-
-
-def _grants(options: ProviderOptions) -> Sequence[GroupGrant]:
-    return [
-        GroupGrant(each.group, each.project, Role(each.role), each.operator)
-        for each in options.groups
-    ]
+    return GroupClaims(options.name, grants=options.groups, provisioned=True)
 
 
 def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
@@ -278,7 +270,7 @@ def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
     if options.provisioned:
         groups = directory(options)
     elif claims.groups is not None:
-        groups = GroupClaims(options.name, claims.groups, _grants(options))
+        groups = GroupClaims(options.name, claims.groups, options.groups)
     return Vouched(
         claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name, groups
     )

@@ -24,6 +24,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import Key
 
 from causerie.errors import Unauthenticated, UpstreamFailed
+from causerie.hosted.accounts.people import GroupGrant
 from causerie.hosted.identity.metadata import (
     IdentityHttp,
     IdentityProviderFailed,
@@ -150,16 +151,6 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRule:
-    """Right of the members of a group: a role in a project, or that of an operator."""
-
-    group: str
-    project: str = ""
-    role: str = "member"
-    operator: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class ProviderOptions:
     """A provider and our client there; ``name`` is part of addresses, ``title`` is for people.
 
@@ -180,7 +171,7 @@ class ProviderOptions:
     """Claim that says whether the address is verified; empty: none does."""
     name_claim: str = "name"
     groups_claim: str = "groups"
-    groups: Sequence[GroupRule] = ()
+    groups: Sequence[GroupGrant] = ()
     provisioned: bool = False
     """The groups come from SCIM, and the claim means nothing."""
     join: str = "never"

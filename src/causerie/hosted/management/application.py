@@ -5,9 +5,9 @@ and the OpenAPI document made from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import cache
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, partial
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -26,10 +26,8 @@ from causerie.hosted.management import accounts, operator, usage
 from causerie.hosted.management.requests import NoQuery
 from causerie.hosted.management.routing import (
     ID_PATTERN,
-    AnyRoute,
     ApiCall,
     ApiRoute,
-    ApiServices,
     LinkPath,
     body_of,
     query_of,
@@ -40,16 +38,12 @@ from causerie.http.exchange import Exchange
 from causerie.http.openapi import Schema, sent_schemas
 from causerie.http.routing import RouteTable
 
+Managers = Callable[[Credential | None], Awaitable[Actor]]
+"""Returns the actor behind a management key.
 
-class Managers(Protocol):
-    """Authentication of management keys."""
-
-    async def manager(self, credential: Credential | None) -> Actor:
-        """Return the actor behind a management key.
-
-        Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and
-        ``StoreUnavailable`` if it cannot be known.
-        """
+Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference, and ``StoreUnavailable``
+if it cannot be known.
+"""
 
 
 class OperatorKeys:
@@ -70,12 +64,12 @@ class OperatorKeys:
         self._keys = tuple(keys)
 
     async def manager(self, credential: Credential | None) -> Actor:
-        """Return the actor behind a key; raise as :meth:`Managers.manager`."""
+        """Return the actor behind a key; raise as :data:`Managers`."""
         found = matching(self._keys, credential)
         if found is not None:
             return Actor("key", found.id, found.id, operator=True)
         try:
-            return await self._managers.manager(credential)
+            return await self._managers(credential)
         except Unauthenticated:
             if self._stored is None or credential is None or not credential.formed:
                 raise
@@ -85,7 +79,7 @@ class OperatorKeys:
             return actor
 
 
-ROUTES: tuple[AnyRoute, ...] = tuple(
+ROUTES: tuple[ApiRoute, ...] = tuple(
     each
     for module in (accounts, usage, operator)
     for each in vars(module).values()
@@ -129,7 +123,7 @@ def openapi_document() -> Schema:
     }
 
 
-def _operation(route: AnyRoute) -> Schema:
+def _operation(route: ApiRoute) -> Schema:
     operation: Schema = {
         "operationId": route.name,
         "summary": route.summary,
@@ -152,7 +146,7 @@ def _operation(route: AnyRoute) -> Schema:
     return operation
 
 
-def _answer(route: AnyRoute) -> Schema:
+def _answer(route: ApiRoute) -> Schema:
     if route.answer is Export:
         text: Schema = {"text/csv": {"schema": {"type": "string"}}}
         return {"description": "The table.", "content": text}
@@ -166,7 +160,7 @@ def _answer(route: AnyRoute) -> Schema:
     }
 
 
-def _errors(route: AnyRoute) -> Schema:
+def _errors(route: ApiRoute) -> Schema:
     content: Schema = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
     return {
         status: {"description": words, "content": content}
@@ -220,7 +214,7 @@ class Management:
     def __init__(
         self,
         accounts: Accounts,
-        managers: Managers,
+        managers: OperatorKeys,
         clock: Clock,
         link_path: LinkPath,
         operations: Operations,
@@ -230,7 +224,7 @@ class Management:
         self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
-        self._services = ApiServices(accounts, operations, clock, link_path)
+        self._call = partial(ApiCall[Any, Any], accounts, operations, clock, link_path)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
@@ -252,7 +246,7 @@ class Management:
         with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
-            answer = await route.handler(ApiCall(self._services, actor, ids, query, body))
+            answer = await route.handler(self._call(actor, query, body), **ids)
             headers = dict(_HEADERS)
             tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.ports import EntryKind
-from causerie.hosted.management.requests import Body, Count, NoBody, NoQuery, Word
-from causerie.hosted.management.routing import ApiCall, route
+from causerie.hosted.management.requests import Body, Count, Word
+from causerie.hosted.management.routing import ApiCall, Call, WithBody, WithQuery, route
 from causerie.hosted.management.views import viewed
 from causerie.hosted.operations.configuring import (
     EntryView,
@@ -100,26 +101,24 @@ class ExplainRoute(Body, frozen=True):
 
 
 @route("GET /providers", "List providers")
-async def list_providers(call: ApiCall[NoQuery, NoBody]) -> ProviderList:
+async def list_providers(call: Call) -> ProviderList:
     found = await call.operations.providers(call.actor)
     return ProviderList(data=[ProviderSummary.of(view) for view in found])
 
 
 @route("GET /providers/{provider}", "Get a provider and its capabilities")
-async def see_provider(call: ApiCall[NoQuery, NoBody]) -> ProviderView:
-    return await call.operations.provider(call.actor, call.ids["provider"])
+async def see_provider(call: Call, provider: str) -> ProviderView:
+    return await call.operations.provider(call.actor, provider)
 
 
 @route("POST /providers/{provider}/probe 201", "Probe a model of a provider")
-async def start_probe(call: ApiCall[NoQuery, ProbeModel]) -> ProbeView:
-    return await call.operations.probe(
-        call.actor, call.ids["provider"], call.body.model, quick=call.body.quick
-    )
+async def start_probe(call: WithBody[ProbeModel], provider: str) -> ProbeView:
+    return await call.operations.probe(call.actor, provider, call.body.model, quick=call.body.quick)
 
 
 @route("GET /providers/{provider}/probe", "Get the state of the last probe")
-async def see_probe(call: ApiCall[NoQuery, NoBody]) -> ProbeView:
-    view = await call.operations.provider(call.actor, call.ids["provider"])
+async def see_probe(call: Call, provider: str) -> ProbeView:
+    view = await call.operations.provider(call.actor, provider)
     if view.probe is None:
         words = "It has not been probed since the service was started."
         raise NotFound(words, code="not_found")
@@ -127,17 +126,17 @@ async def see_probe(call: ApiCall[NoQuery, NoBody]) -> ProbeView:
 
 
 @route("POST /providers/{provider}/probe/cancel", "Cancel a probe")
-async def cancel_probe(call: ApiCall[NoQuery, NoBody]) -> ProbeView:
-    return await call.operations.cancel(call.actor, call.ids["provider"])
+async def cancel_probe(call: Call, provider: str) -> ProbeView:
+    return await call.operations.cancel(call.actor, provider)
 
 
 @route("POST /providers/{provider}/probe/use", "Apply the result of a probe")
-async def use_probe(call: ApiCall[NoQuery, UseProbe]) -> AppliedResult:
-    return await call.operations.use(call.actor, call.ids["provider"], call.body.model)
+async def use_probe(call: WithBody[UseProbe], provider: str) -> AppliedResult:
+    return await call.operations.use(call.actor, provider, call.body.model)
 
 
 @route("POST /routes/explain", "Explain routing")
-async def explain_route(call: ApiCall[NoQuery, ExplainRoute]) -> RoutingExplanation:
+async def explain_route(call: WithBody[ExplainRoute]) -> RoutingExplanation:
     body = call.body
     question = RouteQuery(
         msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict
@@ -190,48 +189,45 @@ class TestProvider(Body, frozen=True):
 
 
 @route("GET /configuration/entries", "List entries of the configuration")
-async def list_entries(call: ApiCall[NoQuery, NoBody]) -> EntryList:
+async def list_entries(call: Call) -> EntryList:
     return EntryList(data=[*await call.operations.configuration.every(call.actor)])
 
 
 @route("POST /configuration/entries 201", "Create an entry")
-async def create_entry(call: ApiCall[NoQuery, CreateEntry]) -> EntryView:
+async def create_entry(call: WithBody[CreateEntry]) -> EntryView:
     body = call.body
     wish = EntryWish(settings=body.settings, key=body.key, enabled=body.enabled)
     return await call.operations.configuration.create(call.actor, body.kind, wish)
 
 
 @route("GET /configuration/entries/{entry}", "Get an entry of the database")
-async def see_entry(call: ApiCall[NoQuery, NoBody]) -> EntryView:
-    return await call.operations.configuration.see(call.actor, call.ids["entry"])
+async def see_entry(call: Call, entry: str) -> EntryView:
+    return await call.operations.configuration.see(call.actor, entry)
 
 
 @route("PUT /configuration/entries/{entry}", "Change an entry")
-async def change_entry(call: ApiCall[NoQuery, ChangeEntry]) -> EntryView:
-    body = call.body
-    wish = EntryWish(
-        settings=body.settings, key=body.key, enabled=body.enabled, version=body.version
-    )
-    return await call.operations.configuration.change(call.actor, call.ids["entry"], wish)
+async def change_entry(call: WithBody[ChangeEntry], entry: str) -> EntryView:
+    wish = EntryWish(**asdict(call.body))
+    return await call.operations.configuration.change(call.actor, entry, wish)
 
 
 @route("POST /configuration/entries/{entry}/enable", "Enable an entry")
-async def enable_entry(call: ApiCall[NoQuery, NoBody]) -> EntryView:
-    return await call.operations.configuration.switch(call.actor, call.ids["entry"], enabled=True)
+async def enable_entry(call: Call, entry: str) -> EntryView:
+    return await call.operations.configuration.switch(call.actor, entry, enabled=True)
 
 
 @route("POST /configuration/entries/{entry}/disable", "Disable an entry")
-async def disable_entry(call: ApiCall[NoQuery, NoBody]) -> EntryView:
-    return await call.operations.configuration.switch(call.actor, call.ids["entry"], enabled=False)
+async def disable_entry(call: Call, entry: str) -> EntryView:
+    return await call.operations.configuration.switch(call.actor, entry, enabled=False)
 
 
 @route("DELETE /configuration/entries/{entry}", "Delete an entry")
-async def delete_entry(call: ApiCall[NoQuery, NoBody]) -> None:
-    await call.operations.configuration.delete(call.actor, call.ids["entry"])
+async def delete_entry(call: Call, entry: str) -> None:
+    await call.operations.configuration.delete(call.actor, entry)
 
 
 @route("POST /providers/test", "Test a provider")
-async def try_provider(call: ApiCall[NoQuery, TestProvider]) -> Trial:
+async def try_provider(call: WithBody[TestProvider]) -> Trial:
     body = call.body
     if body.filed:
         return await call.operations.configuration.test_filed(call.actor, body.filed, body.model)
@@ -298,15 +294,15 @@ class PublishedList(Struct, frozen=True, kw_only=True):
 
 
 @route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
-async def list_offers(call: ApiCall[OfferQuery, NoBody]) -> OfferList:
-    _, _, found = await _offers(call, _rules(call.query))
+async def list_offers(call: WithQuery[OfferQuery], provider: str) -> OfferList:
+    _, _, found = await _offers(call, provider, _rules(call.query))
     return OfferList(data=[*found])
 
 
 @route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
-async def publish_models(call: ApiCall[NoQuery, PublishModels]) -> PublishedList:
+async def publish_models(call: WithBody[PublishModels], provider: str) -> PublishedList:
     body, rules = call.body, _rules(call.body)
-    provider, entries, listed = await _offers(call, rules)
+    source, entries, listed = await _offers(call, provider, rules)
     found = {each.id: each for each in listed}
     picked = []
     for each in body.models:
@@ -314,23 +310,23 @@ async def publish_models(call: ApiCall[NoQuery, PublishModels]) -> PublishedList
         if offer is None or offer.listed is None:
             raise InvalidRequest(f"The provider lists no model {each.id}.", param="models")
         picked.append(PickedModel(offer.listed, each.catalog_id or offer.catalog_id))
-    steps = [*publication(provider, entries, picked, body.gone, rules)]
+    steps = [*publication(source, entries, picked, body.gone, rules)]
     door = router_door(entries) if body.open_door else None
     if steps or door:
         await call.operations.configuration.apply(call.actor, [*([door] if door else []), *steps])
     published = []
     for entry in await call.operations.configuration.every(call.actor):
         endpoints = entry.settings.get("endpoints", ()) if entry.kind == "catalog_model" else ()
-        if any(one.get("provider") == provider.name for one in endpoints):
+        if any(one.get("provider") == provider for one in endpoints):
             published.append(entry)
     return PublishedList(data=published)
 
 
 async def _offers(
-    call: ApiCall[Any, Any], rules: PriceRules
+    call: ApiCall[Any, Any], name: str, rules: PriceRules
 ) -> tuple[EntryView, Sequence[EntryView], Sequence[Offer]]:
     entries = await call.operations.configuration.every(call.actor)
-    provider = provider_in_force(entries, call.ids["provider"])
+    provider = provider_in_force(entries, name)
     trial = await call.operations.configuration.listed(call.actor, provider.name)
     if not trial.listing.ok:
         words = f"The list of {provider.name} could not be read: {trial.listing.problem}"
@@ -344,10 +340,10 @@ def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
 
 
 @route("GET /alerts", "Alerts, their channels and deliveries")
-async def see_alerts(call: ApiCall[NoQuery, NoBody]) -> AlertsView:
+async def see_alerts(call: Call) -> AlertsView:
     return await call.operations.alerts.see(call.actor)
 
 
 @route("POST /alerts/channels/{channel}/test", "Send a test by a channel")
-async def test_channel(call: ApiCall[NoQuery, NoBody]) -> ChannelTest:
-    return await call.operations.alerts.test(call.actor, call.ids["channel"])
+async def test_channel(call: Call, channel: str) -> ChannelTest:
+    return await call.operations.alerts.test(call.actor, channel)

@@ -13,13 +13,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditEntry
-from causerie.hosted.accounts.bounds import BudgetPeriod, Unit
 from causerie.hosted.accounts.keys import ApiKey, OneTimeLink
-from causerie.hosted.accounts.spending import Spending
+from causerie.hosted.accounts.spending import ScopeSpending, Spending
 from causerie.hosted.accounts.usage import By, FirstTokens, Ranking, UsageSum
 from causerie.hosted.management.requests import OPERATIONS, PageQuery
 from causerie.hosted.management.views import (
     Amount,
+    BudgetView,
     KeyView,
     LinkView,
     MemberView,
@@ -76,14 +76,9 @@ class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
         return viewed(UsageView, sum, group=group, cost=amount(sum.cost))
 
 
-class BudgetSpending(Struct, frozen=True, kw_only=True):
+class BudgetSpending(BudgetView, frozen=True, kw_only=True):
     """State of a budget; money as text, tokens too."""
 
-    amount: Amount
-    period: BudgetPeriod
-    unit: Unit
-    model: str
-    soft: bool
     spent: Amount
     resets_at: Annotated[Moment | None, Meta(description="`null` if it never resets.")]
 
@@ -110,6 +105,12 @@ class ScopeView(Struct, frozen=True, kw_only=True):
     kind: str
     name: str
     budgets: list[BudgetSpending]
+
+    @staticmethod
+    def of(scope: ScopeSpending) -> ScopeView:
+        return viewed(
+            ScopeView, scope, budgets=[BudgetSpending.of(each) for each in scope.spending]
+        )
 
 
 class ScopeList(Struct, frozen=True, kw_only=True):
@@ -355,7 +356,7 @@ def page_of(
     view: Callable[[T], Struct],
     items: Sequence[T],
     query: PageQuery,
-    place: Callable[[T], tuple[str, str]],
+    place: Callable[[Any], tuple[str, str]] = by_creation,
     *,
     falling: bool = False,
 ) -> P:

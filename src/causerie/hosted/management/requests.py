@@ -144,13 +144,16 @@ class CreateOperatorKey(Body, frozen=True):
     expires_at: Moment | None = None
 
 
+InvitedEmail = Annotated[
+    Email | None,
+    Meta(description="Address that may use the link; if empty, anyone with the link."),
+]
+
+
 class InviteUser(Body, frozen=True):
     """An invitation to the service."""
 
-    email: Annotated[
-        Email | None,
-        Meta(description="Address that may use the link; if empty, anyone with the link."),
-    ] = None
+    email: InvitedEmail = None
     operator: bool = False
 
 
@@ -196,10 +199,7 @@ class InviteMember(Body, frozen=True):
     """An invitation to a project."""
 
     role: Role = Role.MEMBER
-    email: Annotated[
-        Email | None,
-        Meta(description="Address that may use the link; if empty, anyone with the link."),
-    ] = None
+    email: InvitedEmail = None
 
 
 class ChangeMember(Body, frozen=True):

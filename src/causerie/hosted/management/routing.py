@@ -6,11 +6,11 @@ The same declaration answers requests and is the documentation, so the two canno
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Generic, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -21,6 +21,7 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import Actor
+from causerie.hosted.management.requests import NoBody, NoQuery
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import BodyLimits, Exchange, check_json_type, decompressed, read_body
@@ -31,58 +32,45 @@ ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 
 Q = TypeVar("Q", bound=Struct)
 B = TypeVar("B", bound=Struct)
-A = TypeVar("A", bound=Struct | Export | None)
-
-
 LinkPath = Callable[[LinkKind, str], str]
 """Returns the path of the page where a link of this kind, with this token, is used."""
 
 
 @dataclass(frozen=True, slots=True)
-class ApiServices:
-    """The services that all calls share. ``clock`` returns the time in UTC."""
+class ApiCall(Generic[Q, B]):
+    """One request: the services of all, who calls, what the query and the body say."""
 
     accounts: Accounts
     operations: Operations
     clock: Clock
     link_path: LinkPath
-
-
-@dataclass(frozen=True, slots=True)
-class ApiCall(Generic[Q, B]):
-    """One request: who calls, what the path names, what the query and the body say."""
-
-    services: ApiServices
     actor: Actor
-    ids: Mapping[str, str]
     query: Q
     body: B
 
     @property
-    def accounts(self) -> Accounts:
-        return self.services.accounts
-
-    @property
-    def operations(self) -> Operations:
-        return self.services.operations
-
-    @property
     def now(self) -> datetime:
-        return self.services.clock()
+        return self.clock()
+
+
+Call = ApiCall[NoQuery, NoBody]
+WithBody = ApiCall[NoQuery, B]
+WithQuery = ApiCall[Q, NoBody]
+Handler = Callable[..., Awaitable[Struct | Export | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRoute(Generic[Q, B, A]):
-    """One operation."""
+class ApiRoute:
+    """One operation; the ids in the path are arguments of the ``handler``, by their names."""
 
     method: str
     path: str
     status: int
     summary: str
-    handler: Callable[[ApiCall[Q, B]], Awaitable[A]]
-    query: type[Q]
-    body: type[B]
-    answer: type[A]
+    handler: Handler
+    query: type[Struct]
+    body: type[Struct]
+    answer: type[Struct | Export | None]
 
     @property
     def name(self) -> str:
@@ -99,19 +87,14 @@ class ApiRoute(Generic[Q, B, A]):
         return self.method in ("POST", "PUT", "PATCH")
 
 
-AnyRoute = ApiRoute[Any, Any, Any]
-
-
-def route(
-    place: str, summary: str
-) -> Callable[[Callable[[ApiCall[Q, B]], Awaitable[A]]], ApiRoute[Q, B, A]]:
+def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
     """Declare a handler as an operation.
 
     ``place`` is ``METHOD PATH``, and 201 behind it where something is made. Query, body and answer
     are those that the annotations of the handler name.
     """
 
-    def declare(handler: Callable[[ApiCall[Q, B]], Awaitable[A]]) -> ApiRoute[Q, B, A]:
+    def declare(handler: Handler) -> ApiRoute:
         hints = get_type_hints(handler)
         (query, body), answer = get_args(hints["call"]), hints["return"]
         method, path, *made = place.split()

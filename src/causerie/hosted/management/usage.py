@@ -27,39 +27,8 @@ from causerie.hosted.accounts.usage import (
     UsageSum,
     time_buckets,
 )
-from causerie.hosted.management.reports import (
-    TOKENS,
-    AuditList,
-    AuditView,
-    BudgetSpending,
-    KeySpending,
-    LatencyList,
-    LatencyView,
-    ProjectSpending,
-    RankingList,
-    RequestList,
-    RequestView,
-    UsageList,
-    UsageView,
-    cursor,
-    no_cursor,
-    place_of,
-)
-from causerie.hosted.management.requests import (
-    AuditQuery,
-    LatencySpan,
-    NoBody,
-    NoQuery,
-    RankingQuery,
-    RequestPage,
-    RequestSpan,
-    Span,
-    StatementQuery,
-    UsagePage,
-    UsageSpan,
-)
-from causerie.hosted.management.routing import ApiCall, moment, route
-from causerie.hosted.management.views import amount
+from causerie.hosted.management import reports, requests, views
+from causerie.hosted.management.routing import Call, WithQuery, moment, route
 from causerie.http.answers import Export, Rows, csv_pieces
 
 _USUAL_SPAN = timedelta(days=30)
@@ -70,7 +39,7 @@ _LONGEST_SPAN = {
 }
 
 
-def between(query: Span, now: datetime) -> tuple[datetime, datetime]:
+def between(query: requests.Span, now: datetime) -> tuple[datetime, datetime]:
     """The times that a query names, or the last 30 days. Raises :class:`InvalidRequest`."""
     end = moment(query.until, "until") or now
     start = moment(query.since, "since") or end - _USUAL_SPAN
@@ -79,7 +48,7 @@ def between(query: Span, now: datetime) -> tuple[datetime, datetime]:
     return start, end
 
 
-def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
+def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
     """Return the query of sums. Raises :class:`InvalidRequest`."""
     since, until = between(query, now)
     longest = _LONGEST_SPAN[query.step]
@@ -94,7 +63,7 @@ def usage_query(query: UsageSpan, now: datetime) -> UsageQuery:
     return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
 
 
-def narrowed(query: Span) -> dict[str, Any]:
+def narrowed(query: requests.Span) -> dict[str, Any]:
     """Return the filters in addition to the project; the rest is ``None``."""
     names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
     return {name: getattr(query, name) or None for name in names}
@@ -105,7 +74,7 @@ _COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 
 
 async def _usage_rows(question: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
-    counted = [TOKENS.get(name, name) for name in _COUNTED]
+    counted = [reports.TOKENS.get(name, name) for name in _COUNTED]
     yield [["start", *question.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
     async with aclosing(buckets):
         async for _, sums in buckets:
@@ -118,7 +87,7 @@ def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
         start,
         *group,
         *(str(getattr(sum, name)) for name in _COUNTED),
-        amount(sum.cost),
+        views.amount(sum.cost),
         "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}",
         f"{sum.duration_seconds:.6f}",
     ]
@@ -130,18 +99,18 @@ Place = tuple[str, tuple[str, ...]]
 
 
 @route("GET /rankings", "Models or providers by tokens, over all projects")
-async def see_ranking(call: ApiCall[RankingQuery, NoBody]) -> RankingList:
+async def see_ranking(call: WithQuery[requests.RankingQuery]) -> reports.RankingList:
     period = RankingPeriod(call.query.period)
     rankings, by = call.accounts.rankings, call.query.by
     read = rankings.models_of_all if by == "model" else rankings.providers_of_all
-    return RankingList.of(await read(call.actor, period), by)
+    return reports.RankingList.of(await read(call.actor, period), by)
 
 
 @route("GET /usage", "Usage and cost over time")
-async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
+async def list_usage(call: WithQuery[requests.UsagePage]) -> reports.UsageList:
     query = call.query
     asked = usage_query(query, call.now)
-    after = place_of(query.cursor, tuple[str, tuple[str, ...]])
+    after = reports.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
     project = query.project or call.actor.project
     rest = time_buckets(call.accounts.usage, call.actor, project, _from(asked, after))
@@ -152,14 +121,14 @@ async def list_usage(call: ApiCall[UsagePage, NoBody]) -> UsageList:
                 break
     taken = found[: query.limit]
     more = len(found) > len(taken)
-    return UsageList(
-        data=await asyncio.to_thread(lambda: [UsageView.of(each) for each in taken]),
-        next=cursor(_place(taken[-1], asked)) if more else None,
+    return reports.UsageList(
+        data=await asyncio.to_thread(lambda: [reports.UsageView.of(each) for each in taken]),
+        next=reports.cursor(_place(taken[-1], asked)) if more else None,
     )
 
 
 @route("GET /usage.csv", "Usage and cost as CSV")
-async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
+async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
     asked = usage_query(call.query, call.now)
     project = call.query.project or call.actor.project
     buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
@@ -167,7 +136,7 @@ async def export_usage(call: ApiCall[UsageSpan, NoBody]) -> Export:
 
 
 @route("GET /statement.csv", "Statement of a month as CSV")
-async def export_statement(call: ApiCall[StatementQuery, NoBody]) -> Export:
+async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
     month = Month.named(call.query.month, call.now)
     project = call.query.project or call.actor.project
     rows = statement_rows(call.accounts, call.actor, project, month)
@@ -175,27 +144,27 @@ async def export_statement(call: ApiCall[StatementQuery, NoBody]) -> Export:
 
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
-async def project_spending(call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
-    seen = await call.accounts.projects.see(call.actor, call.ids["project"])
+async def project_spending(call: Call, project: str) -> reports.ProjectSpending:
+    seen = await call.accounts.projects.see(call.actor, project)
     reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
     found = await reader.of_project(seen.bounds.budgets)
-    return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
+    return reports.ProjectSpending(budgets=[reports.BudgetSpending.of(each) for each in found])
 
 
 @route("GET /keys/{key}/spending", "Spending against the budgets of a key")
-async def key_spending(call: ApiCall[NoQuery, NoBody]) -> KeySpending:
-    key = await call.accounts.keys.see(call.actor, call.ids["key"])
-    used = await call.accounts.usage.last_used(call.actor, key.project_id)
-    reader = SpendingReader(call.accounts.usage, call.actor, key.project_id, call.now)
-    found = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets})
-    return KeySpending(
-        last_used_at=used.get(key.id),
-        budgets=[BudgetSpending.of(each) for each in found[key.id]],
+async def key_spending(call: Call, key: str) -> reports.KeySpending:
+    seen = await call.accounts.keys.see(call.actor, key)
+    used = await call.accounts.usage.last_used(call.actor, seen.project_id)
+    reader = SpendingReader(call.accounts.usage, call.actor, seen.project_id, call.now)
+    found = await reader.of_owners(By.KEY, {key: seen.bounds.budgets})
+    return reports.KeySpending(
+        last_used_at=used.get(key),
+        budgets=[reports.BudgetSpending.of(each) for each in found[key]],
     )
 
 
 @route("GET /usage/first-token", "Time to first token")
-async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
+async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> reports.LatencyList:
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
@@ -203,33 +172,33 @@ async def list_first_tokens(call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
     project = query.project or call.actor.project
     found = await call.accounts.usage.first_tokens(call.actor, project, asked)
     found = sorted(found, key=lambda each: each.group)
-    return LatencyList(data=[LatencyView.of(each, by) for each in found])
+    return reports.LatencyList(data=[reports.LatencyView.of(each, by) for each in found])
 
 
 @route("GET /requests", "Single requests")
-async def list_requests(call: ApiCall[RequestPage, NoBody]) -> RequestList:
+async def list_requests(call: WithQuery[requests.RequestPage]) -> reports.RequestList:
     query = call.query
-    before = place_of(query.cursor, tuple[int, str])
+    before = reports.place_of(query.cursor, tuple[int, str])
     if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
-        raise no_cursor()
+        raise reports.no_cursor()
     wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
     project = query.project or call.actor.project
     found = await call.accounts.usage.requests(call.actor, project, wanted)
     last = found[-1] if len(found) == wanted.count else None
-    return RequestList(
-        data=[RequestView.of(each) for each in found],
-        next=cursor((last.at, last.id)) if last is not None else None,
+    return reports.RequestList(
+        data=[reports.RequestView.of(each) for each in found],
+        next=reports.cursor((last.at, last.id)) if last is not None else None,
     )
 
 
 @route("GET /requests.csv", "Single requests as CSV")
-async def export_requests(call: ApiCall[RequestSpan, NoBody]) -> Export:
+async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
     project = call.query.project or call.actor.project
     rows = request_rows(call.accounts, call.actor, project, _filter(call.query, call.now))
     return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
 
 
-def _filter(query: RequestSpan, now: datetime) -> RecordFilter:
+def _filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
     since, until = between(query, now)
     return RecordFilter(
         since=since,
@@ -244,11 +213,11 @@ def _filter(query: RequestSpan, now: datetime) -> RecordFilter:
 
 
 @route("GET /audit", "Audit log")
-async def list_audit(call: ApiCall[AuditQuery, NoBody]) -> AuditList:
+async def list_audit(call: WithQuery[requests.AuditQuery]) -> reports.AuditList:
     query = call.query
-    before = place_of(query.cursor, int)
+    before = reports.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
-        raise no_cursor()
+        raise reports.no_cursor()
     wanted = AuditFilter(
         actor=query.actor or None,
         action=query.action or None,
@@ -264,8 +233,9 @@ async def list_audit(call: ApiCall[AuditQuery, NoBody]) -> AuditList:
     else:
         found = await projects.audit(call.actor, project, wanted)
     full = len(found) == wanted.count
-    return AuditList(
-        data=[AuditView.of(each) for each in found], next=cursor(found[-1].id) if full else None
+    return reports.AuditList(
+        data=[reports.AuditView.of(each) for each in found],
+        next=reports.cursor(found[-1].id) if full else None,
     )
 
 
@@ -280,7 +250,7 @@ def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
     try:
         start = moment(after[0], "cursor") or asked.since
     except InvalidRequest as failure:
-        raise no_cursor() from failure
+        raise reports.no_cursor() from failure
     if start >= asked.until:
-        raise no_cursor()
+        raise reports.no_cursor()
     return replace(asked, since=max(asked.since, start))

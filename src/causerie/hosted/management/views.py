@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, TypeVar
@@ -95,15 +96,11 @@ class AccessView(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(access: Access) -> AccessView:
-        names: dict[str, Any] = {
-            name: None if (found := getattr(access, name)) is None else sorted(found)
-            for name in ("models", "doors", "providers")
-        }
-        prices: dict[str, Any] = {
-            name: None if (price := getattr(access, name)) is None else amount(price)
-            for name in ("prompt_price", "completion_price")
-        }
-        return AccessView(**names, **prices)
+        values: dict[str, Any] = dataclasses.asdict(access)
+        for name, value in values.items():
+            if value is not None:
+                values[name] = sorted(value) if isinstance(value, frozenset) else amount(value)
+        return AccessView(**values)
 
 
 class UserView(Struct, frozen=True, kw_only=True):

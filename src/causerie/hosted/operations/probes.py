@@ -191,8 +191,9 @@ class Examination:
         self._bounds = bounds
         self._interview: Interview | None = None
         self._questions = QUICK_QUESTIONS if quick else QUESTIONS
+        self.questions = len(self._questions)
         self.quick = quick
-        self.model = model
+        self.provider, self.model = examinee.provider, model
         self.began = clock()
         self.ended: datetime | None = None
         self.state: State = "asking"
@@ -202,14 +203,6 @@ class Examination:
         self.failure = ""
         self.hint = ""
         self.result: Result | None = None
-
-    @property
-    def provider(self) -> str:
-        return self._examinee.provider
-
-    @property
-    def questions(self) -> int:
-        return len(self._questions)
 
     @property
     def requests(self) -> int:

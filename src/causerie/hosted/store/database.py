@@ -31,6 +31,8 @@ from sqlalchemy import (
     URL,
     Connection,
     ExceptionContext,
+    Executable,
+    RowMapping,
     event,
     exc,
     inspect,
@@ -181,6 +183,12 @@ class Database:
         with self._watched():
             async with self._reader.connect() as connection:
                 yield connection
+
+    async def rows(self, query: Executable) -> Sequence[RowMapping]:
+        """Read the rows of a query; raise :class:`StoreUnavailable`."""
+        async with self.reading() as connection:
+            rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
+        return rows
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -400,10 +408,10 @@ async def upgrade_plan(database: Database) -> UpgradePlan:
 def _upgrade(connection: Connection, revision: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    scripts = ScriptDirectory.from_config(alembic_config(connection))
+    scripts = ScriptDirectory.from_config(_alembic_config(connection))
     if not _is_older(connection, scripts):
         return
-    command.upgrade(alembic_config(connection), revision)
+    command.upgrade(_alembic_config(connection), revision)
     if inspect(connection).has_table(schema_state.name):
         values = {"served_from": _served_from(_newest_first(scripts)), "version": __version__}
         column = schema_state.c.served_from
@@ -443,7 +451,7 @@ def _served_from(newest_first: Sequence[Script]) -> str:
 
 
 def _plan(connection: Connection) -> UpgradePlan:
-    scripts = ScriptDirectory.from_config(alembic_config(connection))
+    scripts = ScriptDirectory.from_config(_alembic_config(connection))
     current, every = _current(connection), _newest_first(scripts)
     due: list[Script] = []
     if _is_older(connection, scripts):
@@ -463,7 +471,7 @@ def _plan(connection: Connection) -> UpgradePlan:
 
 def _statements(connection: Connection, step: Script) -> Sequence[str]:
     written = StringIO()
-    config = alembic_config(connection, written)
+    config = _alembic_config(connection, written)
     try:
         command.upgrade(config, f"{step.down_revision}:{step.revision}", sql=True)
     except (CommandError, AttributeError, TypeError):  # it depends on the tables, or reads rows
@@ -478,11 +486,7 @@ def _current(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def alembic_config(connection: Connection, output: StringIO | None = None) -> Config:
-    """Return the configuration for commands of Alembic on this connection.
-
-    ``output`` gets the statements of a command that only prints them.
-    """
+def _alembic_config(connection: Connection, output: StringIO | None = None) -> Config:
     config = Config(output_buffer=output)
     config.set_main_option("script_location", "causerie.hosted.store:migrations")
     config.set_main_option("path_separator", "os")

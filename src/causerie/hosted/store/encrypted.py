@@ -59,8 +59,7 @@ class SqlEntries(SqlRepository):
         return True
 
     async def remove(self, id: str) -> bool:
-        found = await self._execute(table.delete().where(table.c.id == id))
-        return found.rowcount == 1
+        return await self._wrote_one(table.delete().where(table.c.id == id))
 
     def _row(self, entry: StoredEntry) -> dict[str, Any]:
         values = row_of(table, entry)
@@ -206,12 +205,11 @@ async def unopened_entries(database: Database, cipher: Cipher) -> Sequence[str]:
     of = table.c
     query = select(of.id, of.kind, of.name, of.credential).where(of.credential.is_not(None))
     found = []
-    async with database.reading() as connection:
-        for id, kind, name, kept in await connection.execute(query.order_by(of.kind, of.name)):
-            try:
-                cipher.open(kept, entry_purpose(id))
-            except WrongKey:
-                found.append(f"{kind.replace('_', ' ')} {name}")
+    for row in await database.rows(query.order_by(of.kind, of.name)):
+        try:
+            cipher.open(row["credential"], entry_purpose(row["id"]))
+        except WrongKey:
+            found.append(f"{row['kind'].replace('_', ' ')} {row['name']}")
     return found
 
 
@@ -222,8 +220,7 @@ async def holds_secrets(database: Database) -> bool:
     """
     credential = table.c.credential
     kept = select(credential).where(credential.is_not(None)).union_all(select(totp.c.secret))
-    async with database.reading() as connection:
-        return (await connection.execute(kept.limit(1))).first() is not None
+    return bool(await database.rows(kept.limit(1)))
 
 
 def totp_purpose(user_id: str) -> str:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import RowMapping, func, select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from causerie.hosted.accounts.people import IdentityGroup, User
 from causerie.hosted.accounts.ports import Taken
-from causerie.hosted.store.repository import SqlRepository, part_of
+from causerie.hosted.store.repository import SqlRows
 from causerie.hosted.store.tables import identity_group_members as members
 from causerie.hosted.store.tables import identity_groups as groups
 from causerie.hosted.store.tables import users
 
 
-class SqlGroups(SqlRepository):
-    async def add(self, group: IdentityGroup) -> None:
-        await self._insert(groups, group)
-
-    async def change(self, group: IdentityGroup) -> None:
-        await self._update(groups, group)
-
-    async def find(self, id: str) -> IdentityGroup | None:
-        return await self._one(self._by_id(groups, id), lambda row: IdentityGroup(**row))
+class SqlGroups(SqlRows):
+    table = groups
+    kind = IdentityGroup
 
     async def remove(self, id: str) -> None:
         await self._execute(groups.delete().where(groups.c.id == id))
@@ -40,9 +34,7 @@ class SqlGroups(SqlRepository):
                 query = query.where(func.lower(groups.c.name) == value.lower())
             else:
                 query = query.where(groups.c[name] == value)
-        total = await self._scalar(select(func.count()).select_from(query.subquery()))
-        page = query.order_by(groups.c.created_at, groups.c.id).offset(start).limit(count)
-        return total, await self._all(page, lambda row: IdentityGroup(**row))
+        return await self._page(query, start, count)
 
     async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
         found: dict[str, list[User]] = {id: [] for id in group_ids}
@@ -52,8 +44,8 @@ class SqlGroups(SqlRepository):
             .where(members.c.group_id.in_(found))
             .order_by(users.c.created_at, users.c.id)
         )
-        for group_id, user in await self._all(query, _member):
-            found[group_id].append(user)
+        for row in await self._all(query, dict):
+            found[row.pop("group_id")].append(User(**row))
         return found
 
     async def join(self, group_id: str, user_ids: Collection[str]) -> None:
@@ -78,7 +70,3 @@ class SqlGroups(SqlRepository):
             .where(members.c.user_id == user_id, groups.c.provider == provider)
         )
         return frozenset(each for row in await self._execute(query) for each in row if each)
-
-
-def _member(row: RowMapping) -> tuple[str, User]:
-    return row["group_id"], User(**part_of(users, row))

@@ -27,7 +27,7 @@ from causerie.hosted.accounts.bounds import (
 )
 from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, Purpose
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
-from causerie.hosted.store.repository import SqlRepository, part_of
+from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of
 from causerie.hosted.store.tables import access as access_rules
 from causerie.hosted.store.tables import (
     api_keys,
@@ -45,9 +45,8 @@ from causerie.hosted.store.tables import (
 from causerie.protocol.money import amount_of, billionths
 
 
-class SqlCredits(SqlRepository):
-    async def add(self, credit: Credit) -> None:
-        await self._insert(credits, credit)
+class SqlCredits(SqlRows):
+    table = credits
 
     async def of(self, project_id: str) -> Sequence[Credit]:
         query = (
@@ -62,12 +61,8 @@ class SqlCredits(SqlRepository):
         return cast(Decimal | None, await self._scalar(query))
 
 
-class SqlOperatorKeys(SqlRepository):
-    async def add(self, key: OperatorKey) -> None:
-        await self._insert(operator_keys, key)
-
-    async def change(self, key: OperatorKey) -> None:
-        await self._update(operator_keys, key)
+class SqlOperatorKeys(SqlRows):
+    table = operator_keys
 
     async def every(self) -> Sequence[OperatorKey]:
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import RowMapping, Select, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.hosted.store.database import Database
@@ -29,9 +28,10 @@ class SqlAlertBook:
             .where(alerts.c.kind.in_(AlertKind))
             .order_by(alerts.c.since.desc(), alerts.c.key)
         )
-        async with self._database.reading() as connection:
-            rows = (await connection.execute(query)).mappings().all()
-        return [StoredAlert(**{**row, "kind": AlertKind(row["kind"])}) for row in rows]
+        return [
+            StoredAlert(**{**row, "kind": AlertKind(row["kind"])})
+            for row in await self._database.rows(query)
+        ]
 
     async def fire(
         self,
@@ -41,22 +41,13 @@ class SqlAlertBook:
         quiet_since: datetime,
     ) -> bool:
         values = row_of(alerts, StoredAlert.fired(condition, now))
-        insert = sqlite.insert if self._database.sqlite else postgresql.insert
         over = alerts.c.resolved_at
-        statement = (
-            insert(alerts)
-            .values(values)
-            .on_conflict_do_update(
-                index_elements=["key"],
-                set_={name: value for name, value in values.items() if name != "key"},
-                where=(alerts.c.level < condition.level) & or_(over.is_(None), over <= quiet_since),
-            )
-        )
+        where = (alerts.c.level < condition.level) & or_(over.is_(None), over <= quiet_since)
         async with self._database.writing() as connection:
-            first = await connection.scalar(statement.returning(alerts.c.key))
-            if first is not None:
+            first = await upsert(connection, alerts, values, where=where)
+            if first:
                 await _add(connection, deliveries)
-        return first is not None
+        return first
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
         if not keys:
@@ -79,19 +70,17 @@ class SqlAlertBook:
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
         table = alert_deliveries
         query = (
-            select(table.c.channel, table.c.to, func.count())
+            select(table.c.channel, table.c.to, func.count().label("count"))
             .where(table.c.at >= since, table.c.state != DeliveryState.DROPPED)
             .group_by(table.c.channel, table.c.to)
         )
-        async with self._database.reading() as connection:
-            found = await connection.execute(query)
-        return {(channel, to): count for channel, to, count in found}
+        found = await self._database.rows(query)
+        return {(row["channel"], row["to"]): row["count"] for row in found}
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
         query = _known().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
-        async with self._database.reading() as connection:
-            due = [_delivery(row) for row in (await connection.execute(query)).mappings()]
+        due = list(map(_delivery, await self._database.rows(query)))
         if not due:
             return ()
         taken = []
@@ -112,8 +101,7 @@ class SqlAlertBook:
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
         query = _known().order_by(table.c.at.desc(), table.c.id).limit(most)
-        async with self._database.reading() as connection:
-            return [_delivery(row) for row in (await connection.execute(query)).mappings()]
+        return list(map(_delivery, await self._database.rows(query)))
 
     async def forget(self, before: datetime) -> None:
         table = alert_deliveries
@@ -151,9 +139,7 @@ class SqlProbeResults:
     async def of(self, provider: str) -> Mapping[str, str]:
         table = probe_results
         query = select(table.c.model, table.c.kept).where(table.c.provider == provider)
-        async with self._database.reading() as connection:
-            found = await connection.execute(query)
-        return {row.model: row.kept for row in found}
+        return {row["model"]: row["kept"] for row in await self._database.rows(query)}
 
     async def put(self, provider: str, model: str, kept: str) -> None:
         values = {"provider": provider, "model": model, "kept": kept}

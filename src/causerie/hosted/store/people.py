@@ -25,7 +25,7 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.store.repository import SqlRepository, part_of, row_of, upsert
+from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of, row_of, upsert
 from causerie.hosted.store.tables import (
     api_keys,
     audit,
@@ -59,15 +59,9 @@ def person_status_of(row: RowMapping) -> PersonStatus:
     )
 
 
-class SqlPeople(SqlRepository):
-    async def add(self, user: User) -> None:
-        await self._insert(users, user)
-
-    async def change(self, user: User) -> None:
-        await self._update(users, user)
-
-    async def find(self, id: str) -> User | None:
-        return await self._one(self._by_id(users, id), _user)
+class SqlPeople(SqlRows):
+    table = users
+    kind = User
 
     async def by_email(self, email: str) -> User | None:
         return await self._one(select(users).where(users.c.email == email), _user)
@@ -80,9 +74,7 @@ class SqlPeople(SqlRepository):
     ) -> tuple[int, Sequence[User]]:
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
         query = select(users).where(not_(gone), *(_fits(*each) for each in where.items()))
-        total = await self._scalar(select(func.count()).select_from(query.subquery()))
-        page = query.order_by(users.c.created_at, users.c.id).offset(start).limit(count)
-        return total, await self._all(page, _user)
+        return await self._page(query, start, count)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         query = (
@@ -122,13 +114,9 @@ class SqlPeople(SqlRepository):
         return [LinkedIdentity(**row) for row in found.mappings()]
 
     async def unlink(self, identity: LinkedIdentity) -> None:
-        await self._execute(
-            identities.delete().where(
-                identities.c.issuer == identity.issuer,
-                identities.c.subject == identity.subject,
-                identities.c.user_id == identity.user_id,
-            )
-        )
+        names = ("issuer", "subject", "user_id")
+        where = (identities.c[name] == getattr(identity, name) for name in names)
+        await self._execute(identities.delete().where(*where))
 
 
 def _fits(name: str, value: str) -> ColumnElement[bool]:
@@ -142,22 +130,18 @@ def _user(row: RowMapping) -> User:
     return User(**row)
 
 
-class SqlProjects(SqlRepository):
-    async def add(self, project: Project) -> None:
-        await self._insert(projects, project)
+class SqlProjects(SqlRows):
+    table = projects
+    kind = Project
 
-    async def change(self, project: Project) -> None:
+    async def change(self, project: Project, /) -> None:
         values = row_of(projects, project)
         del values["recording_days"]  # whoever renames it must not switch that on again
         await self._execute(projects.update().where(projects.c.id == project.id).values(values))
 
     async def set_recording(self, id: str, days: int | None) -> None:
-        await self._execute(
-            projects.update().where(projects.c.id == id).values(recording_days=days)
-        )
-
-    async def find(self, id: str) -> Project | None:
-        return await self._one(self._by_id(projects, id), lambda row: Project(**row))
+        statement = projects.update().where(projects.c.id == id)
+        await self._execute(statement.values(recording_days=days))
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
@@ -267,12 +251,11 @@ class SqlAudit(SqlRepository):
                 .is_not(None)
                 .label("subject_deleted"),
             )
-            .outerjoin(api_keys, api_keys.c.id == page.c.subject)
-            .outerjoin(users, users.c.id == page.c.subject)
-            .outerjoin(projects, projects.c.id == page.c.subject)
-            .outerjoin(operator_keys, operator_keys.c.id == page.c.subject)
+            .select_from(page)
             .order_by(page.c.id.desc())
         )
+        for each in _NAMED:
+            named = named.outerjoin(each, each.c.id == page.c.subject)
         return await self._all(named, lambda row: AuditEntry(**row))
 
 

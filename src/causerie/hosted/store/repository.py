@@ -8,9 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from sqlalchemy import CursorResult, Executable, RowMapping, Select, Table, select
+from sqlalchemy import (
+    ColumnElement,
+    CursorResult,
+    Executable,
+    RowMapping,
+    Select,
+    Table,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -42,6 +51,9 @@ class SqlRepository:
         row = await self._first(query)
         return made(row) if row else None
 
+    async def _wrote_one(self, statement: Executable) -> bool:
+        return (await self._execute(statement)).rowcount == 1
+
     async def _scalar(self, query: Executable) -> Any:
         return await self.connection.scalar(query)
 
@@ -66,6 +78,27 @@ class SqlRepository:
         )
 
 
+class SqlRows(SqlRepository):
+    """A repository of the rows of one table, with their ids."""
+
+    table: ClassVar[Table]
+    kind: ClassVar[Callable[..., Any]]
+
+    async def add(self, value: Any, /) -> None:
+        await self._insert(self.table, value)
+
+    async def change(self, value: Any, /) -> None:
+        await self._update(self.table, value)
+
+    async def find(self, id: str) -> Any:
+        return await self._one(self._by_id(self.table, id), lambda row: self.kind(**row))
+
+    async def _page(self, query: Select[Any], start: int, count: int) -> tuple[int, Sequence[Any]]:
+        total = await self._scalar(select(func.count()).select_from(query.subquery()))
+        page = query.order_by(self.table.c.created_at, self.table.c.id).offset(start).limit(count)
+        return total, await self._all(page, lambda row: self.kind(**row))
+
+
 def row_of(table: Table, value: Any) -> dict[str, Any]:
     names = {each.name for each in fields(value)}
     return {column.name: getattr(value, column.name) for column in table.c if column.name in names}
@@ -80,10 +113,16 @@ async def upsert(
     table: Table,
     values: Mapping[str, Any],
     changed: Mapping[str, Any] | None = None,
-) -> None:
-    """Insert a row, or set ``changed`` (default: ``values``) in the one with its primary key."""
+    where: ColumnElement[bool] | None = None,
+) -> bool:
+    """Insert a row, or set ``changed`` (default: ``values``) in the one with its primary key.
+
+    With ``where``, only one that fits is changed. Returns whether a row was written.
+    """
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     keys = [column.name for column in table.primary_key]
     new = changed or {name: value for name, value in values.items() if name not in keys}
     statement = insert(table).values(**values)
-    await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=dict(new)))
+    statement = statement.on_conflict_do_update(index_elements=keys, set_=dict(new), where=where)
+    found = await connection.execute(statement.returning(*table.primary_key))
+    return found.first() is not None

@@ -15,31 +15,25 @@ from causerie.hosted.accounts.passwords import Authenticator, Failures
 from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.tokens import PASSWORD, Session, Stage
 from causerie.hosted.store.encrypted import totp_purpose
-from causerie.hosted.store.repository import SqlRepository, upsert
+from causerie.hosted.store.repository import SqlRepository, SqlRows, upsert
 from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
 _BY_USER = "user:"
 
 
-class SqlLinks(SqlRepository):
-    async def add(self, link: OneTimeLink) -> None:
-        await self._insert(one_time_links, link)
+class SqlLinks(SqlRows):
+    table = one_time_links
 
     async def by_digest(self, digest: bytes) -> OneTimeLink | None:
-        return await self._one(
-            select(one_time_links).where(one_time_links.c.digest == digest), _link
-        )
+        query = select(one_time_links).where(one_time_links.c.digest == digest)
+        return await self._one(query, _link)
 
     async def find(self, id: str) -> OneTimeLink | None:
         return await self._one(select(one_time_links).where(one_time_links.c.id == id), _link)
 
     async def use(self, id: str, at: datetime) -> bool:
-        done = await self._execute(
-            one_time_links.update()
-            .where(one_time_links.c.id == id, one_time_links.c.used_at.is_(None))
-            .values(used_at=at)
-        )
-        return done.rowcount == 1
+        unused = one_time_links.c.id == id, one_time_links.c.used_at.is_(None)
+        return await self._wrote_one(one_time_links.update().where(*unused).values(used_at=at))
 
     async def withdraw(self, *ids: str) -> None:
         await self._execute(one_time_links.delete().where(one_time_links.c.id.in_(ids)))
@@ -76,9 +70,8 @@ class SqlLinks(SqlRepository):
         return await self._all(query, _link)
 
 
-class SqlSessions(SqlRepository):
-    async def add(self, session: Session) -> None:
-        await self._insert(sessions, session)
+class SqlSessions(SqlRows):
+    table = sessions
 
     async def by_digest(self, digest: bytes) -> Session | None:
         return await self._one(select(sessions).where(sessions.c.digest == digest), _session)
@@ -100,10 +93,9 @@ class SqlSessions(SqlRepository):
         return {row[0]: row[1] for row in await self._execute(query)}
 
     async def end(self, user_id: str, id: str) -> bool:
-        done = await self._execute(
+        return await self._wrote_one(
             sessions.delete().where(sessions.c.user_id == user_id, sessions.c.id == id)
         )
-        return done.rowcount == 1
 
     async def end_all(self, user_id: str, *, but: str | None = None) -> None:
         statement = sessions.delete().where(sessions.c.user_id == user_id)
@@ -135,12 +127,8 @@ class SqlFactors(SqlRepository):
         await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
-        done = await self._execute(
-            totp.update()
-            .where(totp.c.user_id == user_id, totp.c.last_step < step)
-            .values(last_step=step)
-        )
-        return done.rowcount == 1
+        earlier = totp.c.user_id == user_id, totp.c.last_step < step
+        return await self._wrote_one(totp.update().where(*earlier).values(last_step=step))
 
     async def remove(self, user_id: str) -> None:
         await self.put_recovery(user_id, [])
@@ -153,18 +141,12 @@ class SqlFactors(SqlRepository):
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
         await self._execute(recovery_codes.delete().where(recovery_codes.c.user_id == user_id))
         if digests:
-            await self._execute(
-                recovery_codes.insert(),
-                [{"user_id": user_id, "digest": digest} for digest in digests],
-            )
+            rows = [{"user_id": user_id, "digest": digest} for digest in digests]
+            await self._execute(recovery_codes.insert(), rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
-        done = await self._execute(
-            recovery_codes.delete().where(
-                recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
-            )
-        )
-        return done.rowcount == 1
+        code = recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
+        return await self._wrote_one(recovery_codes.delete().where(*code))
 
 
 class SqlAttempts(SqlRepository):
@@ -181,11 +163,9 @@ class SqlAttempts(SqlRepository):
         await upsert(self.connection, attempts, values, {"failures": count, "last_at": at})
 
     async def forgive(self, scope: str) -> None:
-        await self._execute(
-            attempts.update()
-            .where(attempts.c.scope == scope, attempts.c.failures > 0)
-            .values(failures=attempts.c.failures - 1)
-        )
+        failed = attempts.c.scope == scope, attempts.c.failures > 0
+        values = {"failures": attempts.c.failures - 1}
+        await self._execute(attempts.update().where(*failed).values(values))
 
     async def clear(self, scope: str) -> None:
         await self._execute(attempts.delete().where(attempts.c.scope == scope))

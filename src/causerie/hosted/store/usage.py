@@ -6,7 +6,7 @@ import asyncio
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import add, attrgetter, itemgetter
 from typing import Any
 
@@ -31,6 +31,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.errors import ConstraintNotKept
+from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.usage import (
     LABELS,
     OWN_PROVIDER,
@@ -330,12 +331,7 @@ class SqlUsageReader:
     """Implements :class:`UsageReader`."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def _rows(self, query: Select[Any]) -> Sequence[RowMapping]:
-        async with self._database.reading() as connection:
-            rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
-        return rows
+        self._rows = database.rows
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         rows = await self._rows(sums_query(question))
@@ -435,7 +431,8 @@ def charged_query(question: ChargedQuery) -> Select[Any]:
 
 def sums_query(question: UsageQuery) -> Select[Any]:
     """Select sums: by labels from their tables, else from the days if all days are whole."""
-    days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
+    midnights = (BudgetPeriod.DAY.start(each) == each for each in (question.since, question.until))
+    days = question.step is Step.DAY or all(midnights)
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
     for label in LABELS.keys() & set(question.by):
         table = _LABELLED[label]
@@ -466,18 +463,12 @@ def records_query(filter: RecordFilter) -> Select[Any]:
     query = select(table).where(
         table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
     )
-    narrowed = _narrowed(table, filter, indexed=filter.request_id is None)
-    query = query.where(*narrowed)
-    if filter.status is not None:
-        query = query.where(table.c.status == filter.status)
+    query = query.where(*_narrowed(table, filter, indexed=filter.request_id is None))
+    for name in ("status", "request_id", "tag", "operation"):
+        if (wanted := getattr(filter, name)) is not None:
+            query = query.where(table.c[name] == wanted)
     if filter.failures_only or (filter.status or 0) >= 400:
         query = query.where(text("status >= 400"))  # as the index of failures says it
-    if filter.request_id is not None:
-        query = query.where(table.c.request_id == filter.request_id)
-    if filter.tag is not None:
-        query = query.where(table.c.tag == filter.tag)
-    if filter.operation is not None:
-        query = query.where(table.c.operation == filter.operation)
     if filter.before is not None:
         at, id = filter.before
         query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))
@@ -530,11 +521,6 @@ def _narrowed(
         for by in By
         if by not in LABELS and (value := getattr(which, by.value)) is not None
     ]
-
-
-def _midnight(moment: datetime) -> bool:
-    utc = moment.astimezone(UTC)
-    return (utc.hour, utc.minute, utc.second, utc.microsecond) == (0, 0, 0, 0)
 
 
 def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:

@@ -12,8 +12,3 @@ down_revision = ${repr(down_revision)}
 def upgrade() -> None:
     """Make what is new."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Take it back."""
-    ${downgrades if downgrades else "pass"}

@@ -18,13 +18,6 @@ def upgrade() -> None:
     _let_audit_only_grow()
 
 
-def downgrade() -> None:
-    if op.get_bind().dialect.name != "sqlite":  # where triggers go with their table
-        op.execute("DROP TRIGGER audit_only_grows ON audit")
-        op.execute("DROP FUNCTION audit_only_grows()")
-    _TABLES.drop_all(op.get_bind(), checkfirst=False)
-
-
 # Not those of the queries, which follow the present version.
 _TABLES = sa.MetaData(
     naming_convention={

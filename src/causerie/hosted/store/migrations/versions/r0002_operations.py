@@ -17,10 +17,3 @@ def upgrade() -> None:
     op.add_column(
         "usage_records", sa.Column("units", sa.Integer, nullable=False, server_default="0")
     )
-
-
-def downgrade() -> None:
-    """Take it back."""
-    with op.batch_alter_table("usage_records") as table:
-        table.drop_column("units")
-        table.drop_column("operation")

@@ -34,14 +34,3 @@ def upgrade() -> None:
     )
     op.create_index("ix_usage_tags_tag_start", "usage_tags", ["tag", "start"])
     op.create_index("ix_usage_targets_served_by_start", "usage_targets", ["served_by", "start"])
-
-
-def downgrade() -> None:
-    """Take them back."""
-    op.drop_index("ix_usage_targets_served_by_start", "usage_targets")
-    op.drop_index("ix_usage_tags_tag_start", "usage_tags")
-    op.drop_table("operator_keys")
-    op.drop_table("access")
-    for table, column in (("budgets", "soft"), ("users", "rights")):
-        with op.batch_alter_table(table) as batch:
-            batch.drop_column(column)

@@ -32,12 +32,3 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Text, sa.ForeignKey("users.id"), nullable=False, index=True),
         sa.PrimaryKeyConstraint("group_id", "user_id", name="pk_identity_group_members"),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("identity_group_members")
-    op.drop_table("identity_groups")
-    for table, names in (_ADDED | dict.fromkeys(_WITH_NETWORKS, ("networks",))).items():
-        with op.batch_alter_table(table) as altered:
-            for name in names:
-                altered.drop_column(name)

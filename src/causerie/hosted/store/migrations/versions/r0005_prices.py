@@ -31,39 +31,29 @@ def upgrade() -> None:
         ),
     )
     op.create_index("ix_usage_charged_start", "usage_charged", ["start"])
-    _guard_audit(young_only=True)
-
-
-def downgrade() -> None:
-    """Take it back."""
-    _guard_audit(young_only=False)
-    op.drop_table("usage_charged")
-    for name in _COUNTED:
-        with op.batch_alter_table(name) as table:
-            table.drop_column("written")
+    _let_old_audit_go()
 
 
 _DAYS = 90 * 86_400_000_000
-_CALL = "EXECUTE FUNCTION audit_only_grows()"
-_ROWS = (
-    "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit FOR EACH ROW WHEN "
-    f"(OLD.at > (extract(epoch from now()) * 1000000)::bigint - {_DAYS}) {_CALL}"
-)
 
 
-def _guard_audit(*, young_only: bool) -> None:
-    # Entries of the last 90 days cannot be deleted, or none at all.
+def _let_old_audit_go() -> None:
+    # Entries of the last 90 days cannot be deleted.
     if op.get_bind().dialect.name == "sqlite":
-        young = f"WHEN OLD.at > CAST(strftime('%s', 'now') AS INTEGER) * 1000000 - {_DAYS}"
         op.execute("DROP TRIGGER audit_no_delete")
         op.execute(
-            f"CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit {young if young_only else ''} "
+            "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit "
+            f"WHEN OLD.at > CAST(strftime('%s', 'now') AS INTEGER) * 1000000 - {_DAYS} "
             "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END"
         )
         return
-    verbs = "UPDATE OR TRUNCATE" if young_only else "UPDATE OR DELETE OR TRUNCATE"
     op.execute("DROP TRIGGER audit_only_grows ON audit")
     op.execute(
-        f"CREATE TRIGGER audit_only_grows BEFORE {verbs} ON audit FOR EACH STATEMENT {_CALL}"
+        "CREATE TRIGGER audit_only_grows BEFORE UPDATE OR TRUNCATE ON audit "
+        "FOR EACH STATEMENT EXECUTE FUNCTION audit_only_grows()"
     )
-    op.execute(_ROWS if young_only else "DROP TRIGGER audit_no_delete ON audit")
+    op.execute(
+        "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit FOR EACH ROW WHEN "
+        f"(OLD.at > (extract(epoch from now()) * 1000000)::bigint - {_DAYS}) "
+        "EXECUTE FUNCTION audit_only_grows()"
+    )

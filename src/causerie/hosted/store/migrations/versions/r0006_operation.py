@@ -18,8 +18,3 @@ def upgrade() -> None:
         sa.Column("version", sa.Text),
     )
     op.bulk_insert(made, [{"id": 1}])
-
-
-def downgrade() -> None:
-    """Take it back."""
-    op.drop_table("schema_state")
