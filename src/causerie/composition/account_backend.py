@@ -229,7 +229,7 @@ async def account_backend(
         retention = Retention(SqlRetention(database), _clock)
         follow = scope_budgets.follow(key_cache.scopes_changed)
         for task in (budgets.follow(), follow, retention.follow()):
-            await stack.enter_async_context(owned(task))
+            _ = await stack.enter_async_context(owned(task))
         _ = await stack.enter_async_context(recorder)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
         watching = Watching(sql, accounts.usage, _clock)

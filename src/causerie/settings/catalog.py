@@ -169,10 +169,7 @@ def public_chat_rules(
 ) -> Iterator[Broken]:
     """Yield the models that cost something. One that is not there may come from the database."""
     priced = {
-        entry.id
-        for entry in catalog
-        for endpoint in entry.endpoints
-        if _costs(endpoint.price)
+        entry.id for entry in catalog for endpoint in entry.endpoints if _costs(endpoint.price)
     }
     for index, name in enumerate(chat.models):
         if name in priced:
