@@ -224,7 +224,7 @@ class Management:
         self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
-        self._call = partial(ApiCall[Any, Any], accounts, operations, clock, link_path)
+        self._call = partial(ApiCall, accounts, operations, clock, link_path)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
