@@ -224,10 +224,6 @@ class Management:
         self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
-<<<<<<< HEAD
-        self._call: Callable[..., ApiCall[Any, Any]]
-=======
->>>>>>> lean-hosted
         self._call = partial(ApiCall, accounts, operations, clock, link_path)
 
     async def answer(self, exchange: Exchange) -> None:
