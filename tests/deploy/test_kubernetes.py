@@ -127,6 +127,7 @@ def test_only_what_is_public_is_routed() -> None:
         "/v1",
         "/api",
         "/console",
+        "/scim",
         *doors,
     }
 

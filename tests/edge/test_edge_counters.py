@@ -29,6 +29,7 @@ class Ended:
     first_token_seconds: float | None = 0.5
     duration_seconds: float = 2.5
     overhead_seconds: float = 0.001
+    cost: int = 0
 
 
 def samples(counters: MetricsCounters) -> dict[tuple[str, ...], float]:

@@ -47,7 +47,6 @@ DECIMALS_ELSEWHERE = {
     "protocol/money.py": "a number of ours, for a list",
     "hosted/accounts/spending.py": "tokens that were counted here",
     "hosted/operations/explanation.py": "a ratio of two prices, in three digits",
-    "hosted/store/tables.py": "whole billionths of the database",
     "hosted/store/keys.py": "whole tokens of the database",
 }
 
@@ -104,14 +103,18 @@ async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(t
             hint is Decimal or Decimal in get_args(hint) for hint in get_type_hints(kind).values()
         )
     }
-    assert kinds == {"BudgetBody", "PutCredits"}
+    assert kinds == {"AccessBody", "BudgetBody", "PutCredits"}
     bounds = msgspec.json.decode(
         f'{{"budgets":[{{"amount":"{text}"}}]}}', type=requests.BoundsBody
     ).bounds()
     put = msgspec.json.decode(f'{{"amount":"{text}"}}', type=requests.PutCredits)
+    access = msgspec.json.decode(f'{{"prompt_price":"{text}"}}', type=requests.AccessBody).access()
     with pytest.raises(InvalidRequest) as refused:
         bounds.check()
     assert refused.value.param == "budgets[0].amount"
+    with pytest.raises(InvalidRequest) as refused:
+        access.check()
+    assert refused.value.param == "prompt_price"
     nothing: Any = None
     with pytest.raises((InvalidRequest, AttributeError)) as refused_or_stored:
         await Credits(nothing, nothing, lambda: datetime.now(UTC)).put(SYSTEM, "prj_1", put.amount)

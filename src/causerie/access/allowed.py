@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from causerie.errors import Forbidden, InvalidRequest
+from causerie.protocol.numbers import money
 from causerie.protocol.targets import Candidate, TargetOffer
 
 WILDCARD = "*"
@@ -52,8 +53,16 @@ class Access:
                 )
         for name in ("prompt_price", "completion_price"):
             price: Decimal | None = getattr(self, name)
-            if price is not None and not (price.is_finite() and 0 <= price <= _MOST_PRICE):
-                raise InvalidRequest(f"A price is from 0 to {_MOST_PRICE:,}.", param=name)
+            try:
+                fits = price is None or (
+                    money(price) <= _MOST_PRICE and int(price.as_tuple().exponent) <= 0
+                )
+            except ValueError:
+                fits = False
+            if not fits:
+                raise InvalidRequest(
+                    f"A price is from 0 to {_MOST_PRICE:,}, without an exponent.", param=name
+                )
 
     def words(self) -> str:
         """Return one line for the audit log."""

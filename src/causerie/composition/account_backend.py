@@ -202,16 +202,14 @@ async def account_backend(
 ) -> AsyncIterator[AccountBackend]:
     """Open the database, keys, budgets and ledger; close them after the last request.
 
-    ``secret_keys`` encrypt secrets of people; without any, a file has one. ``shared_budgets``: the
-    store of all replicas. Raises :class:`CannotStart`.
+    ``secret_keys`` encrypt secrets; without any, a file has one. Raises :class:`CannotStart`.
     """
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(opened(store))
         cipher = await sealed(database, store, secret_keys)
         sql, reader = SqlStore(database, cipher), SqlUsageReader(database)
         key_cache = KeyCache(sql, KeyCacheOptions(offline_seconds=store.offline_seconds))
-        number, count = (1, 1) if place is None else (place.number, place.count)
-        write_ahead_log = _write_ahead_log(store, number)
+        write_ahead_log = _write_ahead_log(store, 1 if place is None else place.number)
         if write_ahead_log is not None:
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
@@ -221,15 +219,15 @@ async def account_backend(
         recorder = Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
-            if number == 1:
-                await _take_over_journals(database, store, count)
+            if place is None or place.number == 1:
+                await _take_over_journals(database, store, 1 if place is None else place.count)
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
         retention = Retention(SqlRetention(database), _clock)
-        follow = scope_budgets.follow(key_cache.scopes_changed)
-        for task in (budgets.follow(), follow, retention.follow()):
-            _ = await stack.enter_async_context(owned(task))
+        scopes = scope_budgets.follow(key_cache.scopes_changed)
+        for follow in (budgets.follow(), scopes, retention.follow()):
+            _ = await stack.enter_async_context(owned(follow))
         _ = await stack.enter_async_context(recorder)
         free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
         watching = Watching(sql, accounts.usage, _clock)

@@ -8,7 +8,6 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from decimal import Decimal
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import billionths
+from causerie.protocol.numbers import money
 
 log = structlog.get_logger(__name__)
 
@@ -229,4 +229,4 @@ def _decoded(data: bytes) -> UsageRecord:
         return _decode(data)
     except msgspec.ValidationError:  # an older version wrote the cost as a decimal
         fields = msgspec.json.decode(data)
-        return msgspec.convert(fields | {"cost": billionths(Decimal(fields["cost"]))}, UsageRecord)
+        return msgspec.convert(fields | {"cost": billionths(money(fields["cost"]))}, UsageRecord)
