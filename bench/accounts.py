@@ -93,14 +93,16 @@ def main() -> int:
     available = sorted(os.sched_getaffinity(0))
     cores = (available[0], available[-1])
     ways = [_Way("off", "off"), _Way("accounts", "accounts")]
+    beside: dict[str, Contestant] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         mock = stack.enter_context(_mock(folder, cores[1]))
         if options.postgres:
             bin = programs()
             assert bin is not None, "PostgreSQL is not installed"
-            folder_of = stack.enter_context(server(bin)).folder
-            url = f"postgresql://causerie@/postgres?host={folder_of}"
+            database = stack.enter_context(server(bin))
+            beside["postgres"] = Contestant("PostgreSQL itself", "", database.pid)
+            url = f"postgresql://causerie@/postgres?host={database.folder}"
             ways.append(_Way("postgres", "accounts", database=url))
         if options.workers:
             valkey = stack.enter_context(closing(ValkeyServer()))
@@ -109,7 +111,8 @@ def main() -> int:
             ways.append(_Way("workers", "accounts", options.workers, shared=valkey.url))
         services = [_service(folder, mock, way, options.journal, cores[0]) for way in ways]
         contestants = [stack.enter_context(service) for service in services]
-        found = {model: _measured(contestants, model, options.rounds, cores[1]) for model in COUNTS}
+        turns = _Turns(contestants, beside, options.rounds, cores[1])
+        found = {model: turns.measured(model) for model in COUNTS}
     missed = [line for model in COUNTS for line in _judged(model, found[model])]
     print(*missed, sep="\n")
     return 1 if missed else 0
@@ -126,21 +129,31 @@ class _Way:
     database: str = ""
 
 
-def _measured(
-    contestants: list[Contestant], model: str, rounds: int, core: int
-) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = {each.name: [] for each in contestants}
-    count = COUNTS[model]
-    for each in contestants:
-        Load(model, 16, count=count // 3).run(each, core)
-    for number in range(rounds):
-        for each in contestants if number % 2 else contestants[::-1]:
-            before = each.cpu_seconds()
-            result = Load(model, 16, count=count).run(each, core)
-            time.sleep(_WRITTEN)
-            used = (each.cpu_seconds() - before) / count * 1e6
-            found[each.name].append(replace(result, cpu=used))
-    return found
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """The contestants of all rounds; ``beside`` has the databases of some, by their names."""
+
+    contestants: list[Contestant]
+    beside: dict[str, Contestant]
+    rounds: int
+    core: int
+
+    def measured(self, model: str) -> dict[str, list[Result]]:
+        found: dict[str, list[Result]] = {each.name: [] for each in self.contestants}
+        found |= {each.name: [] for each in self.beside.values()}
+        count = COUNTS[model]
+        for each in self.contestants:
+            Load(model, 16, count=count // 3).run(each, self.core)
+        for number in range(self.rounds):
+            for each in self.contestants if number % 2 else self.contestants[::-1]:
+                whose = [each, *filter(None, [self.beside.get(each.name)])]
+                before = [one.cpu_seconds() for one in whose]
+                result = Load(model, 16, count=count).run(each, self.core)
+                time.sleep(_WRITTEN)
+                for one, then in zip(whose, before, strict=True):
+                    used = (one.cpu_seconds() - then) / count * 1e6
+                    found[one.name].append(replace(result, cpu=used))
+        return found
 
 
 def _judged(model: str, found: dict[str, list[Result]]) -> Iterator[str]:
@@ -152,7 +165,7 @@ def _judged(model: str, found: dict[str, list[Result]]) -> Iterator[str]:
         used, p50 = median(one.cpu for one in results), median(one.p50 for one in results)
         bar = BARS.get((name, model))
         print(
-            f"  {name:9} {used:6.0f}   {ratio:.2f}   {p50:.3f}" + (f"   bar {bar}" if bar else "")
+            f"  {name:17} {used:6.0f}   {ratio:.2f}   {p50:.3f}" + (f"   bar {bar}" if bar else "")
         )
         if bar and ratio > bar:
             yield f"{name}, {model}: {ratio:.2f} is above {bar}"

@@ -127,6 +127,11 @@ class PostgresServer:
             self._process = None
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def socket(self) -> Path:
         """The file of its socket."""
         return self.folder / ".s.PGSQL.5432"

@@ -43,6 +43,7 @@ class WildcardModel(ServedModel):
         self._parts = (card, tuple(capabilities), priced)
         self._rest = rest
         super().__init__(card, self._parts[1])
+        self._is_priced = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
 
     @property

@@ -323,6 +323,9 @@ class ServedModel:
         tariffs: TargetTariffs = _NO_TARIFFS,
     ) -> None:
         self._tariffs = tariffs
+        self._is_priced = any(
+            not each.free for each in (tariffs.usual, *tariffs.by_target.values())
+        )
         self.card = card
         self.id = card.id
         self._capabilities = tuple(capabilities)
@@ -341,8 +344,7 @@ class ServedModel:
 
     def cost(self, served_by: str, usage: Usage) -> int:
         """Return the price of a reply in billionths."""
-        tariffs = self.tariffs
-        return 0 if tariffs is _NO_TARIFFS else tariffs.of(served_by).cost(usage)
+        return self.tariffs.of(served_by).cost(usage) if self._is_priced else 0
 
     @property
     def recorded(self) -> str:

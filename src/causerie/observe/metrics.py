@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import add
+from operator import add, attrgetter
 
 from msgspec import Struct
 from prometheus_client import ProcessCollector
@@ -42,7 +42,10 @@ _TIMES: Mapping[str, tuple[str, tuple[float, ...]]] = {
         (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
     ),
 }
-_TOKENS = ("prompt", "completion", "cached", "written", "reasoning", "discarded")
+_TOKENS = {
+    kind: attrgetter(kind)
+    for kind in ("prompt", "completion", "cached", "written", "reasoning", "discarded")
+}
 _PLACE = ("door", "model")
 _MOST_NAMES = 200
 _TOGETHER = 128  # requests that are counted together
@@ -246,8 +249,8 @@ class _Place:
         self.continued += sum([one.continued for one in records])
         self.cost += sum([one.cost for one in records])
         used = [record.used for record in records]
-        for kind in _TOKENS:
-            self.tokens[kind] += sum([getattr(one, kind) for one in used])
+        for kind, count in _TOKENS.items():
+            self.tokens[kind] += sum(map(count, used))
         times = self.times
         times["request"].add([record.duration_seconds for record in records])
         times["queue"].add([record.queue_seconds for record in records])

@@ -122,6 +122,8 @@ def read_fast_path(
     if told.prompt_tokens > BELIEVED_PROMPT:
         return None
     asked, thought = told.prompt_tokens_details, told.completion_tokens_details
+    if asked is not None and asked.cache_write_tokens:  # which have a price of their own
+        return None
     cached = 0 if asked is None else asked.cached_tokens or 0
     reasoned = 0 if thought is None else thought.reasoning_tokens or 0
     if cached > told.prompt_tokens:

@@ -208,7 +208,8 @@ class TargetSelector(Struct, eq=False):
     @property
     def answered_by(self) -> str:
         """Return ``served_by`` with the provider's name of the model in place of a ``*``."""
-        return self.served_by.replace("*", self.request.model, 1)
+        name = self.served_by
+        return name.replace("*", self.request.model, 1) if "*" in name else name
 
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
