@@ -144,6 +144,17 @@ def test_details_of_usage(usage: dict[str, Any], cached: int, reasoning: int) ->
     assert reader().whole(body)[-1] == told
 
 
+def test_tokens_written_into_a_cache_are_counted_plain_and_streamed() -> None:
+    details = {"cached_tokens": 1, "cache_write_tokens": 3}
+    usage = {**USAGE, "prompt_tokens_details": details}
+    told = Usage(prompt=5, completion=7, cached=1, written=3)
+    assert read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": usage})[-1] == told
+    choice = {"message": {"content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    assert read_fast_path(body, None) is None
+    assert reader().whole(body)[-1] == told
+
+
 @pytest.mark.parametrize("completion", [7, 0])
 def test_reasoning_that_is_counted_beside_the_completion_is_part_of_it(completion: int) -> None:
     """As the total tells: some servers mean the answer alone by the completion."""
