@@ -260,7 +260,7 @@ class StreamedMarkdown:
         self._out = out
         self._unrendered = ""
         self._size: ConsoleDimensions = out.size
-        self._lines_seen = 0
+        self._lines_searched = 0
 
     def add(self, text: str) -> None:
         """Show more of the text, which has no control characters."""
@@ -271,8 +271,8 @@ class StreamedMarkdown:
         self._unrendered += text
         self._print_source(text)
         lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
-        if lines != self._lines_seen and len(last.strip()) >= _TELLING:
-            self._lines_seen = lines
+        if lines != self._lines_searched and len(last.strip()) >= _TELLING:
+            self._lines_searched = lines
             self._finish_until(list(_blocks(self._unrendered))[-1][0])
 
     def end(self) -> None:
@@ -300,7 +300,7 @@ class StreamedMarkdown:
                 if rest:
                     self._out.line()
                     self._print_source(rest)
-        self._unrendered, self._lines_seen, self._size = rest, rest.count("\n"), self._out.size
+        self._unrendered, self._lines_searched, self._size = rest, rest.count("\n"), self._out.size
 
     def _rendered(self, block: str) -> None:
         markdown = _with_hard_breaks(block)

@@ -74,7 +74,7 @@ _SHARES = (0, 50, 80, 100)  # percent of a budget that metrics tell apart
 
 
 class AccountConditions(Struct):
-    """Over the accounts of one database, whose ``book`` all processes share."""
+    """Finds alert conditions of accounts: budgets used up to a share, keys that expire soon."""
 
     book: AlertBook
     _watching: Watching

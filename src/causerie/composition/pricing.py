@@ -46,7 +46,7 @@ class Pricing:
         self._listed: dict[tuple[str, str], Tariff] = {}  # by rows of the list
 
     def of(self, alias: AliasSettings, rest: str = "") -> TargetTariffs:
-        """Return the tariffs of an alias, or of what a ``rest`` behind a wildcard names."""
+        """Return an alias's tariffs by target; ``rest`` replaces the wildcard in model names."""
         found: dict[str, Tariff] = {}
         listed = False
         for target in alias.targets:

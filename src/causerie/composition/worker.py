@@ -136,4 +136,4 @@ class WorkerAnnouncer:
         """Ignore the stop, which the supervisor has asked for."""
 
     def stop(self) -> None:
-        """Ignore the end, which the supervisor sees."""
+        """Do nothing: the supervisor notices when the worker process exits."""

@@ -332,7 +332,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self._busy = 0
         self._pulse = Pulse()
         self._facts: ModelFacts | None = None
-        self._vocabulary_read: TokenTable | None = None
+        self._cached_vocabulary: TokenTable | None = None
         self._guidance: LLTokenizer | None = None
 
     @abstractmethod
@@ -452,10 +452,10 @@ class SupervisedEngine(ABC, Generic[C]):
         return Spelling(vocabulary, frozenset(hidden.union(vocabulary.end)), visible, behind)
 
     async def _vocabulary(self) -> TokenTable:
-        if self._vocabulary_read is None:
-            self._vocabulary_read = vocabulary = await asyncio.to_thread(self._read_vocabulary)
+        if self._cached_vocabulary is None:
+            self._cached_vocabulary = vocabulary = await asyncio.to_thread(self._read_vocabulary)
             await asyncio.to_thread(lambda: vocabulary.digest)  # which takes a while
-        return self._vocabulary_read
+        return self._cached_vocabulary
 
     async def facts(self) -> ModelFacts:
         local = self._local

@@ -268,7 +268,7 @@ class RouterPages(Struct):
         exchange.json({"data": Count(count=count)}, _PUBLIC_CACHE)
 
     async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        """``GET /models/{id}``, also with ``/endpoints`` at the end of the id."""
+        """Answer ``GET /models/{id}``, and ``GET /models/{id}/endpoints``, which adds endpoints."""
         entry = self._market.listing(door, name.removesuffix("/endpoints"))
         whole = name.endswith("/endpoints")
         shown = {"data": entry.with_endpoints()} if whole else entry.entry()

@@ -135,7 +135,7 @@ _decode_type = msgspec.json.Decoder(_Type).decode
 
 
 class NativeIncoming(Incoming, eq=False):
-    """One reply whose events are passed on, beside those that say what they say."""
+    """Reads a reply; passes its native events on, along with their parsed equivalents."""
 
     _called: set[str] = field(default_factory=set)
 

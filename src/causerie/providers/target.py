@@ -154,9 +154,9 @@ class ProviderReply(Struct, eq=False):
     _sent: Outgoing | None = None  # until it is
     _streamed: bool = False  # whether it was asked for as a stream
     _response: HttpResponse | None = None  # once the request is on its way
-    # Once something is there, unless ``_fast_path``.
+    # Once something is there, unless ``_fast_read``.
     _incoming: Incoming | PassedReader | None = None
-    _fast_path: Read | None = None
+    _fast_read: Read | None = None
     _stream: BodyStream | None = None
     _batch: Batch = ()  # all of it, where it is no stream
     _portions: list[Batch] = []  # what follows the batch, last first, where it is large
@@ -171,8 +171,8 @@ class ProviderReply(Struct, eq=False):
 
     @property
     def fingerprint(self) -> str:
-        if self._fast_path is not None:
-            named = self._fast_path[1]
+        if self._fast_read is not None:
+            named = self._fast_read[1]
         else:
             named = None if self._incoming is None else self._incoming.fingerprint
         return named or self._target.provider.fingerprint
@@ -183,8 +183,8 @@ class ProviderReply(Struct, eq=False):
         A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
         it is as long as it may be.
         """
-        if self._fast_path is not None:
-            return self._fast_path[0][2]
+        if self._fast_read is not None:
+            return self._fast_read[0][2]
         if self._incoming is not None:
             return self._incoming.usage
         if self._response is None or self._response.unsent:
@@ -312,7 +312,7 @@ class ProviderReply(Struct, eq=False):
                 (text, end, used), named = read
                 used = asked.provider.dialect.reported(used, request.cache_scope)
                 self._batch = batch = (text, end, used)
-                self._fast_path = batch, named
+                self._fast_read = batch, named
                 return
         if _begins_value(body):
             incoming = self._incoming = self._reader()

@@ -372,6 +372,6 @@ def whole_characters(text: str) -> str:
 
 
 def mended(data: bytes) -> Any:
-    """Return the values in JSON with whole characters only; raises :class:`ValueError`."""
+    """Parse JSON, replacing NaN, bad UTF-8 and lone surrogates; raise :class:`ValueError`."""
     sound = _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
     return _without_lone_surrogates(json.loads(sound.decode("utf-8", "replace")))

@@ -50,7 +50,7 @@ class Attempt(Struct, eq=False):
     resting: bool = False  # whether the target was to be left alone, after repeated failures
     _trial: bool = False  # whether this one finds out if the target is there again
     _answered: bool = False
-    _silent: bool = False  # whether nothing follows what has come
+    _ended_empty: bool = False  # whether nothing follows what has come
 
     @property
     def target(self) -> str:
@@ -96,7 +96,7 @@ class Attempt(Struct, eq=False):
                 before += batch
             self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
-            self.first, self._silent = before, True  # a reply that says nothing is one, too
+            self.first, self._ended_empty = before, True  # a reply that says nothing is one, too
         except BaseException as failure:
             await self._failed(failure)
             raise
@@ -110,7 +110,7 @@ class Attempt(Struct, eq=False):
         latency_stats.answered(seconds, began)
 
     def upcoming(self) -> Callable[[], Awaitable[Batch]]:
-        return (SILENCE if self._silent else self.answer).events.__anext__
+        return (SILENCE if self._ended_empty else self.answer).events.__anext__
 
     async def _failed(self, failure: BaseException) -> None:
         self.target_state.latency_stats.waiting.pop(self, None)

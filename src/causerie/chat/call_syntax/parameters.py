@@ -111,7 +111,7 @@ class ParameterReader(StepReader):
             self._between.append(_search_loosely(form.between_json))
             self._typed = (head.strip(), tail.strip()) if typed else None
         self._count = 0
-        self._name = ""  # of the value being read, which goes out with it
+        self._pending_key = ""  # of the value being read, which goes out with it
         self._open_value({}, None)
         self._step = self._read_key
 
@@ -141,7 +141,7 @@ class ParameterReader(StepReader):
         lead = "{" if self._count == 0 else ", "
         self._count += 1
         name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
-        self._name = "" if self._streams else name
+        self._pending_key = "" if self._streams else name
         return f'{name}"' if self._streams else ""
 
     def _close_list(self, text: str) -> str:
@@ -200,10 +200,10 @@ class ParameterReader(StepReader):
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
-            if self._name and not piece.strip() and self._expected and not self._is_text:
+            if self._pending_key and not piece.strip() and self._expected and not self._is_text:
                 self._count -= 1
                 return ""
-            return self._name + self._close_value(piece)
+            return self._pending_key + self._close_value(piece)
         if not self._streams:
             self._set_aside()
             return None

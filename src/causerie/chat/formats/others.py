@@ -68,7 +68,7 @@ STEP_3_5 = replace(
 def keyed(
     tag: str = "{}", behind_name: str = "\n", *, line: str = "\n", end: str = ""
 ) -> tuple[Segment, ...]:
-    """Return such a call; ``tag`` makes the name of a family's tag of the usual one."""
+    """Return the syntax of a call in key-value tags; ``tag`` is the format of tag names."""
     call, key, value = map(tag.format, ("tool_call", "arg_key", "arg_value"))
     arguments = ParameterList(f"<{key}>", f"</{key}>{line}<{value}>", f"</{value}>{line}")
     return segments(f"<{call}>$NAME{behind_name}", arguments, f"</{call}>{end}")

@@ -157,7 +157,7 @@ class EnginePool:
         self._model = model
         self._close = close
         self._make = make
-        self._events = events
+        self._event_endpoints_of = events
         self._members: dict[str, Member] = {}
         self._leaving: set[Member] = set()
         self._ends: set[asyncio.Task[None]] = set()
@@ -307,7 +307,7 @@ class EnginePool:
             name = address.name
             member = before.pop(name, None)
             if member is None:
-                cache = MemberCache(self._index, name, self._events(address))
+                cache = MemberCache(self._index, name, self._event_endpoints_of(address))
                 member = Member(name, self._make(address), cache)
             self._members[name] = member
         for member in before.values():

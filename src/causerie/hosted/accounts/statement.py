@@ -102,7 +102,7 @@ _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.
 
 
 class Statements:
-    """Statements for bearers of keys."""
+    """Answers ``GET /key``, ``GET /credits`` and ``GET /generation`` for an account's API key."""
 
     def __init__(
         self, store: AccountStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances

@@ -192,7 +192,7 @@ def new_session(
 
 
 def form_token(token: str) -> str:
-    """Return a new token against forged requests for the forms of a signed-in browser.
+    """Return a new CSRF token for the forms of a signed-in browser.
 
     It is derived from the session's token and a nonce, so it is stored nowhere.
     """

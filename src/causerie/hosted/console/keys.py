@@ -80,16 +80,16 @@ class KeyForm(Struct, frozen=True):
         except ValueError as failure:
             words = "A key is for inference or management."
             raise InvalidRequest(words, param="purpose") from failure
-        return KeyDraft(purpose=purpose, expires_at=self.expires_at(now), **self._others())
+        return KeyDraft(purpose=purpose, expires_at=self.expires_at(now), **self._shared_fields())
 
     def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
         """Return the changes to a key; an untouched end stays as it is, to the second."""
         before = KeyForm.of(key)
         same = (self.end, self.date) == (before.end, before.date)
         expires_at = key.expires_at if same else self.expires_at(now)
-        return KeyEdit(expires_at=expires_at, **self._others())
+        return KeyEdit(expires_at=expires_at, **self._shared_fields())
 
-    def _others(self) -> dict[str, Any]:
+    def _shared_fields(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "doors": self.doors,

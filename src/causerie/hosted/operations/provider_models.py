@@ -87,7 +87,7 @@ def taken_over(
     gone: Collection[str] = (),
     prefix: str = "",
 ) -> Sequence[EntryStep]:
-    """Return the changes that configure picked models as they are listed, and remove those gone.
+    """Return the entry changes that configure the ``picked`` models and drop the ``gone`` ones.
 
     Entries of the file stay as they are.
     """

@@ -47,7 +47,7 @@ class MessagesTranslation(Translation, eq=False):
         self._add({"role": "system", "content": content}, "system", "system")
 
     def add_turns(self, turns: object) -> None:
-        """Add all turns; raise :class:`InvalidRequest` for the first one that is wrong and new."""
+        """Add all turns; drop unsupported blocks before the last user turn, refuse later ones."""
         if not isinstance(turns, list):
             if turns is None:
                 raise missing("messages", "an array of at least one message")
