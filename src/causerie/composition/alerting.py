@@ -201,7 +201,8 @@ class Alerting:
             self._more.clear()
             await self._guarded(self._deliver)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._more.wait(), _POLL_SECONDS)
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._more.wait()
 
     async def look(self) -> None:
         settings = self._running.now.settings

@@ -182,7 +182,8 @@ class Supervisor:
             if loop.time() - began > _STABLE_SECONDS:
                 pause = _FIRST_PAUSE
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._stop.wait()
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _run(self, number: int) -> tuple[int, bool]:

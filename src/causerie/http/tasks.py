@@ -12,19 +12,23 @@ import msgspec
 from causerie.errors import SHUTDOWN, Overloaded
 from causerie.http.exchange import ClientGone, Exchange
 
+_CANCEL_AGAIN_SECONDS = 5.0
+
 
 @asynccontextmanager
 async def owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
     """Run ``work`` during the block; leaving cancels it and waits until it has ended.
 
-    A task group would turn the block's own exceptions into groups, and wait for endless work.
+    A task group would turn the block's own exceptions into groups, and wait for endless work. It is
+    cancelled again if it goes on: ``asyncio.wait_for`` and drivers can lose a cancellation.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
         yield task
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
         if not task.cancelled() and (failure := task.exception()) is not None:
             raise failure
 

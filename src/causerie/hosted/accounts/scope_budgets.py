@@ -89,7 +89,8 @@ class LiveScopeBudgets:
             except StoreUnavailable:
                 log.warning("budgets of tags and providers wait for the database")
             with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _REFRESH_SECONDS)
+                async with asyncio.timeout(_REFRESH_SECONDS):
+                    await changed.wait()
 
     async def refresh(self) -> None:
         """Read the budgets and what all processes have spent; raise :class:`StoreUnavailable`."""

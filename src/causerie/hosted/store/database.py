@@ -217,20 +217,33 @@ class Database:
 
 @contextmanager
 def _translated_failures() -> Iterator[None]:
-    # Their text names hosts, users and statements. A cancelled caller stays cancelled.
+    # A cancelled caller stays cancelled, also where the driver fails because of it.
     try:
         yield
-    except ssl.SSLCertVerificationError as failure:
-        raise StoreUnavailable("The certificate of the database is not trusted.") from failure
-    except _UNAVAILABLE as failure:
-        raise StoreUnavailable() from failure
-    except exc.DBAPIError as failure:
-        driver = failure.orig.__cause__ if failure.orig is not None else None
-        if failure.connection_invalidated or isinstance(driver, _UNAVAILABLE):
-            raise StoreUnavailable() from failure
-        if isinstance(driver, asyncpg.SyntaxOrAccessError):
-            raise StoreUnavailable(_UNFIT_SCHEMA) from failure
-        raise
+    except Exception as failure:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from failure
+        translated = _translated(failure)
+        if translated is None:
+            raise
+        raise translated from failure
+
+
+def _translated(failure: Exception) -> StoreUnavailable | None:
+    # The words of drivers name hosts, users and statements.
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return StoreUnavailable("The certificate of the database is not trusted.")
+    if isinstance(failure, _UNAVAILABLE):
+        return StoreUnavailable()
+    if not isinstance(failure, exc.DBAPIError):
+        return None
+    driver = failure.orig.__cause__ if failure.orig is not None else None
+    if failure.connection_invalidated or isinstance(driver, _UNAVAILABLE):
+        return StoreUnavailable()
+    if isinstance(driver, asyncpg.SyntaxOrAccessError):
+        return StoreUnavailable(_UNFIT_SCHEMA)
+    return None
 
 
 def obstacle_of(failure: Exception) -> str:
