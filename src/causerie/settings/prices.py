@@ -83,7 +83,7 @@ def price_list(settings: Settings) -> PriceList:
     file = price_list_file(settings)
     try:
         text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if settings.list_prices.file is None:
             return shipped_list()
         raise WrongList(f'there is no file "{file}"') from None
