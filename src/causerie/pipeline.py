@@ -158,7 +158,7 @@ class Pipeline:
     )
 
     def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
-        """Like :meth:`authenticate`, but return ``None`` if that would have to wait."""
+        """Return the caller as :meth:`authenticate`, ``None`` if that would have to wait."""
         return None if door.accounts else self.keys.authenticate(door, credential)
 
     async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:

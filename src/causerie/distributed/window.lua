@@ -4,8 +4,8 @@
 -- A window is a hash (field "sum", and one field a tick; values "REQUESTS INPUT OUTPUT") and a list
 -- of its ticks, oldest first. What runs now is a hash of counts by process.
 --
--- Most of a script's time is spent in calls of the server, so a window is read by one and written by
--- one, and its time to be kept is set with each new tick only.
+-- A window is read by one call of the server and written by one, and its time to be kept is set with
+-- each new tick only.
 
 local MINUTE, TICK = 600, 100000 -- ticks; microseconds in one
 local KEPT = 62000               -- milliseconds after which nothing of a window counts any more

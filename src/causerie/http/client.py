@@ -215,7 +215,7 @@ class HttpClient:
         anew: bool = False,
         asked: RequestListener | None = None,
     ) -> HttpResponse:
-        """Like :meth:`send`, with the result of :meth:`head`; ``anew``: on a new connection.
+        """Send as :meth:`send` does, with a head of :meth:`head`; ``anew``: on a new connection.
 
         Raises :class:`Stale` too: the body is not kept, so only the caller can send it again.
         ``asked`` is called with the response once the request is on its way.

@@ -72,7 +72,7 @@ class Workers:
             await asyncio.wait(self._tasks)
 
     async def end(self, seconds: float) -> None:
-        """Like :meth:`ended`; tasks are cancelled after ``seconds``, and have as long again."""
+        """Wait as :meth:`ended`; cancel tasks after ``seconds``, and give them as long again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.ended()

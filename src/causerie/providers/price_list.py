@@ -1,4 +1,4 @@
-"""What providers publish as their prices: the list that comes with this version, and a newer one.
+"""The published prices of providers: the list that comes with this version, or a newer one.
 
 A list is CSV. Each row has the prices of a model for a million tokens, the page that they stand
 on, and the day on which they were seen; a row with a number in ``above`` is for requests with more

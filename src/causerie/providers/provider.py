@@ -108,7 +108,7 @@ class KeyRenewal(Protocol):
 
     @property
     def expired(self) -> bool:
-        """Whether the key is no longer valid, and there is no new one."""
+        """Return whether the key is no longer valid, and there is no new one."""
 
     async def renewed(self, rejected: str | None) -> bool:
         """Return whether the provider has another key than the rejected one, or gets one now."""

@@ -15,7 +15,7 @@ LOGGERS = frozenset({RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MANAGEMENT_K
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a new person or project begins with."""
+    """The budget, limits and access of a new person or project."""
 
     bounds: LimitsAndBudgets = UNBOUNDED
     access: Access = ALL

@@ -42,7 +42,7 @@ class WantedGroup:
 
 
 class Provisioning(AccountService):
-    """What directories do to people and groups; each sees all people, and its own groups.
+    """Changes of people and groups by directories; each sees all people, and its own groups.
 
     A directory is the claims of no groups, with the grants of its provider's groups. Methods raise
     :class:`NotFound`, and :class:`InvalidRequest` for what cannot be.

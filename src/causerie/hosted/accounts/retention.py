@@ -1,4 +1,4 @@
-"""How long requests, the audit log and contents are kept, and the deletion of what is older."""
+"""Deletion of requests, audit entries and contents after the days that the settings give."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class TargetUse:
 
 @dataclass(frozen=True, slots=True)
 class ChargedSum:
-    """What was charged for of a project's tag and model at one target."""
+    """Charged requests and tokens of a project's tag and model at one target."""
 
     project_id: str
     tag: str

@@ -48,7 +48,7 @@ PERSON_STATUS = (
 
 
 def person_status_of(row: RowMapping) -> PersonStatus:
-    """Of a row with the columns ``PERSON_STATUS``."""
+    """Return the status in a row with the columns ``PERSON_STATUS``."""
     role = row["person_role"]
     return PersonStatus(
         name=row["person_name"],
