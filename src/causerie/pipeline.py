@@ -94,6 +94,7 @@ class PipelineDoor(Locked, Protocol):
 CallSink = Callable[[str, Callable[[], Sequence[tuple[str, str]]], Sequence[Tool]], None]
 """Takes a target's name, what gives its delivered calls, and the tools that were offered."""
 
+_NO_HEADERS: Mapping[str, str] = {}
 _FULL = (Overloaded, RateLimited)
 _OF_THE_MODEL = frozenset(
     {"unsupported_parameter", "unsupported_operation", "context_length_exceeded"}
@@ -242,7 +243,7 @@ class Pipeline:
                 raise
 
     async def _answered(
-        self, asked: _Asked, choice: _Choice, more: Mapping[str, str] | None = None
+        self, asked: _Asked, choice: _Choice, more: Mapping[str, str] = _NO_HEADERS
     ) -> None:
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
@@ -254,8 +255,9 @@ class Pipeline:
             if members is not None:
                 await self._reserve(members, asked, model, need)
             contents = _kept(asked) if caller.recorded else None
-            execution = self.router.generate(candidates, request, contents, asked.tried)
-            record.outcome = execution
+            execution = record.outcome = self.router.generate(
+                candidates, request, contents, asked.tried
+            )
             try:
                 attempt = await execution.begin()
                 while True:
@@ -263,8 +265,7 @@ class Pipeline:
                         record, asked.request, request, model, execution, attempt
                     )
                     tell(lease.limit_statuses(), headers)
-                    if more is not None:
-                        headers |= more
+                    headers |= more
                     context = _context(asked, model, execution, attempt)
                     if contents is not None:
                         contents.context = context
@@ -281,7 +282,12 @@ class Pipeline:
                 failure.headers |= change_headers(asked.request, request, model, failure.changes)
                 raise
             finally:
-                await self._leave(lease, execution, model, record)
+                left = execution.leave()
+                try:
+                    self._settle(lease, execution, model, record)
+                finally:
+                    if left is not None:
+                        await left
 
     def _usable(self, caller: Caller, choice: _Choice, request: ChatRequest) -> Sequence[Candidate]:
         model, members = choice.model, self.members
@@ -301,16 +307,6 @@ class Pipeline:
         )
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
-
-    async def _leave(
-        self, lease: Lease, execution: Execution, model: Entry, record: Record
-    ) -> None:
-        left = execution.leave()
-        try:
-            self._settle(lease, execution, model, record)
-        finally:
-            if left is not None:
-                await left
 
     def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
         used = execution.usage()

@@ -206,8 +206,8 @@ class Lease(Struct, kw_only=True):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        failure, spared = error if isinstance(error, ServiceError) else None, self.spared
-        if failure is not None and (not self.reached or (spared is not None and spared(failure))):
+        failure = error if isinstance(error, ServiceError) else None
+        if failure is not None and self._does_not_count(failure):
             self.undo()
         else:
             self.release(self.used.prompt, self.used.completion + self.used.discarded)
@@ -215,6 +215,9 @@ class Lease(Struct, kw_only=True):
             headers: dict[str, str] = {}
             tell(self.limit_statuses(), headers)
             failure.headers = headers | failure.headers
+
+    def _does_not_count(self, failure: ServiceError) -> bool:
+        return not self.reached or (self.spared is not None and self.spared(failure))
 
     def settle(self, used: Usage, *, reached: bool = True) -> None:
         """Record the usage so far, and whether a target has had the request."""

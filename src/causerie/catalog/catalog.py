@@ -45,6 +45,7 @@ class WildcardModel(ServedModel):
         super().__init__(card, self._parts[1])
         self._is_priced = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
+        self.recorded = self.card.id
 
     @property
     def prefix(self) -> str:
@@ -53,10 +54,6 @@ class WildcardModel(ServedModel):
     @property
     def names(self) -> Sequence[str]:
         return (self.id, self.card.id)
-
-    @property
-    def recorded(self) -> str:
-        return self.card.id
 
     @property
     def tariffs(self) -> TargetTariffs:

@@ -327,7 +327,7 @@ class ServedModel:
             not each.free for each in (tariffs.usual, *tariffs.by_target.values())
         )
         self.card = card
-        self.id = card.id
+        self.id = self.recorded = card.id
         self._capabilities = tuple(capabilities)
         self._all = tuple(capabilities.candidate for capabilities in self._capabilities)
         sets = [known(capabilities) for capabilities in self._capabilities]
@@ -345,10 +345,6 @@ class ServedModel:
     def cost(self, served_by: str, usage: Usage) -> int:
         """Return the price of a reply in billionths."""
         return self.tariffs.of(served_by).cost(usage) if self._is_priced else 0
-
-    @property
-    def recorded(self) -> str:
-        return self.id
 
     @property
     def names(self) -> Sequence[str]:

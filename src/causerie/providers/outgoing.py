@@ -77,7 +77,8 @@ def outgoing(
     """
     if request.passed is not None:
         return _passed_through(request, dialect, model)
-    if (native := native_of(request, dialect)) is not None and partial is None:
+    native = None if request.native is None or partial is not None else native_of(request, dialect)
+    if native is not None:
         written, left_out = native_body(request, native, dialect, model)
         return Outgoing(written, tuple(left_out), request.stream)
     streamed = request.stream or dialect.streams

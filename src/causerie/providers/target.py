@@ -150,6 +150,7 @@ class ProviderReply(Struct, eq=False):
     _target: ProviderTarget
     _request: ChatRequest
     _partial: Partial | None
+    _native: NativeRequest | None  # the request as it came, where that is passed on
     changes: Sequence[str] = ()
     _sent: Outgoing | None = None  # until it is
     _streamed: bool = False  # whether it was asked for as a stream
@@ -268,11 +269,10 @@ class ProviderReply(Struct, eq=False):
     def _post(
         self, body: bytes, due: float, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
-        target, asked = self._target, self._record_response
-        request, native = self._request, self._native
-        way = native if request.passed is None else request.operation
+        target, request, asked = self._target, self._request, self._record_response
+        native = self._native if request.passed is None else request.operation
         model = target.model_for(request)
-        return target.provider.post(model, body, due, anew=anew, asked=asked, native=way)
+        return target.provider.post(model, body, due, anew=anew, asked=asked, native=native)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
@@ -304,9 +304,14 @@ class ProviderReply(Struct, eq=False):
 
     def _read_body(self, body: bytes) -> None:
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
-        new = self._partial is None and not request.continue_final_message
-        new = new and self._native is None and request.passed is None
-        if new and request.top_logprobs is None and len(body) <= LARGE:
+        if (
+            self._partial is None
+            and self._native is None
+            and request.passed is None
+            and request.top_logprobs is None
+            and not request.continue_final_message
+            and len(body) <= LARGE
+        ):
             read = read_fast_path(body, asked.separators, request.max_tokens)
             if read is not None:
                 (text, end, used), named = read
@@ -336,12 +341,6 @@ class ProviderReply(Struct, eq=False):
         if self._native is not None:
             return NativeIncoming(self._request, asked.provider.dialect)
         return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
-
-    @property
-    def _native(self) -> NativeRequest | None:
-        if self._request.native is None or self._partial is not None:
-            return None
-        return native_of(self._request, self._target.provider.dialect)
 
     @property
     def verbatim(self) -> bool:
@@ -390,7 +389,10 @@ class ProviderTarget:
         return self.model.replace("*", request.model, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
-        return ProviderReply(self, request, partial)
+        native = None
+        if request.native is not None and partial is None:
+            native = native_of(request, self.provider.dialect)
+        return ProviderReply(self, request, partial, native)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Servers begin calls and structured output anew, so neither is continued."""

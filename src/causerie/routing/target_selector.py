@@ -193,6 +193,7 @@ class TargetSelector(Struct, eq=False):
     candidates: Sequence[Candidate]
     attempt: Attempt | None = None  # the one that answers now
     served_by: str = ""  # the target that answered last; before any did, the one asked last
+    answered_by: str = ""  # with the provider's name of the model in place of a ``*``
     tried: list[Attempt] = []
     queued_seconds: float = 0.0  # until a place was free, of the targets that answered
     upstream_seconds: float = 0.0  # until the first content, of the targets that answered
@@ -204,12 +205,6 @@ class TargetSelector(Struct, eq=False):
         if self.attempt is None or len(self.tried) == 1:
             return 0.0
         return self.attempt.started - min(one.started for one in self.tried)
-
-    @property
-    def answered_by(self) -> str:
-        """Return ``served_by`` with the provider's name of the model in place of a ``*``."""
-        name = self.served_by
-        return name.replace("*", self.request.model, 1) if "*" in name else name
 
     def spent(self) -> bool:
         budget, counted = self.context.budget, len(self.tried) - self.uncounted
@@ -248,11 +243,8 @@ class TargetSelector(Struct, eq=False):
             if failures and self._is_short(target_state, failures):
                 continue
             if place >= len(target_states):
-                jitter = 0.5 + 0.5 * self.context.chance()
-                seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
-                await self.context.pause(seconds)
-                self.waited(seconds)
-            request = self.request.within(self._bounds(target_state))
+                await self._pause_before(target_state)
+            request = self.request.within(self._bounds(target_state.name))
             attempt = Attempt(target_state, request, partial)
             try:
                 await attempt.begin()
@@ -280,6 +272,12 @@ class TargetSelector(Struct, eq=False):
                 asked.append(target_state)
         raise self._exhausted(target_states, failures, hopeless=hopeless)
 
+    async def _pause_before(self, target_state: TargetState) -> None:
+        jitter = 0.5 + 0.5 * self.context.chance()
+        seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
+        await self.context.pause(seconds)
+        self.waited(seconds)
+
     def _may_retry(self, target_state: TargetState, failure: ServiceError) -> bool:
         return (
             self._times(target_state) <= target_state.target.retries
@@ -292,14 +290,20 @@ class TargetSelector(Struct, eq=False):
         return sum(one.target == target_state.name for one in self.tried)
 
     def _record_served(self, target: str) -> None:
-        self.served_by = target
+        self._serves(target)
         if len(self.candidates) > 1:
             context = self.context
             context.last_targets.note(affinity_key(self.request), target, context.clock())
 
-    def _bounds(self, target_state: TargetState) -> TokenBounds:
-        found = (one.bounds for one in self.candidates if one.name == target_state.name)
-        return next(found, UNBOUNDED_TOKENS)
+    def _serves(self, target: str) -> None:
+        self.served_by = target
+        self.answered_by = target.replace("*", self.request.model, 1) if "*" in target else target
+
+    def _bounds(self, target: str) -> TokenBounds:
+        for one in self.candidates:
+            if one.name == target:
+                return one.bounds
+        return UNBOUNDED_TOKENS
 
     def _is_short(self, target_state: TargetState, failures: Sequence[ServiceError]) -> bool:
         reported = [
@@ -308,7 +312,7 @@ class TargetSelector(Struct, eq=False):
             if failure.code == "context_length_exceeded"
         ]
         short = max((length for length in reported if isinstance(length, int)), default=0)
-        length = self._bounds(target_state).context_length
+        length = self._bounds(target_state.name).context_length
         return length is not None and length <= short
 
     def _record_abandoned(self, attempt: Attempt) -> None:
@@ -317,7 +321,8 @@ class TargetSelector(Struct, eq=False):
         if used.prompt + used.completion:
             attempt.failure = "left"
             self.tried.append(attempt)
-            self.attempt, self.served_by = attempt, attempt.target
+            self.attempt = attempt
+            self._serves(attempt.target)
             self.queued_seconds += attempt.queued_seconds
 
     def _record_failure(self, attempt: Attempt, failure: ServiceError) -> None:
@@ -329,7 +334,7 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata:
             self.uncounted += 1  # it was never sent
         if attempt.partial is None:
-            self.served_by = attempt.target  # nobody has answered yet
+            self._serves(attempt.target)  # nobody has answered yet
 
     def _exhausted(
         self,

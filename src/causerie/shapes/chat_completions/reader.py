@@ -400,10 +400,9 @@ def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
     return None if request is None else with_reply(request)
 
 
-CHAT_COMPLETIONS = Shape(
-    "chat",
-    "/chat/completions",
-    "chatcmpl-",
-    lambda body, rules, _: with_reply(parse(body, rules)),
-    _parse_usual,
-)
+def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+    request = parse(body, rules)
+    return ParsedRequest(request, _REPLIES[request.include_usage])
+
+
+CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_usual)
