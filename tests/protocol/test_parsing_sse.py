@@ -52,7 +52,8 @@ def test_what_other_servers_write_is_read() -> None:
 @given(
     st.lists(
         st.sampled_from(
-            [b"data: {}", b": wait", b"event: ping", b"event: message", b'{"a":', b'"}\\"]"}',
+            [b"data: {}", b": wait", b"event: ping", b"event: message", b"event: ", b"event:  x",
+             b"event: ping\ndata: {}\n", b"event: x\ndata: [1]\n", b'{"a":', b'"}\\"]"}',
              b"[1]", b"", b"data:x", b"id: 3", b"\xef\xbb\xbf", b"{", b"}"]
         ),
         max_size=9,
@@ -71,9 +72,8 @@ def test_every_cut_of_odd_lines_gives_the_same_events(
         for each in ([wire], pieces, [wire[at : at + 1] for at in range(len(wire))])
     )
     assert parts == whole == letters
-    assert [getattr(each, "name", b"") for each in parts] == [
-        getattr(each, "name", b"") for each in whole
-    ]
+    names = [[getattr(each, "name", b"") for each in events] for events in (whole, parts, letters)]
+    assert names[0] == names[1] == names[2]
 
 
 def test_a_value_without_a_field_name_is_an_event_where_it_is_asked_for() -> None:

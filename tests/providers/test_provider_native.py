@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from providerkit import request
 
 from causerie.errors import InvalidRequest, ServiceError
@@ -18,7 +21,10 @@ from causerie.http.client import HttpClient
 from causerie.protocol.events import Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.response import CompletionIdentity, ResponseContext
+from causerie.protocol.sse import EventDecoder
 from causerie.providers.dialects import DIALECTS
+from causerie.providers.incoming import Incoming
+from causerie.providers.native import NativeIncoming
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.shapes.chat_completions.reader import with_reply
@@ -170,6 +176,47 @@ async def test_the_end_waits_until_usage_is_safe(
     before = b"".join(encoder.feed([event]) for event in found)
     last = 2 if shape == "messages" else 1
     assert (before, encoder.end()) == (renamed(events[:-last]), renamed(events[-last:]))
+
+
+_PIECES = {
+    "messages": [
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in (
+            {"type": "text_delta", "text": "é<think>"}, {"type": "text_delta", "text": ""},
+            {"type": "thinking_delta", "thinking": "hm"}, {"type": "citations_delta"},
+        )),
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": 1}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
+    ],
+    "responses": [
+        {"type": "response.output_text.delta", "delta": '"a\n', "sequence_number": 4},
+        {"type": "response.output_text.delta", "delta": "", "logprobs": []},
+        {"type": "response.output_text.delta", "delta": None},
+        {"type": "response.reasoning_text.delta", "delta": "hm"},
+        {"type": "response.output_text.delta", "delta": "b", "object": "response"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "shape"), [case[:2] for case in CASES])
+@given(data=st.data(), named=st.booleans())
+def test_texts_that_are_read_the_quick_way_say_the_same(
+    data: st.DataObject, named: bool, dialect: str, shape: str
+) -> None:
+    drawn = data.draw(st.lists(st.sampled_from(_PIECES[shape]), max_size=8))
+    wire = [msgspec.json.encode(piece) for piece in drawn]
+    if named:
+        wire = EventDecoder().feed(stream(drawn))
+    quick, slow = (
+        NativeIncoming(native(shape, streamed=True), DIALECTS[dialect]) for _ in range(2)
+    )
+    found: list[Event] = []
+    expected: list[Event] = []
+    with suppress(ServiceError):
+        quick.feed(wire, found)
+    with patch.object(Incoming, "_more_text", lambda *_: None), suppress(ServiceError):
+        slow.feed(wire, expected)
+    assert found == expected
+    assert quick.usage == slow.usage
 
 
 async def test_data_of_several_lines_stays_one_event() -> None:

@@ -51,6 +51,7 @@ class Brackets(Struct, eq=False):
 
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
+_NAME = b"event: "
 _FIELD_LINE = re.compile(rb"(?:data|event|id|retry)(?::|\Z)")
 DONE = BEFORE + b"[DONE]" + BEHIND
 _LINE_BYTES = 16  # that a line takes in addition to its text, so that empty ones are bounded, too
@@ -98,6 +99,8 @@ class EventDecoder(Struct, eq=False):
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
+        if piece.startswith(_NAME) and (named := self._named_events(piece)) is not None:
+            return named
         if (only := self.only(piece)) is not None:
             return [only]
         if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
@@ -125,7 +128,29 @@ class EventDecoder(Struct, eq=False):
             if event and event.find(b"\r") < 0:  # which ends a line as well
                 self._started = True
                 return event
+        elif piece.startswith(_NAME) and piece.count(b"\n") == 3:
+            return (self._named_events(piece) or [None])[0]
         return None
+
+    def _named_events(self, piece: bytes) -> list[bytes] | None:
+        # Whole events of a line with the name and one with the data, as most senders write them.
+        whole = self._between and piece.endswith(BEHIND) and len(piece) <= self.max_bytes
+        if not whole or piece.find(b"\r") >= 0:
+            return None
+        events: list[bytes] = []
+        names: set[bytes] = set()
+        for lines in piece[len(_NAME) : -2].split(b"\n\nevent: "):
+            name, _, data = lines.partition(b"\ndata: ")
+            if not data or lines.count(b"\n") != 1:
+                return None
+            event = NamedEvent(data)
+            event.name = name
+            events.append(event)
+            names.add(name)
+        if any(name in (b"", b"message") or name != name.strip() for name in names):
+            return None
+        self._started = True
+        return events
 
     def _lines(self, piece: bytes) -> list[bytes]:
         if not self._started:

@@ -238,6 +238,11 @@ class AnswerState(Struct, eq=False):
             function_call=message.function_call,
         )
 
+    @property
+    def takes_text(self) -> bool:
+        """Return true if a text that comes next is a text and nothing else."""
+        return self._plain and self.finish is None and not self._halves
+
     def goes_on(self, choice: ProviderChoice) -> ContentEvent | None:
         """Return the event of a piece that continues the text; ``None`` if nothing was read."""
         delta = choice.delta

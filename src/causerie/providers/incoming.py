@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from causerie.errors import UpstreamFailed
 from causerie.protocol.bounded_json import SMALL
-from causerie.protocol.events import ContentEvent, Event, Partial, Usage
+from causerie.protocol.events import Batch, ContentEvent, Event, Partial, Usage
 from causerie.protocol.request import ChatRequest, prompt_estimate
 from causerie.protocol.sse import EventDecoder, LineTooLong, NamedEvent
 from causerie.providers.answer import AnswerState, Separators
@@ -56,6 +56,9 @@ class ReportedUsage(Struct, frozen=True, gc=False):
     usage: ProviderUsage
     pieces: int
     size: int
+
+
+_UNTOLD = ReportedUsage(ProviderUsage(), 0, 0)
 
 
 def counted(
@@ -216,7 +219,7 @@ class Incoming(Struct, eq=False):
     _answers: dict[int, AnswerState] = {}
     _ids: ConversationCallIds | None = None
     _pieces: int = 0  # that brought content
-    _told: ReportedUsage = ReportedUsage(ProviderUsage(), 0, 0)
+    _told: ReportedUsage = _UNTOLD
     _form: ChunkForm | None = None  # of the chunk that came last
     _unlike: int = 0  # chunks in a row that had other forms
     _other_api: MessagesReader | ResponsesReader | None = (
@@ -248,7 +251,7 @@ class Incoming(Struct, eq=False):
         if self.ended:
             return
         for data in stream:
-            event = self._of_same_form(data)
+            event = self._more_text(data)
             if event is not None:
                 events.append(event)
                 continue
@@ -321,18 +324,24 @@ class Incoming(Struct, eq=False):
         if len(events) > before:
             self._pieces += 1
 
-    def goes_on(self, data: bytes) -> ContentEvent | None:
+    def goes_on(self, data: bytes) -> Batch:
         """Return the event of a chunk that only goes on with a text; other ones are not read."""
-        event = self._of_same_form(data)
-        if event is not None or self._other_api is not None:
-            return event
-        try:
-            return self._more(read_chunk(data), data)
-        except (ValueError, RecursionError):
-            return None
+        event = self._more_text(data)
+        if event is None and self._other_api is None:
+            try:
+                event = self._more(read_chunk(data), data)
+            except (ValueError, RecursionError):
+                return ()
+        return () if event is None else (event,)
 
-    def _of_same_form(self, data: bytes) -> ContentEvent | None:
-        form = self._form
+    def _more_text(self, data: bytes) -> ContentEvent | None:
+        form, other = self._form, self._other_api
+        if other is not None:
+            answer = self._answers.get(0)
+            if answer is None or not answer.takes_text or not (text := other.text(data)):
+                return None
+            self._pieces += 1
+            return answer.more(text, reasoning=False)
         if form is None or (event := form.event(data)) is None:
             return None
         self._unlike = 0
@@ -390,7 +399,9 @@ class Incoming(Struct, eq=False):
             usage = chunk.choices[0].usage
         if usage is not None:
             size = sum([answer.size for answer in self._answers.values()])
-            self._told = ReportedUsage(merged(self._told.usage, usage), self._pieces, size)
+            if self._told is not _UNTOLD:
+                usage = merged(self._told.usage, usage)
+            self._told = ReportedUsage(usage, self._pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 

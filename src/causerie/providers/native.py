@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from causerie.protocol import sse
-from causerie.protocol.events import Event, PassedBytes, Usage
+from causerie.protocol.events import Batch, Event, PassedBytes, Usage
 from causerie.protocol.parameters import HINTS, PARAMETERS
 from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
@@ -148,6 +148,9 @@ class NativeIncoming(Incoming, eq=False):
         for data in stream:
             if self.ended:
                 return
+            if batch := self.goes_on(data):
+                events += batch
+                continue
             before = len(events)
             super().feed((data,), events)
             if any(isinstance(event, PassedBytes) for event in events[before:]):
@@ -156,8 +159,13 @@ class NativeIncoming(Incoming, eq=False):
             ended = len(events) > before and isinstance(events[-1], Usage)
             events.insert(len(events) - 1 if ended else before, verbatim)
 
-    def goes_on(self, data: bytes) -> None:
-        """Return ``None``: each event is passed on whole."""
+    def goes_on(self, data: bytes) -> Batch:
+        assert self._other_api is not None
+        name = self._other_api.text_event
+        if (data.__class__ is NamedEvent and data.name != name) or data.find(b"\n") >= 0:
+            return ()
+        event = self._more_text(data)
+        return () if event is None else (PassedBytes(_framed(name, data)), event)
 
     def whole(self, body: bytes) -> list[Event]:
         events: list[Event] = []
@@ -188,10 +196,13 @@ class NativeIncoming(Incoming, eq=False):
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
-        event = sse.encode(data.replace(b"\n", b"\ndata: "))
-        if kind and kind.isprintable():
-            event = b"event: %b\n%b" % (kind.encode("latin-1", "replace"), event)
+        lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
+        event = _framed(name, lines) if name and kind.isprintable() else sse.encode(lines)
         return PassedBytes(event, last=kind in _ENDS)
+
+
+def _framed(name: bytes, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name, data)
 
 
 def _type_of(data: bytes) -> str:

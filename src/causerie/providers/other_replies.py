@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
+from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.reasoning import MESSAGES_FORMAT
 from causerie.providers.wire import (
     ProviderCall,
@@ -103,8 +104,34 @@ class MessagesEvent(ReplyMessage, gc=False):
 _decode_messages = msgspec.json.Decoder(MessagesEvent).decode
 
 
+class MessagesText(Struct, gc=False):
+    type: Literal["text_delta"]
+    text: str
+
+
+class MessagesTextEvent(Struct, gc=False):
+    """An event that only goes on with a text."""
+
+    type: Literal["content_block_delta"]
+    delta: MessagesText
+
+
+_decode_messages_text = msgspec.json.Decoder(MessagesTextEvent).decode
+
+
 class MessagesReader(ReplyReader, eq=False):
     """Reads one reply of the Messages API."""
+
+    text_event: ClassVar = b"content_block_delta"
+
+    def text(self, data: bytes) -> str:
+        """Return the text of an event that only goes on with one; nothing for other events."""
+        if len(data) > SMALL or data.find(b'"text_delta"') < 0:
+            return ""
+        try:
+            return _decode_messages_text(data).delta.text
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return ""
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
@@ -264,8 +291,30 @@ class ResponsesEvent(ResponseObject, gc=False):
 _decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
 
 
+class ResponsesTextEvent(Struct, gc=False):
+    """An event that only goes on with a text."""
+
+    type: Literal["response.output_text.delta"]
+    delta: str
+    object: Literal[""] = ""
+
+
+_decode_responses_text = msgspec.json.Decoder(ResponsesTextEvent).decode
+
+
 class ResponsesReader(ReplyReader, eq=False):
     """Reads one reply of the Responses API."""
+
+    text_event: ClassVar = b"response.output_text.delta"
+
+    def text(self, data: bytes) -> str:
+        """Return the text of an event that only goes on with one; nothing for other events."""
+        if len(data) > SMALL or data.find(b'"response.output_text.delta"') < 0:
+            return ""
+        try:
+            return _decode_responses_text(data).delta
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return ""
 
     def read(self, data: bytes) -> ProviderChunk:
         event = _event(data, _decode_responses, "Responses")

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from causerie.errors import ServiceError, UpstreamFailed
-from causerie.protocol.events import Event, Finished, PassedBytes, TextDelta, Usage
+from causerie.protocol.events import Batch, Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.request import ChatRequest
 from causerie.providers.finish import finish_reason, later
@@ -95,8 +95,9 @@ class PassedReader(Struct, eq=False):
                 return
             events += self._read(data)
 
-    def goes_on(self, data: bytes) -> None:
-        """Return ``None``: every chunk is read by :meth:`feed`."""
+    def goes_on(self, data: bytes) -> Batch:
+        """Return nothing: every chunk is read by :meth:`feed`."""
+        return ()
 
     def whole(self, body: bytes) -> list[Event]:
         operation = self.request.operation

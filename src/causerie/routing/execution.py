@@ -105,10 +105,10 @@ class Passed(Struct):
         for batch in self.batches:
             for event in batch:
                 match event:
-                    case ReasoningDelta():
-                        reasoning.append(event.text)
                     case TextDelta():
                         text.append(event.text)
+                    case ReasoningDelta():
+                        reasoning.append(event.text)
                     case ToolCallStarted():
                         at = event.choice, event.index
                         self._calls[at] = event

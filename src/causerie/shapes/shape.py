@@ -129,12 +129,12 @@ class PassingEncoder(Struct, eq=False):
     _passes: bool = False
 
     def feed(self, batch: Batch) -> bytes:
-        verbatim = [event for event in batch if isinstance(event, PassedBytes)]
-        self._passes = self._passes or bool(verbatim)
-        if not self._passes:
-            return self._encoder.feed(batch)
-        self._last += [event.data for event in verbatim if event.last]
-        return b"".join([event.data for event in verbatim if not event.last])
+        passed: list[bytes] = []
+        for event in batch:
+            if event.__class__ is PassedBytes:
+                self._passes = True
+                (self._last if event.last else passed).append(event.data)
+        return b"".join(passed) if self._passes else self._encoder.feed(batch)
 
     def broken(self, error: ErrorDetails) -> bytes:
         self._last.clear()
