@@ -21,7 +21,7 @@ from causerie import __version__
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import (
     Database,
-    NewerSchema,
+    OtherSchema,
     WrongAddress,
     obstacle_of,
     revision,
@@ -49,7 +49,7 @@ async def names(database: Database) -> set[str]:
     return set(found) - {"alembic_version"}
 
 
-async def test_migrations_make_what_the_queries_know(database: Database) -> None:
+async def test_a_new_database_has_what_the_queries_know(database: Database) -> None:
     assert await differences(database) == []
     assert await names(database) == set(METADATA.tables)
 
@@ -91,11 +91,8 @@ async def test_a_migration_takes_the_time_that_it_needs(
     await database.close()
 
 
-@pytest.mark.parametrize("served_from", [REVISIONS[0], REVISIONS[-1]])
-async def test_a_newer_database_says_that_this_version_can_serve_it(
-    database: Database, served_from: str
-) -> None:
-    await become_newer(database, served_from)
+async def test_a_newer_database_says_that_this_version_can_serve_it(database: Database) -> None:
+    await become_newer(database, REVISIONS[0])
     await upgrade(database)
     assert await revision(database) == "9999"
     assert (await upgrade_plan(database)).steps == []
@@ -106,12 +103,21 @@ async def test_a_newer_database_that_has_lost_what_this_version_needs_is_left_al
 ) -> None:
     await become_newer(database, "9998")
     for work in (upgrade, upgrade_plan):
-        with pytest.raises(NewerSchema, match=r"9999 of version 9\.0.*without revision 9998 serve"):
+        with pytest.raises(OtherSchema, match=r"9999 of version 9\.0.*without revision 9998 serve"):
             await work(database)
     async with database.writing() as connection:
         await connection.execute(text("DROP TABLE schema_state"))
-    with pytest.raises(NewerSchema, match="before the first release"):
+    with pytest.raises(OtherSchema, match="revision 9999 of a newer version: run the version that"):
         await upgrade(database)
+
+
+async def test_a_database_from_before_the_first_release_says_what_to_do(database: Database) -> None:
+    async with database.writing() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0006'"))
+    for work in (upgrade, upgrade_plan):
+        with pytest.raises(OtherSchema, match=r"revision 0006, from before.*export-config.*new da"):
+            await work(database)
+    assert await revision(database) == "0006"
 
 
 async def become_newer(database: Database, served_from: str) -> None:
@@ -132,13 +138,11 @@ async def test_an_upgrade_says_who_can_serve_the_tables(database: Database) -> N
 async def test_a_plan_names_every_change_and_makes_none(bare: Database) -> None:
     plan = await upgrade_plan(bare)
     assert (plan.revision, [each.revision for each in plan.steps]) == (None, REVISIONS)
-    await upgrade(bare, REVISIONS[0])
+    assert plan.steps[0].words == "All tables of the first release."
+    assert (await revision(bare), await names(bare)) == (None, set())
+    await upgrade(bare)
     plan = await upgrade_plan(bare)
-    assert [each.revision for each in plan.steps] == REVISIONS[1:]
-    assert plan.steps[0].words == "Operation and units of usage records."
-    assert plan.steps[0].statements[0].startswith("ALTER TABLE usage_records ADD COLUMN operation")
-    assert plan.returns
-    assert await revision(bare) == REVISIONS[0]
+    assert (plan.revision, plan.steps, plan.returns) == (REVISIONS[-1], [], True)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +217,7 @@ async def test_whoever_starts_a_service_reads_what_is_wrong_with_the_database(
             await connection.execute(text("CREATE TABLE books (id TEXT)"))
     await full.close()
     assert obstacle_of(failure.value) == "database or disk is full"
-    assert obstacle_of(NewerSchema("It is newer.")) == "It is newer."
+    assert obstacle_of(OtherSchema("It is newer.")) == "It is newer."
 
 
 async def test_a_block_that_fails_changes_nothing(database: Database) -> None:

@@ -46,7 +46,7 @@ from causerie.hosted.accounts.statement import Statements
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import (
     Database,
-    NewerSchema,
+    OtherSchema,
     UpgradePlan,
     WrongAddress,
     obstacle_of,
@@ -288,7 +288,7 @@ async def planned(store: StoreSettings) -> UpgradePlan:
     database = await asyncio.to_thread(_database, store)
     try:
         return await upgrade_plan(database)
-    except (NewerSchema, StoreUnavailable) as failure:
+    except (OtherSchema, StoreUnavailable) as failure:
         raise _unusable(failure) from failure
     finally:
         await database.close()
@@ -301,7 +301,7 @@ async def opened(store: StoreSettings) -> AsyncIterator[Database]:
     try:
         try:
             await upgrade(database)
-        except (NewerSchema, StoreUnavailable) as failure:
+        except (OtherSchema, StoreUnavailable) as failure:
             raise _unusable(failure) from failure
         yield database
     finally:

@@ -44,7 +44,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from causerie import __version__
 from causerie.errors import StoreUnavailable
-from causerie.hosted.store.tables import schema_state
+from causerie.hosted.store.tables import METADATA, schema_state
 from causerie.observe.logging import Outage
 
 _PLAIN = ("disable", "allow", "prefer", "require")
@@ -370,8 +370,8 @@ _LOCK = 0x63617573  # any number, the same for every process
 log = structlog.get_logger(__name__)
 
 
-class NewerSchema(Exception):
-    """A newer version of the program changed the tables, and this one cannot serve them."""
+class OtherSchema(Exception):
+    """The tables are those of another version of the program, and this one cannot serve them."""
 
 
 class UpgradeStep(Struct, frozen=True):
@@ -395,15 +395,15 @@ class UpgradePlan(Struct, frozen=True):
     returns: bool
 
 
-async def upgrade(database: Database, revision: str = "head") -> None:
-    """Migrate the tables to ``revision``, in one transaction under a lock.
+async def upgrade(database: Database) -> None:
+    """Make or migrate the tables, in one transaction under a lock.
 
     Of several processes that start together, one does the work. Tables of a newer version are left
-    as they are if it says that this one can serve them. Raises :class:`NewerSchema`, and
+    as they are if it says that this one can serve them. Raises :class:`OtherSchema`, and
     :class:`~causerie.errors.StoreUnavailable`.
     """
     async with database.migrating() as connection:
-        await connection.run_sync(_upgrade, revision)
+        await connection.run_sync(_upgrade)
 
 
 async def revision(database: Database) -> str | None:
@@ -418,25 +418,35 @@ async def upgrade_plan(database: Database) -> UpgradePlan:
         return await connection.run_sync(_plan)
 
 
-def _upgrade(connection: Connection, revision: str) -> None:
+def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
     if not _is_older(connection, scripts):
         return
-    command.upgrade(_alembic_config(connection), revision)
-    if inspect(connection).has_table(schema_state.name):
-        values = {"served_from": _served_from(_newest_first(scripts)), "version": __version__}
-        column = schema_state.c.served_from
-        other = column.is_(None) | (column != values["served_from"])
-        connection.execute(update(schema_state).where(other).values(values))
+    if _current(connection) is None:
+        METADATA.create_all(connection, checkfirst=False)
+        command.stamp(_alembic_config(connection), "head")
+    else:
+        command.upgrade(_alembic_config(connection), "head")
+    values = {"served_from": _served_from(_newest_first(scripts)), "version": __version__}
+    column = schema_state.c.served_from
+    other = column.is_(None) | (column != values["served_from"])
+    connection.execute(update(schema_state).where(other).values(values))
 
 
 def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
-    current, known = _current(connection), {each.revision for each in _newest_first(scripts)}
+    current, every = _current(connection), _newest_first(scripts)
+    known = {each.revision for each in every}
     if current is None or current in known:
         return True
+    if current < every[-1].revision:
+        raise OtherSchema(
+            f"the database has revision {current}, from before the first release, and cannot be "
+            "taken over: export its configuration with the version that made it "
+            "(`causerie export-config`), and start with a new database"
+        )
     made_by = "a newer version"
     if inspect(connection).has_table(schema_state.name):
         served_from, version = connection.execute(
@@ -446,10 +456,8 @@ def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
             log.warning("the tables are those of a newer version", revision=current, by=version)
             return False
         made_by = f"version {version}, which lets no version without revision {served_from} serve"
-    raise NewerSchema(
-        f"the database has revision {current} of {made_by}: run the version that made it. "
-        "A database from before the first release cannot be taken over: export its configuration "
-        "with the version that made it (`causerie export-config`), and start with a new database"
+    raise OtherSchema(
+        f"the database has revision {current} of {made_by}: run the version that made it"
     )
 
 

@@ -1,8 +1,8 @@
 """The tables for the queries, with column types that mean the same on SQLite and PostgreSQL.
 
 Times and money are whole numbers in the database, so that no driver or column type rounds them.
-Usage and the audit log have no foreign keys, because they outlive keys, people and projects. A test
-compares the tables with those that the migrations create.
+Usage and the audit log have no foreign keys, because they outlive keys, people and projects. A new
+database is made of these tables; a migration brings those of an earlier release to this form.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    event,
     false,
     text,
 )
@@ -258,6 +260,37 @@ audit = _table(
     *_required(JSON_OBJECT, "details"),
     Index(None, "project_id", "id"),
 )
+_DAYS = 90 * 86_400_000_000  # entries of the last 90 days cannot be deleted
+for _dialect, _statement in (
+    (
+        "sqlite",
+        "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END",
+    ),
+    (
+        "sqlite",
+        "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit "
+        f"WHEN OLD.at > CAST(strftime('%%s', 'now') AS INTEGER) * 1000000 - {_DAYS} "
+        "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END",
+    ),
+    (
+        "postgresql",
+        "CREATE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the audit log is only added to'; END $$",
+    ),
+    (
+        "postgresql",
+        "CREATE TRIGGER audit_only_grows BEFORE UPDATE OR TRUNCATE ON audit "
+        "FOR EACH STATEMENT EXECUTE FUNCTION audit_only_grows()",
+    ),
+    (
+        "postgresql",
+        "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit FOR EACH ROW WHEN "
+        f"(OLD.at > (extract(epoch from now()) * 1000000)::bigint - {_DAYS}) "
+        "EXECUTE FUNCTION audit_only_grows()",
+    ),
+):
+    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect=_dialect))
 
 
 # `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
@@ -332,8 +365,6 @@ credits = _table(
     Index(None, "project_id", "at"),
 )
 
-# One row, raised by whoever changes a key or project: its lock makes the order of
-# numbers the order of commits, which a sequence does not.
 schema_state = _table(
     "schema_state",
     *_keys(Integer, "id"),
@@ -341,7 +372,14 @@ schema_state = _table(
     Column("version", Text),  # of the program that said so
 )
 
+# One row, raised by whoever changes a key or project: its lock makes the order of
+# numbers the order of commits, which a sequence does not.
 change_counter = _table("change_counter", *_keys(Integer, "id"), *_required(BigInteger, "number"))
+for _one_row, _first in (
+    (schema_state, "INSERT INTO schema_state (id) VALUES (1)"),
+    (change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)"),
+):
+    event.listen(_one_row, "after_create", DDL(_first))
 
 changes = _table(
     "changes",
