@@ -31,7 +31,7 @@ from causerie.cli.command import (
 if TYPE_CHECKING:
     import msgspec
 
-    from causerie.composition.importing import ImportStep
+    from causerie.composition.configuring import ImportStep
     from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.ports import StoredEntry
     from causerie.settings.entries import Entry, EntryKey, ReadWith
@@ -188,7 +188,7 @@ def _toml_value(value: object) -> str:
 
 def changing_keys(settings: Settings) -> Iterator[str]:
     """Yield as comments of TOML when the keys of providers are read again."""
-    from causerie.composition.provider_keys import renewal_seconds
+    from causerie.composition.providers import renewal_seconds
 
     for provider in settings.providers:
         place = provider.key
@@ -389,7 +389,7 @@ def import_entries(
 
     With ``prune`` entries that the file does not name are deleted.
     """
-    from causerie.composition.importing import EntryImport
+    from causerie.composition.configuring import EntryImport
     from causerie.settings.environment import variables
     from causerie.settings.load import read_entry_file
 

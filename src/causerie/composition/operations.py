@@ -1,13 +1,15 @@
 """The service as its operators see to it: providers, probes, alerts, and the routes of requests.
 
-Always by the parts that are in force.
-"""
+Always by the parts that are in force. Of a provider operators see what the configuration says, how
+it stands, and what probes saw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from datetime import datetime
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert, structs
@@ -15,11 +17,11 @@ from msgspec import Struct, convert, structs
 from causerie.access.keys import Caller
 from causerie.catalog.model import OWN_PROVIDER
 from causerie.composition.alerting import receivers
-from causerie.composition.configuring import LiveConfiguration
+from causerie.composition.catalog import parameters, tariff
+from causerie.composition.configuring import LiveConfiguration, view_of
 from causerie.composition.doors import limits
-from causerie.composition.provider_views import ProviderViews, changes, probe_view
 from causerie.composition.reloading import Reloading
-from causerie.composition.service import RunningService
+from causerie.composition.service import InForce, RunningService
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.bounds import UNBOUNDED
@@ -28,7 +30,13 @@ from causerie.hosted.accounts.keys import Grant, KeyState
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.operations.configuring import EntryView, EntryWish
-from causerie.hosted.operations.explanation import ExplainedRefusal, RoutingExplanation, explanation
+from causerie.hosted.operations.explanation import (
+    ExplainedRefusal,
+    PriceTexts,
+    RoutingExplanation,
+    explanation,
+    prices,
+)
 from causerie.hosted.operations.ports import (
     AlertChannel,
     AlertDelivery,
@@ -36,17 +44,35 @@ from causerie.hosted.operations.ports import (
     AlertsView,
     AlertView,
     AppliedResult,
+    Change,
     ChannelTest,
+    ProbeCost,
+    ProbedModelView,
     ProbeView,
     ProviderView,
     RouteQuery,
+    Serving,
+    TargetView,
 )
-from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
+from causerie.hosted.operations.probes import (
+    NOTHING,
+    ConfiguredSupport,
+    Examination,
+    Examinations,
+    Examinee,
+    Kept,
+    Result,
+    own_row,
+    price,
+    row,
+)
 from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
+from causerie.http.event_loop import Turns
 from causerie.observe.alert_center import AlertCenter
 from causerie.protocol.known_fields import KNOWN, Known
+from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.providers.target import ProviderTarget
 from causerie.settings.alerts import ALERT_NAMES
 from causerie.settings.doors import default_address
@@ -54,6 +80,163 @@ from causerie.settings.provider import ProviderModelSettings, ProviderSettings
 from causerie.settings.toml import table_text
 from causerie.settings.tree import Settings
 from causerie.shapes.chat_completions.reader import parse
+
+
+class ProviderViews:
+    """Providers, by the parts in force. Long loops let other tasks run."""
+
+    def __init__(self, now: InForce) -> None:
+        self._settings = now.settings
+        self._router = now.router
+        self._target_states = {one.name: one for one in now.router.status()}
+        self._turns = Turns()
+        self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
+        self._serving: dict[str, list[Serving]] = {}
+
+    @classmethod
+    async def of(cls, now: InForce) -> Self:
+        views, settings = cls(now), now.settings
+        for target in settings.targets:
+            views._targets.setdefault(target.provider, {})[target.name] = target.model
+            await views._turns.pause()
+        for name, serving in _each(settings):
+            views._serving.setdefault(name, []).append(serving)
+            await views._turns.pause()
+        return views
+
+    async def provider(
+        self, one: ProviderSettings, results: Mapping[str, Kept], probe: Examination | None
+    ) -> ProviderView:
+        known = {each.id: each for each in one.models}
+        targets, models = [], []
+        for name, model in self._targets.get(one.name, {}).items():
+            targets.append(self._target(name, model))
+            await self._turns.pause()
+        for id in dict.fromkeys([*(each.model for each in targets), *known]):
+            told = known.get(id, ProviderModelSettings(id=id))
+            models.append(self._model(told, results.get(id, NOTHING)))
+            await self._turns.pause()
+        shown = probe_view(probe) if probe is not None else None
+        return view_of(ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown)
+
+    def own(self) -> ProviderView | None:
+        if not self._settings.models:
+            return None
+        return ProviderView(
+            name=OWN_PROVIDER,
+            base_url="",
+            dialect=OWN_PROVIDER,
+            max_concurrent=None,
+            targets=tuple(self._target(one.id, one.id) for one in self._settings.models),
+            models=tuple(
+                ProbedModelView(
+                    id=one.id,
+                    probed=None,
+                    evidence="runs here",
+                    context_length=one.context,
+                    thinking=None,
+                    continues=True,
+                    cells=tuple(own_row()),
+                    cost=None,
+                )
+                for one in self._settings.models
+            ),
+        )
+
+    def _target(self, name: str, model: str) -> TargetView:
+        unused: dict[str, Any] = {"state": "unused", "in_flight": 0, "failures": 0}
+        unused |= {"wait_seconds": 0.0, "reason": ""}
+        state = self._target_states.get(name)
+        now = structs.asdict(state) if state is not None else unused
+        stats = self._router.target_stats(name) or UNKNOWN_STATS
+        first, speed = stats.first_token, stats.speed
+        return TargetView(
+            name=name,
+            model=model,
+            **{each: now[each] for each in unused},
+            first_token_seconds=first.p50 if first is not None else None,
+            slow_first_token_seconds=first.p99 if first is not None else None,
+            tokens_per_second=speed.p50 if speed is not None else None,
+            uptime_half_hour=stats.uptime_half_hour,
+            uptime_day=stats.uptime_day,
+            serves=tuple(self._serving.get(name, ())),
+        )
+
+    def _model(self, known: ProviderModelSettings, kept: Kept) -> ProbedModelView:
+        supported = known.supported_parameters
+        facts = ConfiguredSupport(
+            frozenset(supported) if supported is not None else None, parameters(known)
+        )
+        newest = kept.newest
+        results = (each for each in (kept.used, newest) if each is not None)
+        used = next((each for each in results if not changes(known, each)), None)
+        return view_of(
+            ProbedModelView,
+            known,
+            evidence=used.evidence if used is not None else "",
+            cells=tuple(row(facts, used)),
+            cost=probe_cost(known.context_length),
+            used=used,
+            newest=newest,
+            changes=tuple(changes(known, newest)) if newest is not None else (),
+        )
+
+
+def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
+    before, now = known.supported_parameters, frozenset(result.supported_parameters)
+    found = []
+    if before is None:
+        found.append(Change(what="parameters", before="not known", now=f"{len(now)} supported"))
+    else:
+        for name in sorted(now.symmetric_difference(before)):
+            words = ("no", "yes") if name in now else ("yes", "no")
+            found.append(Change(what=name, before=words[0], now=words[1]))
+    pairs = (
+        ("context_length", known.context_length, result.context_length),
+        ("thinking", known.thinking, result.thinking),
+        ("continues", known.continues, result.continues),
+    )
+    for what, old, new in pairs:
+        if new is not None and old != new:
+            found.append(Change(what=what, before=_said(old), now=_said(new)))
+    return found
+
+
+def probe_view(one: Examination) -> ProbeView:
+    findings = one.result.findings if one.quick and one.result is not None else ()
+    cost = view_of(ProbeCost, one.cost, words=str(one.cost))
+    return view_of(ProbeView, one, cost=cost, findings=findings)
+
+
+@lru_cache(maxsize=256)
+def probe_cost(context_length: int | None) -> ProbeCost:
+    """Return the most that a probe of a model can cost, which only depends on its context."""
+    cost = price(Examinee("", ""), "", context_length)
+    return view_of(ProbeCost, cost, words=str(cost))
+
+
+def _each(settings: Settings) -> Iterator[tuple[str, Serving]]:
+    for own in settings.models:
+        yield own.id, Serving(model=own.id)
+    for alias in settings.aliases:
+        for target in alias.targets:
+            yield (
+                target.name,
+                Serving(model=alias.id, priority=target.priority, weight=target.weight),
+            )
+    for entry in settings.catalog:
+        for endpoint in entry.endpoints:
+            money: PriceTexts = prices(tariff(endpoint.price))
+            yield endpoint.name, Serving(model=entry.id, price=money)
+
+
+def _said(value: date | str | int | bool | None) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
 
 _SHOWN = 50
 

@@ -31,7 +31,7 @@ from causerie.http.exchange import (
     json_at_hand,
     read_json,
 )
-from causerie.http.headers import NO_HINTS, Headers, RequestHints, hints_of
+from causerie.http.head import NO_HINTS, Headers, RequestHints, hints_of
 from causerie.http.tasks import Drain, WorkGuard
 from causerie.observe.logging import request_id
 from causerie.pipeline import Pipeline

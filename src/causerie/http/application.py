@@ -16,11 +16,11 @@ from causerie.http.doors import (
     DoorTable,
     MountedDoor,
     cors_headers,
-    host_name,
     is_preflight,
     preflight_headers,
 )
 from causerie.http.exchange import ClientGone, Exchange, internal
+from causerie.http.head import host_name
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
 from causerie.http.openapi import Documents
 from causerie.http.routing import (
