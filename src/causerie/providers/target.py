@@ -37,18 +37,13 @@ from causerie.protocol.request import (
     prompt_estimate,
 )
 from causerie.protocol.sse import EventDecoder, LineTooLong
+from causerie.providers import wire
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
 from causerie.providers.native import COUNTED, NativeIncoming, native_of, only
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
-from causerie.providers.wire import (
-    MOST_TOKENS,
-    ProviderCompletionDetails,
-    ProviderPromptDetails,
-    Tokens,
-)
 
 _NEVER = float("inf")
 
@@ -224,7 +219,7 @@ def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> Ser
 
 Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
-_Some = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
+_Some = Annotated[int, Meta(ge=1, le=wire.MOST_TOKENS)]
 _None = tuple[()] | None  # whose elements, where it has some, are not read
 
 
@@ -253,9 +248,9 @@ class FastUsage(Struct, gc=False):
 
     prompt_tokens: _Some
     completion_tokens: _Some
-    total_tokens: Tokens | None = None
-    prompt_tokens_details: ProviderPromptDetails | None = None
-    completion_tokens_details: ProviderCompletionDetails | None = None
+    total_tokens: wire.Tokens | None = None
+    prompt_tokens_details: wire.ProviderPromptDetails | None = None
+    completion_tokens_details: wire.ProviderCompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
     cached_tokens: None = None
     reasoning_tokens: None = None
