@@ -29,6 +29,7 @@ from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import Grant, KeyState
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.operations import ports, probes
 from causerie.hosted.operations.configuring import EntryView, EntryWish
 from causerie.hosted.operations.explanation import (
     ExplainedRefusal,
@@ -36,35 +37,6 @@ from causerie.hosted.operations.explanation import (
     RoutingExplanation,
     explanation,
     prices,
-)
-from causerie.hosted.operations.ports import (
-    AlertChannel,
-    AlertDelivery,
-    AlertRule,
-    AlertsView,
-    AlertView,
-    AppliedResult,
-    Change,
-    ChannelTest,
-    ProbeCost,
-    ProbedModelView,
-    ProbeView,
-    ProviderView,
-    RouteQuery,
-    Serving,
-    TargetView,
-)
-from causerie.hosted.operations.probes import (
-    NOTHING,
-    ConfiguredSupport,
-    Examination,
-    Examinations,
-    Examinee,
-    Kept,
-    Result,
-    own_row,
-    price,
-    row,
 )
 from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.http.api import parsing_rules
@@ -91,7 +63,7 @@ class ProviderViews:
         self._target_states = {one.name: one for one in now.router.status()}
         self._turns = Turns()
         self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
-        self._serving: dict[str, list[Serving]] = {}
+        self._serving: dict[str, list[ports.Serving]] = {}
 
     @classmethod
     async def of(cls, now: InForce) -> Self:
@@ -105,8 +77,11 @@ class ProviderViews:
         return views
 
     async def provider(
-        self, one: ProviderSettings, results: Mapping[str, Kept], probe: Examination | None
-    ) -> ProviderView:
+        self,
+        one: ProviderSettings,
+        results: Mapping[str, probes.Kept],
+        probe: probes.Examination | None,
+    ) -> ports.ProviderView:
         known = {each.id: each for each in one.models}
         targets, models = [], []
         for name, model in self._targets.get(one.name, {}).items():
@@ -114,43 +89,45 @@ class ProviderViews:
             await self._turns.pause()
         for id in dict.fromkeys([*(each.model for each in targets), *known]):
             told = known.get(id, ProviderModelSettings(id=id))
-            models.append(self._model(told, results.get(id, NOTHING)))
+            models.append(self._model(told, results.get(id, probes.NOTHING)))
             await self._turns.pause()
         shown = probe_view(probe) if probe is not None else None
-        return view_of(ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown)
+        return view_of(
+            ports.ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown
+        )
 
-    def own(self) -> ProviderView | None:
+    def own(self) -> ports.ProviderView | None:
         if not self._settings.models:
             return None
-        return ProviderView(
+        return ports.ProviderView(
             name=OWN_PROVIDER,
             base_url="",
             dialect=OWN_PROVIDER,
             max_concurrent=None,
             targets=tuple(self._target(one.id, one.id) for one in self._settings.models),
             models=tuple(
-                ProbedModelView(
+                ports.ProbedModelView(
                     id=one.id,
                     probed=None,
                     evidence="runs here",
                     context_length=one.context,
                     thinking=None,
                     continues=True,
-                    cells=tuple(own_row()),
+                    cells=tuple(probes.own_row()),
                     cost=None,
                 )
                 for one in self._settings.models
             ),
         )
 
-    def _target(self, name: str, model: str) -> TargetView:
+    def _target(self, name: str, model: str) -> ports.TargetView:
         unused: dict[str, Any] = {"state": "unused", "in_flight": 0, "failures": 0}
         unused |= {"wait_seconds": 0.0, "reason": ""}
         state = self._target_states.get(name)
         now = structs.asdict(state) if state is not None else unused
         stats = self._router.target_stats(name) or UNKNOWN_STATS
         first, speed = stats.first_token, stats.speed
-        return TargetView(
+        return ports.TargetView(
             name=name,
             model=model,
             **{each: now[each] for each in unused},
@@ -162,19 +139,19 @@ class ProviderViews:
             serves=tuple(self._serving.get(name, ())),
         )
 
-    def _model(self, known: ProviderModelSettings, kept: Kept) -> ProbedModelView:
+    def _model(self, known: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
         supported = known.supported_parameters
-        facts = ConfiguredSupport(
+        facts = probes.ConfiguredSupport(
             frozenset(supported) if supported is not None else None, parameters(known)
         )
         newest = kept.newest
         results = (each for each in (kept.used, newest) if each is not None)
         used = next((each for each in results if not changes(known, each)), None)
         return view_of(
-            ProbedModelView,
+            ports.ProbedModelView,
             known,
             evidence=used.evidence if used is not None else "",
-            cells=tuple(row(facts, used)),
+            cells=tuple(probes.row(facts, used)),
             cost=probe_cost(known.context_length),
             used=used,
             newest=newest,
@@ -182,15 +159,17 @@ class ProviderViews:
         )
 
 
-def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
+def changes(known: ProviderModelSettings, result: probes.Result) -> list[ports.Change]:
     before, now = known.supported_parameters, frozenset(result.supported_parameters)
     found = []
     if before is None:
-        found.append(Change(what="parameters", before="not known", now=f"{len(now)} supported"))
+        found.append(
+            ports.Change(what="parameters", before="not known", now=f"{len(now)} supported")
+        )
     else:
         for name in sorted(now.symmetric_difference(before)):
             words = ("no", "yes") if name in now else ("yes", "no")
-            found.append(Change(what=name, before=words[0], now=words[1]))
+            found.append(ports.Change(what=name, before=words[0], now=words[1]))
     pairs = (
         ("context_length", known.context_length, result.context_length),
         ("thinking", known.thinking, result.thinking),
@@ -198,36 +177,36 @@ def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
     )
     for what, old, new in pairs:
         if new is not None and old != new:
-            found.append(Change(what=what, before=_said(old), now=_said(new)))
+            found.append(ports.Change(what=what, before=_said(old), now=_said(new)))
     return found
 
 
-def probe_view(one: Examination) -> ProbeView:
+def probe_view(one: probes.Examination) -> ports.ProbeView:
     findings = one.result.findings if one.quick and one.result is not None else ()
-    cost = view_of(ProbeCost, one.cost, words=str(one.cost))
-    return view_of(ProbeView, one, cost=cost, findings=findings)
+    cost = view_of(ports.ProbeCost, one.cost, words=str(one.cost))
+    return view_of(ports.ProbeView, one, cost=cost, findings=findings)
 
 
 @lru_cache(maxsize=256)
-def probe_cost(context_length: int | None) -> ProbeCost:
+def probe_cost(context_length: int | None) -> ports.ProbeCost:
     """Return the most that a probe of a model can cost, which only depends on its context."""
-    cost = price(Examinee("", ""), "", context_length)
-    return view_of(ProbeCost, cost, words=str(cost))
+    cost = probes.price(probes.Examinee("", ""), "", context_length)
+    return view_of(ports.ProbeCost, cost, words=str(cost))
 
 
-def _each(settings: Settings) -> Iterator[tuple[str, Serving]]:
+def _each(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
     for own in settings.models:
-        yield own.id, Serving(model=own.id)
+        yield own.id, ports.Serving(model=own.id)
     for alias in settings.aliases:
         for target in alias.targets:
             yield (
                 target.name,
-                Serving(model=alias.id, priority=target.priority, weight=target.weight),
+                ports.Serving(model=alias.id, priority=target.priority, weight=target.weight),
             )
     for entry in settings.catalog:
         for endpoint in entry.endpoints:
             money: PriceTexts = prices(tariff(endpoint.price))
-            yield endpoint.name, Serving(model=entry.id, price=money)
+            yield endpoint.name, ports.Serving(model=entry.id, price=money)
 
 
 def _said(value: date | str | int | bool | None) -> str:
@@ -248,22 +227,22 @@ class LiveAlerts(Struct):
     _center: AlertCenter
     _operating: AccountService
 
-    async def see(self, actor: Actor) -> AlertsView:
+    async def see(self, actor: Actor) -> ports.AlertsView:
         await self._operating.require(actor, Action.SERVICE_SEE)
         book, settings = self._center.book, self._running.now.settings
-        return AlertsView(
+        return ports.AlertsView(
             kinds=ALERT_NAMES,
             channels=tuple(_channels(settings)),
             rules=tuple(_rules(settings)),
             alerts=convert(
-                (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
+                (await book.alerts())[:_SHOWN], tuple[ports.AlertView, ...], from_attributes=True
             ),
             deliveries=convert(
-                await book.deliveries(_SHOWN), tuple[AlertDelivery, ...], from_attributes=True
+                await book.deliveries(_SHOWN), tuple[ports.AlertDelivery, ...], from_attributes=True
             ),
         )
 
-    async def test(self, actor: Actor, channel: str) -> ChannelTest:
+    async def test(self, actor: Actor, channel: str) -> ports.ChannelTest:
         await self._operating.require(actor, Action.ALERTS_TEST)
         settings = self._running.now.settings
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
@@ -277,28 +256,30 @@ class LiveAlerts(Struct):
             actor, Action.ALERTS_TEST, "alerts.test", channel, outcome=outcome
         )
         answers = tuple(each.words for each in outcomes)
-        return ChannelTest(channel=channel, delivered=delivered, answers=answers)
+        return ports.ChannelTest(channel=channel, delivered=delivered, answers=answers)
 
 
-def _channels(settings: Settings) -> Iterator[AlertChannel]:
+def _channels(settings: Settings) -> Iterator[ports.AlertChannel]:
     # The path of an address can hold a secret, so only its host is shown.
     for webhook in settings.alerts.webhooks:
         place = urlsplit(webhook.url).netloc
-        yield AlertChannel(name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds)
+        yield ports.AlertChannel(
+            name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds
+        )
     for email in settings.alerts.emails:
-        yield AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
+        yield ports.AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
 
 
-def _rules(settings: Settings) -> Iterator[AlertRule]:
+def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
         shares = _listed(f"{each} %" for each in sorted(alerts.budget_percent))
         words = f"A key, a project or a person has used {shares} of a budget, once in each period."
-        yield AlertRule(kind="budget", words=words)
-    yield AlertRule(
+        yield ports.AlertRule(kind="budget", words=words)
+    yield ports.AlertRule(
         kind="provider", words="A provider fails and gets no requests, and when it is back."
     )
-    yield AlertRule(
+    yield ports.AlertRule(
         kind="error_rate",
         words=f"{alerts.error_percent} % or more of a model's requests fail within "
         f"{_time(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
@@ -307,8 +288,8 @@ def _rules(settings: Settings) -> Iterator[AlertRule]:
         days = _listed(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
         reminds = settings.mail.host is not None and alerts.remind_owners
         too = " The person that it belongs to gets an e-mail." if reminds else ""
-        yield AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
-    yield AlertRule(
+        yield ports.AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
+    yield ports.AlertRule(
         kind="job",
         words="An engine has failed, a worker process has ended, a changed configuration does not "
         "hold, or the database cannot be reached.",
@@ -332,7 +313,7 @@ class LiveOperations:
     reloading: InitVar[Reloading]
     center: InitVar[AlertCenter]
     _accounts: Accounts
-    _examinations: Examinations
+    _examinations: probes.Examinations
     _clock: Callable[[], datetime]
 
     def __post_init__(self, reloading: Reloading, center: AlertCenter) -> None:
@@ -347,28 +328,30 @@ class LiveOperations:
     def models(self) -> Sequence[str]:
         return [entry.id for entry in self._running.now.catalog.visible(None)]
 
-    async def providers(self, actor: Actor) -> Sequence[ProviderView]:
+    async def providers(self, actor: Actor) -> Sequence[ports.ProviderView]:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         views = await ProviderViews.of(self._running.now)
         found = [await self._view(views, one) for one in self._running.now.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
-    async def provider(self, actor: Actor, name: str) -> ProviderView:
+    async def provider(self, actor: Actor, name: str) -> ports.ProviderView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         views = await ProviderViews.of(self._running.now)
         if name == OWN_PROVIDER and (own := views.own()) is not None:
             return own
         return await self._view(views, self._one(name))
 
-    async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
+    async def probe(
+        self, actor: Actor, name: str, model: str, *, quick: bool = False
+    ) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         one, connected = self._one(name), self._running.now.targets.providers.get(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
         if connected is None:
             raise _no_provider(name)
-        examinee = Examinee(
+        examinee = probes.Examinee(
             provider=name,
             base_url=one.base_url,
             key=connected.key,
@@ -382,7 +365,7 @@ class LiveOperations:
         )
         return probe_view(started)
 
-    async def cancel(self, actor: Actor, name: str) -> ProbeView:
+    async def cancel(self, actor: Actor, name: str) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         last = self._examinations.last(self._one(name).name)
         if last is None:
@@ -395,11 +378,11 @@ class LiveOperations:
             )
         return probe_view(last)
 
-    async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
+    async def use(self, actor: Actor, name: str, model: str) -> ports.AppliedResult:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         one = self._one(name)
         kept_results = await self._examinations.results.of(name)
-        result = kept_results.get(model, NOTHING).newest
+        result = kept_results.get(model, probes.NOTHING).newest
         if result is None:
             words = f"There is no result of a probe of {model[:100]} at {name}."
             raise NotFound(words, code="not_found")
@@ -425,7 +408,7 @@ class LiveOperations:
             )
         return used
 
-    async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
+    async def explain(self, actor: Actor, question: ports.RouteQuery) -> RoutingExplanation:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
@@ -446,7 +429,7 @@ class LiveOperations:
             return found.target.provider.dialect.lists
         return KNOWN
 
-    async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
+    async def _view(self, views: ProviderViews, one: ProviderSettings) -> ports.ProviderView:
         results = await self._examinations.results.of(one.name)
         return await views.provider(one, results, self._examinations.last(one.name))
 
@@ -456,7 +439,9 @@ class LiveOperations:
                 return one
         raise _no_provider(name)
 
-    async def _put(self, actor: Actor, kept: EntryView, result: Result) -> AppliedResult:
+    async def _put(
+        self, actor: Actor, kept: EntryView, result: probes.Result
+    ) -> ports.AppliedResult:
         models = {each["id"]: each for each in kept.settings.get("models", ())}
         before = models.get(result.model, {})
         known = {name: before[name] for name in ("context_length",) if name in before}
@@ -467,7 +452,9 @@ class LiveOperations:
             view = await self.configuration.change(actor, kept.id, wish)
         except InvalidRequest as failure:
             return _by_hand(result, failure.message)
-        return AppliedResult(written=True, in_force=view.in_force, problem="; ".join(view.problems))
+        return ports.AppliedResult(
+            written=True, in_force=view.in_force, problem="; ".join(view.problems)
+        )
 
     async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
         if not key_id:
@@ -480,10 +467,10 @@ class LiveOperations:
         return admitted(grant, door.name)
 
 
-def _by_hand(result: Result, problem: str) -> AppliedResult:
+def _by_hand(result: probes.Result, problem: str) -> ports.AppliedResult:
     entry = result.entry()
     table = table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
-    return AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
+    return ports.AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
 
 
 def _no_provider(name: str) -> NotFound:

@@ -24,13 +24,8 @@ from causerie.protocol.parameters import HINT_NAMES, HONOURED, REFUSED
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
+from causerie.settings import catalog
 from causerie.settings.alerts import alert_rules, mail_rules
-from causerie.settings.catalog import (
-    AliasSettings,
-    CatalogEndpointSettings,
-    TargetSettings,
-    public_chat_rules,
-)
 from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
@@ -141,7 +136,7 @@ def _no_choice(path: str, dialect: Dialect | None) -> str | None:
 
 
 def _parameters(
-    at: KeyPath, model: ProviderModelSettings | CatalogEndpointSettings
+    at: KeyPath, model: ProviderModelSettings | catalog.CatalogEndpointSettings
 ) -> Iterator[Broken]:
     known = HONOURED | HINT_NAMES
     for name in model.supported_parameters or ():
@@ -152,7 +147,7 @@ def _parameters(
             yield Broken((*at, "supported_parameters"), advice)
 
 
-def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Broken]:
+def _alias(at: KeyPath, alias: catalog.AliasSettings, settings: Settings) -> Iterator[Broken]:
     at = (*at, "targets")
     yield from _target_rules(at, alias.targets, settings)
     for index, target in enumerate(alias.targets):
@@ -165,7 +160,7 @@ def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Br
 
 
 def _target_rules(
-    at: KeyPath, targets: Sequence[TargetSettings], settings: Settings
+    at: KeyPath, targets: Sequence[catalog.TargetSettings], settings: Settings
 ) -> Iterator[Broken]:
     if not targets:
         yield Broken(at, "is empty; name at least one who answers")
@@ -276,7 +271,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from shared_rules(settings.shared)
     yield from worker_rules(settings)
     yield from logo_rules(settings.branding.logos)
-    yield from public_chat_rules(settings.public_chat, settings.catalog)
+    yield from catalog.public_chat_rules(settings.public_chat, settings.catalog)
     if settings.logging.audit and settings.logging.level in ("warning", "error"):
         words = f'is of the level info, and `level` is "{settings.logging.level}"'
         yield Broken(("logging", "audit"), words, None, (("logging", "level"),))

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import structs
 
+from causerie.engines import machine, supervised
 from causerie.engines.base import (
     EngineFailed,
     EngineRefused,
@@ -39,28 +40,9 @@ from causerie.engines.grammar_matcher import (
     first_token,
     request_spelling,
 )
-from causerie.engines.machine import (
-    WHOLE,
-    MachinePart,
-    SizedModel,
-    allowed_cpus,
-    kv_bytes_per_token,
-    model_memory_bytes,
-    quota,
-)
 from causerie.engines.openvino.prefill import BLOCK
 from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
-from causerie.engines.supervised import (
-    Files,
-    LocalModel,
-    Readings,
-    SupervisedEngine,
-    characters,
-    ensure_can_fit,
-    folder_model,
-    gguf_model,
-)
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import ModelFolder, read_openvino_folder
 from causerie.engines.weights.gguf import Header
@@ -79,7 +61,7 @@ class OpenVinoOptions:
     context: int | None = None  # in tokens, for one request
     parallel: int | None = None  # number of concurrent requests
     threads: int | None = None
-    part: MachinePart = WHOLE  # part of the machine that its cores are taken from
+    part: machine.MachinePart = machine.WHOLE  # part of the machine that its cores are taken from
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 
@@ -103,7 +85,7 @@ class OpenVinoLaunch:
 def for_machine(
     weights: Path,
     options: OpenVinoOptions,
-    model: SizedModel,
+    model: machine.SizedModel,
     trained: int,
     memory: int,
     *,
@@ -120,13 +102,13 @@ def for_machine(
     """
     cpus = options.part.cpus()
     threads = options.threads or (len(cpus) if cpus else None)  # none: OpenVINO's choice
-    given = quota(options.part)  # which it does not see
+    given = machine.quota(options.part)  # which it does not see
     if not options.threads and given is not None:
-        threads = given if given < len(cpus or allowed_cpus()) else threads
+        threads = given if given < len(cpus or machine.allowed_cpus()) else threads
     longest = trained or options.context or _DEFAULT_CONTEXT
     context = min(options.context or _DEFAULT_CONTEXT, longest)
     parallel = options.parallel or _SLOTS
-    each = kv_bytes_per_token(model, _KV_TYPE)
+    each = machine.kv_bytes_per_token(model, _KV_TYPE)
     room = max(memory - model.file_size, 0) // 4 // each if each else 0
     cached = max(min(context * parallel, room), context)
     return OpenVinoLaunch(
@@ -136,7 +118,7 @@ def for_machine(
         threads=threads,
         blocks=-(-cached // BLOCK) + parallel,  # each request begins a block of its own
         divided=not recurrent,
-        memory=model_memory_bytes(model, cached, _KV_TYPE),
+        memory=machine.model_memory_bytes(model, cached, _KV_TYPE),
         cpus=cpus,
         environment=options.environment,
     )
@@ -355,7 +337,7 @@ def _sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, in
     return texts
 
 
-class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
+class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
     """One GGUF file, or one folder of OpenVINO's own format, run by OpenVINO GenAI on the CPU.
 
     It follows no grammar of ours: every generation under one goes on here, token by token.
@@ -391,7 +373,7 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
             context=launch.context,
         )
         self._launch = launch
-        self._readings = Readings()
+        self._readings = supervised.Readings()
         self._control: re.Pattern[str]  # of the vocabulary, once that is read
 
     async def _build(self, client: OpenVinoClient) -> str:
@@ -404,12 +386,14 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
         """
         client = self._client()
         vocabulary = await self._vocabulary()
-        ensure_can_fit(vocabulary, pieces, self.context)
+        supervised.ensure_can_fit(vocabulary, pieces, self.context)
         parts = list(_split_control(pieces, self._control, vocabulary.control, special=special))
         texts = [part for part in parts if isinstance(part, str)]
         if not texts:
             return [part for part in parts if isinstance(part, int)]
-        read = iter(await self._readings.of(characters(texts), lambda: client.encode(texts)))
+        read = iter(
+            await self._readings.of(supervised.characters(texts), lambda: client.encode(texts))
+        )
         found: list[int] = []
         for part in parts:
             ids = [part] if isinstance(part, int) else next(read)
@@ -459,8 +443,8 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
                 raise EngineFailed("the engine did not keep to its grammar")
 
 
-def _gguf_file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
-    header, local = gguf_model(weights, ref)
+def _gguf_file(weights: Path, ref: str) -> tuple[Header, supervised.LocalModel]:
+    header, local = supervised.gguf_model(weights, ref)
     if header.architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise EngineFailed(
@@ -470,12 +454,12 @@ def _gguf_file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
     return header, local
 
 
-def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, LocalModel]:
+def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, supervised.LocalModel]:
     try:
         folder = read_openvino_folder(weights)
     except (WeightsError, OSError) as error:
         raise EngineFailed(str(error)) from error
-    return folder, folder_model(folder, Files(folder.files), ref)
+    return folder, supervised.folder_model(folder, supervised.Files(folder.files), ref)
 
 
 def _admitted_token(

