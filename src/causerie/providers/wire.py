@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from math import inf
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -21,52 +23,12 @@ from causerie.protocol.events import FinishReason
 
 Meaning = Literal["stop", "length", "tool_calls", "content_filter", "failed", "unusable"]
 
-WORDS: Mapping[Meaning, Sequence[str]] = {
-    "stop": (
-        "stop", "completed",  # OpenAI
-        "end_turn", "stop_sequence", "pause_turn",  # Anthropic
-        "finish", "finished",  # Amazon Bedrock
-        "finish_reason_stop", "complete", "normal",  # Google, Cohere, Baidu
-        "eos", "eos_token",  # Together, Fireworks, Text Generation Inference
-    ),
-    "length": (
-        "length", "max_output_tokens",  # OpenAI
-        "max_tokens", "model_context_window_exceeded", "compaction",  # Anthropic
-        "finish_reason_max_tokens", "model_length", "error_limit",  # Google, Mistral, Cohere
-        "max_output",  # MiniMax
-    ),
-    "tool_calls": (
-        "tool_calls", "function_call", "tool_use", "tool_call",  # OpenAI, Anthropic, Cohere
-    ),
-    "content_filter": (
-        "content_filter", "refusal",  # OpenAI, Anthropic
-        "guardrail_intervened", "content_filtered",  # Amazon Bedrock
-        "safety", "recitation", "blocklist", "prohibited_content", "spii", "model_armor",  # Google
-        "image_safety", "image_prohibited_content", "image_recitation", "language",
-        "finish_reason_safety",
-        "responsible_ai_policy_violation", "error_toxic", "sensitive",  # Azure, Cohere, Z.ai
-        "data_inspection_failed", "datainspectionfailed",  # Alibaba
-        "guardrail", "guardrails", "moderation", "moderated", "blocked", "content_blocked",
-        "content_policy_violation", "policy_violation", "unsafe",  # gateways
-    ),
-    "failed": (
-        "failed", "server_error", "rate_limit_exceeded", "cancelled", "canceled",  # OpenAI
-        "missing_thought_signature", "no_image", "image_other", "other",  # Google
-        "error", "timeout", "user_cancel", "network_error",  # Mistral, Cohere, Z.ai
-        "insufficient_system_resource", "aborted", "abort",  # DeepSeek, vLLM, SGLang
-        "engine_overloaded", "engine_overloaded_error",  # Moonshot
-        "upstream_error", "provider_error", "internal_error", "overloaded", "cancel",  # gateways
-        "service_unavailable", "interrupted", "failure",
-    ),
-    "unusable": (
-        "malformed_model_output", "malformed_tool_use",  # Amazon Bedrock
-        "malformed_function_call", "unexpected_tool_call", "too_many_tool_calls",  # Google
-        "malformed_response",
-        "tool_use_failed", "json_validate_failed",  # Groq
-    ),
-}  # fmt: skip
-"""Lower-case words, with who says them; none has two meanings."""
+SAID: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("wordings.toml").read_text("utf-8")
+)
+"""What servers say in their own words."""
 
+WORDS: Mapping[Meaning, Sequence[str]] = SAID["finish"]
 _MEANINGS: Final = {word: meaning for meaning, words in WORDS.items() for word in words}
 _FIRST_STANDS = frozenset({"length", "content_filter"})
 
