@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from causerie.providers.wire import SAID
 
-# Codes and words that only mean a prompt that is too long are known without numbers. Limits by the
-# minute and errors about one value (an image, a name, the output limit alone) are other errors, even
-# if they use the same words.
+# Codes and words that only mean a prompt that is too long are known without numbers. Limits by
+# the minute and errors about one value (an image, a name, the output limit alone) are other errors,
+# even if they use the same words.
 
 WORDINGS: Sequence[tuple[str, str]] = SAID["overflow"]["messages"]
 """Real messages, and who says them."""
