@@ -23,9 +23,8 @@ from statistics import median
 from valkeyserver import ValkeyServer
 
 from causerie.access.limits import Rates, RateScope, Tokens
-from causerie.distributed.budgets import DistributedBudgets
 from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
-from causerie.distributed.limits import DistributedCounters
+from causerie.distributed.limits import DistributedBudgets, DistributedCounters
 from causerie.hosted.accounts.bounds import Budget
 from causerie.hosted.accounts.budgets import Budgets, Claim
 from causerie.hosted.accounts.usage import Spent

@@ -14,8 +14,8 @@ from typing import Any
 from limitkit import replica
 from valkeyserver import ValkeyServer
 
-from causerie.distributed.budgets import DistributedBudgets
 from causerie.distributed.connection import Replica
+from causerie.distributed.limits import DistributedBudgets
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.bounds import Budget
 from causerie.hosted.accounts.budgets import BudgetOptions, Budgets, Claim

@@ -32,7 +32,7 @@ from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import PREFIX
 from causerie.hosted.operations.configuring import EntryWish
 from causerie.hosted.store.database import Database, upgrade
-from causerie.probe.asker import ProbeBounds
+from causerie.probe.interview import ProbeBounds
 
 _ANSWERED = 12
 _PATIENT = ProbeBounds(seconds=600)

@@ -111,7 +111,7 @@ PLANTED = {
         "metering/meter.py", "from causerie import hosted", "metering may not import hosted"
     ),
     "upward, relative": Planted(
-        "providers/stream.py", "from ..http import server", "providers may not import http.server"
+        "providers/target.py", "from ..http import server", "providers may not import http.server"
     ),
     "upward, from a package to its own parent": Planted(
         "engines/weights/hub.py",
@@ -149,7 +149,7 @@ PLANTED = {
         "catalog may not import settings.tree",
     ),
     "loose module": Planted(
-        "distributed/budgets.py",
+        "distributed/limits.py",
         "from causerie import pipeline",
         "distributed may not import pipeline",
     ),

@@ -37,7 +37,7 @@ import asyncio, sys
 from decimal import Decimal
 from budgetkit import Books, claim
 from causerie.hosted.accounts.budgets import Budgets
-from causerie.distributed.budgets import DistributedBudgets
+from causerie.distributed.limits import DistributedBudgets
 from causerie.distributed.connection import Replica, DistributedOptions
 
 async def main():

@@ -10,7 +10,7 @@ import pytest
 from accountkit import World
 
 from causerie.access.allowed import ALL, Access
-from causerie.composition.policies import policies
+from causerie.composition.account_frontend import policies
 from causerie.errors import Forbidden
 from causerie.hosted.accounts.bounds import UNBOUNDED, Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.keys import Purpose

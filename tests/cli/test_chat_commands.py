@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from causerie.cli.chat_session import ChatCommands
+from causerie.cli.chat_session import ChatAnswer, ChatCommands, Conversation, explain_failures
 from causerie.cli.command import HERE, CommandFailed
-from causerie.cli.conversation import ChatAnswer, Conversation, explain_failures
 from causerie.cli.services import Service
 from causerie.composition.control import ControlSocket, ServiceFacts
 from causerie.errors import ServiceError
@@ -100,7 +99,7 @@ def test_where_nothing_answers_a_service_is_named_or_can_be_started(
     monkeypatch: pytest.MonkeyPatch, address: str, runs: bool, advice: str
 ) -> None:
     other = Service(ControlSocket(Path(), 1), ServiceFacts(1, None, "0.0.0.0:8421"))
-    monkeypatch.setattr("causerie.cli.conversation.services", lambda: [other] if runs else [])
+    monkeypatch.setattr("causerie.cli.chat_session.services", lambda: [other] if runs else [])
     with pytest.raises(CommandFailed) as failed, explain_failures(address):
         raise ServiceError("It failed.") from TransportFailed("refused", "no answer", sent=False)
     assert str(failed.value) == f"{address} cannot be reached: no answer{advice}"

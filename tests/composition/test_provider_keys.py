@@ -20,8 +20,8 @@ from servicekit import ServiceView, service_view
 from structlog.testing import capture_logs
 from webhookreceiver import SECRET, webhook_receiver
 
-from causerie.composition import provider_keys
-from causerie.composition.provider_keys import ProviderKey, key_conditions
+from causerie.composition import providers as provider_keys
+from causerie.composition.providers import ProviderKey, key_conditions
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Provider
 from causerie.settings.values import Secret

@@ -13,8 +13,8 @@ from consolekit import Page, Visitor, console_of
 from marketkit import Fair, small_market
 from valkeyserver import ValkeyServer
 
-from causerie.distributed.budgets import DistributedBudgets
 from causerie.distributed.connection import DistributedOptions, Replica
+from causerie.distributed.limits import DistributedBudgets
 from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
 from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
 from causerie.settings.catalog import (

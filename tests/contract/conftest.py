@@ -14,8 +14,7 @@ from openvinokit import write_openvino_folder
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.openvino.engine import OpenVinoEngine
-from causerie.engines.openvino.process import OpenVinoOptions
+from causerie.engines.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from causerie.engines.registry import FakeEngine
 from causerie.engines.vllm.client import Elsewhere, VllmOptions
 from causerie.engines.vllm.engine import VllmEngine

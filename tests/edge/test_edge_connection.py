@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from causerie.errors import InvalidRequest
 from causerie.http.connection import Connections, Listen
 from causerie.http.exchange import Exchange
-from causerie.http.headers import Headers
+from causerie.http.head import Headers
 from causerie.protocol.events import TextDelta
 
 STREAM = ASK | {"stream": True}

@@ -7,7 +7,8 @@ from casekit import each_of
 
 from causerie.access.keys import KeyDigest
 from causerie.errors import InvalidRequest, NotFound
-from causerie.http.doors import DoorTable, MountedDoor, host_name
+from causerie.http.doors import DoorTable, MountedDoor
+from causerie.http.head import host_name
 
 ALPHA = MountedDoor("alpha", "/endpoints/alpha/v1", hosts=frozenset({"Alpha.localhost"}))
 BETA = MountedDoor(

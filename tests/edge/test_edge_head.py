@@ -18,8 +18,7 @@ from causerie.access.keys import NO_SCHEME, Credential, KeyDigest, bearer
 from causerie.http.connection import Connection, Connections, Listen
 from causerie.http.doors import DoorTable
 from causerie.http.exchange import ClientGone, Exchange
-from causerie.http.head import RequestHead, RequestHeads, cut_head
-from causerie.http.headers import Headers
+from causerie.http.head import Headers, RequestHead, RequestHeads, cut_head
 
 BEARER = f"authorization: Bearer {KEY}\r\n"
 LENGTH = "content-length"

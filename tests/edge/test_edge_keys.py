@@ -11,7 +11,7 @@ from edgekit import ASK, KEY, LOCKED, OPEN, ROUTER, ScriptedPipeline, call, make
 
 from causerie.access.keys import Credential, KeyDigest, StaticKeys, sent_credential
 from causerie.errors import Unauthenticated
-from causerie.http.headers import Headers
+from causerie.http.head import Headers
 
 
 def test_a_placeholder_is_ignored_where_keys_are_off() -> None:

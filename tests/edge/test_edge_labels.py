@@ -5,7 +5,7 @@ from __future__ import annotations
 from casekit import each_of
 from edgekit import ASK, ScriptedPipeline, call, make_edge
 
-from causerie.http.headers import Headers, labels_of
+from causerie.http.head import Headers, labels_of
 from causerie.protocol.request import UNLABELLED, Labels
 
 

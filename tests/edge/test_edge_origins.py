@@ -19,7 +19,7 @@ from service import serving
 
 from causerie.http.doors import DoorTable, Origins, preflight_headers
 from causerie.http.exchange import Exchange
-from causerie.http.headers import Headers
+from causerie.http.head import Headers
 
 PAGE = "https://app.example"
 CHAT = "/endpoints/locked/v1/chat/completions"

@@ -25,7 +25,7 @@ from causerie.engines.child_environment import (
 )
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.openvino import process as openvino
+from causerie.engines.openvino import engine as openvino
 from causerie.engines.process import EngineProcess
 from causerie.engines.vllm.client import VllmOptions
 from causerie.engines.vllm.engine import VllmEngine

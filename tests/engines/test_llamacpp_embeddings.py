@@ -17,8 +17,7 @@ import weightskit
 import xllamacpp
 from servicekit import ServiceView, service_view
 
-from causerie.probe.asker import ProbeClient
-from causerie.probe.interview import Interview
+from causerie.probe.interview import Interview, ProbeClient
 from causerie.probe.provider_interview import run_interview
 from causerie.probe.question import Subject
 

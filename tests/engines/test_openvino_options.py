@@ -7,8 +7,8 @@ import importlib
 import pytest
 from enginekit import HEADER
 
-from causerie.engines.openvino import process as module
-from causerie.engines.openvino.process import OpenVinoOptions, for_machine
+from causerie.engines.openvino import engine as module
+from causerie.engines.openvino.engine import OpenVinoOptions, for_machine
 
 
 @pytest.mark.parametrize(

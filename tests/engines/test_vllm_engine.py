@@ -35,8 +35,7 @@ from causerie.engines.base import (
     TokenAlternative,
 )
 from causerie.engines.vllm.client import VllmOptions, vllm_arguments
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.server import last_words
+from causerie.engines.vllm.engine import VllmEngine, last_words
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = [

@@ -16,7 +16,7 @@ from causerie.engines.base import EngineFailed, EngineState, Output, Stopped, Te
 from causerie.engines.pool import members as member_module
 from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.pool import EnginePool
-from causerie.engines.vllm import server as server_module
+from causerie.engines.vllm import engine as server_module
 from causerie.engines.vllm.client import Elsewhere
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.tokenizer import ServedFolder

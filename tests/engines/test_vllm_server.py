@@ -24,7 +24,7 @@ from vllm_stand_in import CONTEXT, Server, listening
 from causerie.composition.providers import tls_context
 from causerie.engines.base import EngineFailed, EngineState, Stopped, TextRequest
 from causerie.engines.vllm import engine
-from causerie.engines.vllm import server as module
+from causerie.engines.vllm import engine as module
 from causerie.engines.vllm.client import Elsewhere
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.weights import HubOptions, Silent

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import Ambiguous, BadReference, WeightsNotFound
+from causerie.engines.weights.fetching import choose_gguf
 from causerie.engines.weights.package_index import PUBLIC_INDEX, parsed_pip_configuration
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.engines.weights.selection import choose_gguf
 
 
 @each_of(

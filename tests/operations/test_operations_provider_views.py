@@ -8,8 +8,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from causerie.composition import provider_views
-from causerie.composition.provider_views import ProviderViews
+from causerie.composition import operations as provider_views
+from causerie.composition.operations import ProviderViews
 from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.provider import ProviderModelSettings, ProviderSettings

@@ -5,8 +5,14 @@ from __future__ import annotations
 from casekit import each_of
 from faultkit import Broken, Fault, upstream
 
-from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.interview import Finding, Interview, Patience, supported
+from causerie.probe.interview import (
+    Finding,
+    Interview,
+    Patience,
+    ProbeBounds,
+    ProbeClient,
+    supported,
+)
 from causerie.probe.question import Grade, Subject
 from causerie.probe.questions import QUESTIONS
 

@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 from service import free_port, serving
 
-from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.interview import Finding, Interview, cost, supported
+from causerie.probe.interview import Finding, Interview, ProbeBounds, ProbeClient, cost, supported
 from causerie.probe.question import Grade, ProbeQuestion, Subject
 from causerie.probe.questions import QUESTIONS
 from causerie.protocol.parameters import HONOURED

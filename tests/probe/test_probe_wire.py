@@ -13,8 +13,7 @@ from casekit import each_of
 from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
-from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.interview import Interview, Patience
+from causerie.probe.interview import Interview, Patience, ProbeBounds, ProbeClient
 from causerie.probe.question import (
     Grade,
     ProbeReply,

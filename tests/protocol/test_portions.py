@@ -31,7 +31,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.providers.stream import BodyStream, BufferedBody
+from causerie.providers.target import BodyStream, BufferedBody
 from causerie.shapes.chat_completions.encoder import completion
 from causerie.shapes.chat_completions.reader import with_reply
 

@@ -16,7 +16,7 @@ from providerkit import chunk, joined, reader
 from causerie.errors import ServiceError
 from causerie.http.client_connection import HttpResponse
 from causerie.protocol.events import Batch, Event, TextDelta, Usage
-from causerie.providers.stream import BodyStream
+from causerie.providers.target import BodyStream
 
 _NEVER = float("inf")
 _WORDS = [

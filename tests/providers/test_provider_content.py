@@ -31,10 +31,9 @@ from causerie.protocol.events import (
 from causerie.providers import answer
 from causerie.providers.answer import Repetition
 from causerie.providers.dialects import GENERIC
-from causerie.providers.finish import WORDS
 from causerie.providers.provider import Provider
-from causerie.providers.stream import BodyStream, BufferedBody
-from causerie.providers.target import ProviderTarget
+from causerie.providers.target import BodyStream, BufferedBody, ProviderTarget
+from causerie.providers.wire import WORDS
 
 THOUGHT, ANSWER = "One, two.", "Three."
 SAID = [ReasoningDelta(THOUGHT), TextDelta(ANSWER), Finished("stop")]

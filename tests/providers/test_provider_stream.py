@@ -11,7 +11,7 @@ from providerkit import chunk, reader
 from causerie.errors import UpstreamFailed
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol.events import Event, Finished, TextDelta, Usage
-from causerie.providers.stream import BodyStream, BufferedBody
+from causerie.providers.target import BodyStream, BufferedBody
 
 BEGUN = json.dumps(chunk(content="Hi")).encode()
 ENDED = json.dumps(chunk("stop", content="Hi")).encode()

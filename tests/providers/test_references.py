@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.errors import InvalidRequest
-from causerie.providers.references import check_references
+from causerie.providers.history import check_references
 
 OUTSIDE = "https://metadata.internal/schema.json"
 WORDS = st.sampled_from(

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.providers.dialects import GENERIC
-from causerie.providers.refusal import failure_in_reply, refusal
-from causerie.providers.retry_delay import retry_delay
+from causerie.providers.refusal import failure_in_reply, refusal, retry_delay
 
 DATE = {"date": "Sat, 21 Nov 2026 10:00:00 GMT"}
 RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"

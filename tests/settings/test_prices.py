@@ -9,7 +9,7 @@ import pytest
 
 from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_frontend import model_prices
-from causerie.composition.pricing import Pricing
+from causerie.composition.catalog import Pricing
 from causerie.protocol.events import Usage
 from causerie.protocol.money import amount_of
 from causerie.providers.price_list import (

@@ -21,13 +21,7 @@ import causerie
 from causerie.cli.command import ANY_ADDRESS, local_url
 from causerie.composition.app import Address
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.settings.doors import (
-    DoorAddress,
-    default_address,
-    door_addresses,
-    has_accounts,
-    has_chat_page,
-)
+from causerie.settings import doors
 from causerie.settings.tree import Settings
 
 
@@ -106,12 +100,12 @@ class LogAnnouncer(ConsoleAnnouncer):
     def ready(self, host: str, port: int) -> None:
         url, settings = local_url(host, port), self.settings
         facts = {"version": causerie.__version__, "address": f"{url}/v1"}
-        if has_accounts(settings) and settings.console.enabled:
+        if doors.has_accounts(settings) and settings.console.enabled:
             facts["console"] = console = f"{settings.console.address or url}/console"
             if self._first is not None:
                 words = "nobody has an account yet; this link makes the owner's, once, within a day"
                 log.warning(words, link=f"{console}/link#{self._first}")
-        log.info("ready", **facts, models=list(default_address(settings).models))
+        log.info("ready", **facts, models=list(doors.default_address(settings).models))
 
     def stopping(self) -> None:
         log.info("stopping: running answers may finish")
@@ -127,8 +121,10 @@ def block(
     """Return the lines that show how to use the service; ``first_link`` is the owner's token."""
     url = local_url(host, port)
     base = f"{url}/v1"
-    default = default_address(settings)
-    others = [door_address for door_address in door_addresses(settings) if door_address != default]
+    default = doors.default_address(settings)
+    others = [
+        door_address for door_address in doors.door_addresses(settings) if door_address != default
+    ]
     more = f" and this machine's other {'IPv6 ' if ':' in host else ''}addresses"
     lines = [
         "",
@@ -149,11 +145,11 @@ def block(
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
-    if has_chat_page(settings):
+    if doors.has_chat_page(settings):
         lines.append(f"  page     {url}/")
     if settings.server.docs:
         lines.append(f"  docs     {url}/docs")
-    if has_accounts(settings) and settings.console.enabled:
+    if doors.has_accounts(settings) and settings.console.enabled:
         console = f"{settings.console.address or url}/console"
         lines.append(f"  console  {console}")
         if first_link is not None:
@@ -167,7 +163,7 @@ def block(
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _curl(door_address: DoorAddress, base: str) -> str:
+def _curl(door_address: doors.DoorAddress, base: str) -> str:
     exact = [name for name in door_address.models if not name.endswith("*")]
     body = {
         "model": exact[0] if exact else f"{door_address.models[0][:-1]}MODEL",

@@ -13,18 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from causerie.cli.command import (
-    HERE,
-    QUESTION,
-    CommandFailed,
-    Config,
-    Context,
-    ExitCode,
-    Plain,
-    Set,
-    library,
-    settings_in_force,
-)
+from causerie.cli import command
 
 Thinking = Annotated[
     bool | None,
@@ -34,10 +23,10 @@ System = Annotated[str | None, typer.Option("--system", "-s", help="System messa
 
 
 def chat(
-    question: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
+    question: Annotated[str | None, typer.Argument(help=command.QUESTION)] = None,
     base_url: Annotated[
         str, typer.Option("--base-url", "-u", help="Base URL of the provider, with its /v1.")
-    ] = HERE,
+    ] = command.HERE,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
     ] = None,
@@ -47,7 +36,7 @@ def chat(
         Path | None,
         typer.Option("--tools", help="JSON file with tool definitions; you give the results."),
     ] = None,
-    plain: Plain = False,
+    plain: command.Plain = False,
 ) -> None:
     """Chat in the terminal, or ask one question.
 
@@ -74,13 +63,13 @@ def run(
     name: Annotated[
         str, typer.Argument(help="Short name, reference, or id of a configured or running model.")
     ],
-    prompt: Annotated[str | None, typer.Argument(help=QUESTION)] = None,
-    context: Context = None,
+    prompt: Annotated[str | None, typer.Argument(help=command.QUESTION)] = None,
+    context: command.Context = None,
     thinking: Thinking = None,
     system: System = None,
-    plain: Plain = False,
-    config: Config = None,
-    pairs: Set = None,
+    plain: command.Plain = False,
+    config: command.Config = None,
+    pairs: command.Set = None,
 ) -> None:
     """Chat with a model on this machine, or ask one question.
 
@@ -107,7 +96,7 @@ def run(
 # That runs already, or while the block runs.
 @contextmanager
 def _running_model(
-    name: str, context: Context, config: Config, pairs: Set
+    name: str, context: command.Context, config: command.Config, pairs: command.Set
 ) -> Iterator[tuple[str, str]]:
     from causerie.cli.announcement import ModelAnnouncer
     from causerie.cli.serve import chosen_models, with_options
@@ -118,13 +107,15 @@ def _running_model(
     from causerie.settings.tree import ServerSettings, Settings
 
     if isinstance(context, int) and context < 1:
-        raise CommandFailed(f"--context takes a number from 1, and got {context}", ExitCode.USAGE)
-    known = library()
+        raise command.CommandFailed(
+            f"--context takes a number from 1, and got {context}", command.ExitCode.USAGE
+        )
+    known = command.library()
     for service in services():
         for found in service.models(name, known):
             yield service.base_url, found.id
             return
-    settings = settings_in_force(config, pairs).settings
+    settings = command.settings_in_force(config, pairs).settings
     if any(model.id == name for model in settings.models):
         chosen = chosen_models(settings, None, None, [name], None)
     else:
@@ -168,13 +159,15 @@ def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> st
     given = None if question == "-" else _valid_text(question)
     if sys.stdin is None:
         if given is None:
-            raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
+            raise command.CommandFailed(
+                "stdin is closed; ask with an argument", command.ExitCode.USAGE
+            )
         return given
     if sys.stdin.isatty() and question != "-":
         return given
     parts = [part for part in (_piped_text(patience), given) if part]
     if not parts:
-        raise CommandFailed("stdin held no question", ExitCode.USAGE)
+        raise command.CommandFailed("stdin held no question", command.ExitCode.USAGE)
     return "\n\n".join(parts)
 
 
@@ -191,9 +184,11 @@ def _piped_text(patience: float) -> str:
     raw = sys.stdin.buffer.read(_MOST_PIPED + 1)
     if len(raw) > _MOST_PIPED:
         size = f"{_MOST_PIPED // 2**20} MiB"
-        raise CommandFailed(f"stdin holds more than {size}; pipe less text", ExitCode.USAGE)
+        raise command.CommandFailed(
+            f"stdin holds more than {size}; pipe less text", command.ExitCode.USAGE
+        )
     if b"\0" in raw:  # as git and grep tell
-        raise CommandFailed("stdin holds binary data; pipe text", ExitCode.USAGE)
+        raise command.CommandFailed("stdin holds binary data; pipe text", command.ExitCode.USAGE)
     return raw.decode("utf-8", "replace").replace("\r\n", "\n").strip()
 
 

@@ -23,15 +23,7 @@ from rich.segment import Segment, Segments
 
 from causerie.cli.command import printable
 from causerie.errors import counted
-from causerie.protocol.events import (
-    Event,
-    Finished,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-    Usage,
-)
+from causerie.protocol import events
 
 try:
     import readline
@@ -184,25 +176,25 @@ class AnswerView:
         self._last = ""
         self._open = False
 
-    def show(self, event: Event) -> None:
+    def show(self, event: events.Event) -> None:
         match event:
-            case ReasoningDelta(text=text) if self._thinking:
+            case events.ReasoningDelta(text=text) if self._thinking:
                 self._write("thinking", text, "dim")
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._write("text", text, None)
-            case ToolCallStarted(name=name):
+            case events.ToolCallStarted(name=name):
                 self.end()
                 self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
                 self._last, self._open = "call", True
-            case ToolCallDelta(arguments=arguments):
+            case events.ToolCallDelta(arguments=arguments):
                 self._plain(self._notes, printable(arguments), "cyan")
-            case Finished(reason=reason) if reason in _REASONS:
+            case events.Finished(reason=reason) if reason in _REASONS:
                 self.end()
                 self._remark(_REASONS[reason])
             case _:
                 pass
 
-    def summary(self, usage: Usage | None, seconds: float, first: float | None) -> None:
+    def summary(self, usage: events.Usage | None, seconds: float, first: float | None) -> None:
         """Print the number of tokens, the time to the first, and the rate. Only on a terminal."""
         if usage is None or not self._out.is_terminal:
             return

@@ -17,21 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from causerie.cli.command import (
-    CommandFailed,
-    Config,
-    Database,
-    ExitCode,
-    Set,
-    confirm,
-    local_url,
-    settings_in_force,
-)
+from causerie.cli import command
 
 if TYPE_CHECKING:
     import msgspec
 
-    from causerie.composition.importing import ImportStep
+    from causerie.composition.configuring import ImportStep
     from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.ports import StoredEntry
     from causerie.settings.entries import Entry, EntryKey, ReadWith
@@ -41,11 +32,11 @@ if TYPE_CHECKING:
 
 
 def check(
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the exit code.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show the defaults too.")] = False,
-    database: Database = False,
+    database: command.Database = False,
     no_secrets: Annotated[
         bool, typer.Option("--no-secrets", help="Look for no secret, for example in CI.")
     ] = False,
@@ -74,7 +65,7 @@ def check(
     from causerie.settings.rules import notes
 
     loaded, _ = checked(
-        lambda: settings_in_force(config, pairs),
+        lambda: command.settings_in_force(config, pairs),
         commands=False,
         weights=True,
         secrets=not no_secrets,
@@ -188,7 +179,7 @@ def _toml_value(value: object) -> str:
 
 def changing_keys(settings: Settings) -> Iterator[str]:
     """Yield as comments of TOML when the keys of providers are read again."""
-    from causerie.composition.provider_keys import renewal_seconds
+    from causerie.composition.providers import renewal_seconds
 
     for provider in settings.providers:
         place = provider.key
@@ -224,7 +215,7 @@ def door_table(settings: Settings) -> Sequence[str]:
     from causerie.settings.doors import default_address, door_addresses
 
     default = default_address(settings)
-    here = local_url(settings.server.host, settings.server.port)
+    here = command.local_url(settings.server.host, settings.server.port)
     rows = [("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")]
     for door_address in door_addresses(settings):
         door, models = door_address.door, ", ".join(door_address.models)
@@ -247,8 +238,8 @@ def export_config(
     output: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="File to write. Unset: stdout.")
     ] = None,
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
 ) -> None:
     """Write the entries of the configuration that the database holds, as a file.
 
@@ -338,8 +329,8 @@ def import_config(
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete the entries that FILE does not name.")
     ] = False,
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
 ) -> None:
     """Take entries of a file over into the database, or LiteLLM's configuration into a file.
 
@@ -366,7 +357,7 @@ def import_config(
         _translate(litellm, output)
     else:
         words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
-        raise CommandFailed(words, ExitCode.USAGE)
+        raise command.CommandFailed(words, command.ExitCode.USAGE)
 
 
 def _translate(litellm: Path, output: Path | None) -> None:
@@ -379,7 +370,7 @@ def _translate(litellm: Path, output: Path | None) -> None:
         typer.echo(note, err=True)
     if text is None:
         words = f"{litellm}: nothing in `model_list` can be carried over"
-        raise CommandFailed(words, ExitCode.CONFIGURATION)
+        raise command.CommandFailed(words, command.ExitCode.CONFIGURATION)
 
 
 def import_entries(
@@ -389,7 +380,7 @@ def import_entries(
 
     With ``prune`` entries that the file does not name are deleted.
     """
-    from causerie.composition.importing import EntryImport
+    from causerie.composition.configuring import EntryImport
     from causerie.settings.environment import variables
     from causerie.settings.load import read_entry_file
 
@@ -405,7 +396,7 @@ def import_entries(
         _print_steps(steps)
         count = sum(each.changes for each in steps)
         if count and not yes:
-            confirm(f"Write {_counted(count)} into the database?")
+            command.confirm(f"Write {_counted(count)} into the database?")
         await importing.carry_out(steps)
         return count
 
@@ -433,7 +424,9 @@ def write_or_print(output: Path | None, text: str) -> None:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise CommandFailed(f"cannot write {output}: {error}", ExitCode.USAGE) from error
+        raise command.CommandFailed(
+            f"cannot write {output}: {error}", command.ExitCode.USAGE
+        ) from error
 
 
 T = TypeVar("T")
@@ -443,7 +436,7 @@ def settings_reader(config: Path | None, pairs: list[str] | None) -> ReadWith:
     """Return the function that reads the settings together with some entries."""
 
     def read(entries: Sequence[Entry], text: str | None) -> Loaded:
-        return settings_in_force(config, pairs, text=text, entries=entries)
+        return command.settings_in_force(config, pairs, text=text, entries=entries)
 
     return read
 
@@ -457,9 +450,9 @@ def with_entries(loaded: Loaded, work: Callable[[Entries], Coroutine[Any, Any, T
     from causerie.settings.doors import has_accounts
 
     if not has_accounts(loaded.settings):
-        raise CommandFailed(
+        raise command.CommandFailed(
             'no door has `keys = "accounts"`, so the service reads no entries of a database',
-            ExitCode.CONFIGURATION,
+            command.ExitCode.CONFIGURATION,
         )
     secret_keys = read_store_keys(loaded)
 

@@ -8,6 +8,7 @@ with its place and what to do instead.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,9 @@ from causerie.settings.environment import variables
 from causerie.settings.toml import as_toml, table_text
 from causerie.settings.values import ModelPattern
 
+_TABLES: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("litellm.toml").read_text("utf-8")
+)
 _LITELLM_PORT = 4000
 
 
@@ -118,17 +122,8 @@ def _alias_table(alias: Alias) -> str:
 
 _MILLION = 1_000_000
 _MOST_WEIGHT = 1_000_000.0
-_COSTS = {
-    "input_cost_per_token": "prompt",
-    "output_cost_per_token": "completion",
-    "cache_read_input_token_cost": "cached",
-    "cache_creation_input_token_cost": "cache_write",
-    "output_cost_per_reasoning_token": "reasoning",
-}
-_READ = {
-    "model", "api_base", "base_url", "api_key", "api_version", "custom_llm_provider", "rpm", "tpm",
-    "weight", "order", "timeout", "stream_timeout", *_COSTS,
-}  # fmt: skip
+_COSTS: Mapping[str, str] = _TABLES["costs"]
+_READ = {*_TABLES["read"], *_COSTS}
 _CHAT = (None, "chat", "completion", "responses")
 _OPERATIONS = {"embedding": "embeddings", "rerank": "rerank"}
 
@@ -400,21 +395,7 @@ def _set_master_key(
         result.note("general_settings.master_key", words + "--digest` into `server.keys`")
 
 
-# Beginnings that are not the name of a known provider.
-_OTHER_NAMES = {
-    "bedrock": "",  # it speaks another API of Bedrock's
-    "cohere_chat": "cohere", "fireworks_ai": "fireworks", "hosted_vllm": "vllm",
-    "lm_studio": "lmstudio", "llamafile": "llama-server", "nvidia_nim": "nvidia",
-    "ollama_chat": "ollama", "together_ai": "together",
-}  # fmt: skip
-# Variables where LiteLLM looks for a key, where they are not `BEGINNING_API_KEY`.
-_VARIABLES = {
-    "azure": "AZURE_API_KEY", "cohere_chat": "COHERE_API_KEY", "perplexity": "PERPLEXITYAI_API_KEY",
-    "together_ai": "TOGETHERAI_API_KEY",
-}  # fmt: skip
 _COMPATIBLE = ("openai", "custom_openai", "openai_like", "litellm_proxy", "")
-_BY_MODEL = (("gpt-", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"),
-             ("chatgpt-", "openai"), ("claude-", "anthropic"))  # fmt: skip
 _ENVIRON = "os.environ/"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
@@ -474,7 +455,7 @@ def _split(model: str, provider: object) -> tuple[str, str]:
     prefix, slash, rest = model.partition("/")
     if slash and prefix:
         return prefix, rest
-    for beginning, name in _BY_MODEL:
+    for beginning, name in _TABLES["by_model"].items():
         if model.startswith(beginning):
             return name, model
     return "", model
@@ -498,7 +479,7 @@ def _azure(params: Mapping[str, Any], base: str | None) -> Upstream:
 
 
 def _other(prefix: str, base: str | None) -> Upstream:
-    known = KNOWN_PROVIDERS.get(_OTHER_NAMES.get(prefix, prefix))
+    known = KNOWN_PROVIDERS.get(_TABLES["names"].get(prefix, prefix))
     if base is not None and prefix in _COMPATIBLE:
         own = known is not None and base == known.base_url
         return Upstream(known.name, None) if known and own else Upstream(None, base)
@@ -524,53 +505,14 @@ def _key_variable(prefix: str, key: object, found: Upstream) -> str | None:
         return None
     stem = prefix or "provider"
     default = re.sub(r"[^A-Z0-9]", "_", stem.upper()) + "_API_KEY"
-    return _VARIABLES.get(prefix, default)
+    return str(_TABLES["variables"].get(prefix, default))
 
 
-_CARRIED = {
-    "router_settings": {
-        "fallbacks", "default_fallbacks", "model_group_alias", "timeout", "stream_timeout",
-    },
-    "litellm_settings": {"fallbacks", "default_fallbacks", "drop_params", "request_timeout"},
-    "general_settings": {"master_key"},
-}  # fmt: skip
-_FALLS = (
-    "another target is asked at once, a lone one again `retries` times, a setting of its provider; "
-    "a breaker leaves out one that keeps failing"
+_ADVICE, _PARAM_ADVICE = (
+    {name: each["words"] for each in _TABLES[table] for name in each["settings"]}
+    for table in ("advice", "param_advice")
 )
-_REDIS = "replicas count together by `[shared]`, whose `url` names a Valkey or Redis server"
-_BY_WEIGHT = "targets of one priority are drawn by weight and load"
-_BY_KIND = "a fallback by the kind of error does not exist; use priorities"
-_COUNTED = "requests are counted at /metrics, and traced by `[tracing]`"
-_ADVICE = (
-    dict.fromkeys(
-        ("num_retries", "max_retries", "retry_after", "retry_policy", "allowed_fails",
-         "allowed_fails_policy", "cooldown_time", "disable_cooldowns"), _FALLS,
-    )
-    | dict.fromkeys(("routing_strategy", "routing_strategy_args"), _BY_WEIGHT)
-    | dict.fromkeys(("context_window_fallbacks", "content_policy_fallbacks"), _BY_KIND)
-    | dict.fromkeys(("redis_url", "redis_host", "redis_port", "redis_password"), _REDIS)
-    | dict.fromkeys(("success_callback", "failure_callback", "callbacks"), _COUNTED)
-    | dict.fromkeys(("cache", "cache_params"), "replies are not cached")
-    | {
-        "enable_pre_call_checks": "a request goes only to targets that support its parameters",
-        "database_url": 'people and keys are made anew: `keys = "accounts"`, '
-        "`[store]` has the `url`",
-        "set_verbose": "`logging.level` says how much is logged",
-        "json_logs": "`logging.format` says how",
-    }
-)  # fmt: skip
 _NO_DEFAULT = "a model has no defaults of requests here; let clients send it"
-_NOT_SENT = "no header of a client or of the configuration reaches a provider"
-_PARAM_ADVICE = dict.fromkeys(
-    ("max_retries", "num_retries"),
-    "a target is asked again `retries` times; set it at its provider",
-) | {
-    "organization": f"{_NOT_SENT}; take a key of that organization",
-    "extra_headers": _NOT_SENT,
-    "headers": _NOT_SENT,
-    "cache_creation_input_token_cost": "cache writes cost what other prompt tokens cost here",
-}
 _NONE = "has no counterpart; docs/reference/configuration.md lists what there is"
 
 
@@ -580,9 +522,9 @@ def note_settings(document: Mapping[str, Any], note: Callable[[str, str], None])
             continue
         if section == "environment_variables":
             note(section, "set them where the service is started")
-        elif section not in _CARRIED or not isinstance(settings, dict):
+        elif section not in _TABLES["carried"] or not isinstance(settings, dict):
             note(section, _NONE)
         else:
             for name in settings:
-                if name not in _CARRIED[section]:
+                if name not in _TABLES["carried"][section]:
                     note(f"{section}.{name}", _ADVICE.get(name, _NONE))

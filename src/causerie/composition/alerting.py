@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from causerie.composition.provider_keys import key_conditions
-from causerie.composition.providers import private_networks
+from causerie.composition.providers import key_conditions, private_networks
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable
 from causerie.observe.alert_center import AlertCenter, AlertOptions, MemoryBook, Receiver

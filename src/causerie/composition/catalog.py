@@ -1,4 +1,5 @@
-"""The catalog of all doors, from the settings: our models, aliases, and the router's entries."""
+"""The catalog of all doors, from the settings: our models, aliases, and the router's entries; and
+tariffs of all that can be asked, from the settings and the price list."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
+from decimal import Decimal
 from functools import partial
 
 from msgspec import Struct
@@ -22,17 +24,79 @@ from causerie.catalog.model import (
     ServedModel,
     TargetCapabilities,
     TargetTariffs,
+    Tariff,
     of_engine,
     of_provider,
 )
 from causerie.chat.embeddings import EmbeddingTarget
-from causerie.composition.pricing import Pricing, tariff
 from causerie.composition.targets import OwnModel
+from causerie.protocol.numbers import money
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
-from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
+from causerie.settings.catalog import (
+    AliasSettings,
+    AliasTarget,
+    CatalogEndpointSettings,
+    CatalogModelSettings,
+)
+from causerie.settings.prices import Prices, TargetPrice
 from causerie.settings.provider import ProviderModelSettings
 from causerie.settings.tree import ModelSettings as OwnSettings
 from causerie.settings.tree import Settings
+from causerie.settings.values import PriceSettings, TokenPrices
+
+_MILLION = 1_000_000
+
+
+def tariff(price: PriceSettings) -> Tariff:
+    tiers = sorted((each.above, _tariff(each, price)) for each in price.tiers)
+    return _tariff(price, price, tuple(tiers))
+
+
+def _tariff(
+    tokens: TokenPrices, price: PriceSettings, tiers: tuple[tuple[int, Tariff], ...] = ()
+) -> Tariff:
+    return Tariff(
+        prompt=money(tokens.prompt) / _MILLION,
+        completion=money(tokens.completion) / _MILLION,
+        cached=_one(tokens.cached),
+        written=_one(tokens.cache_write),
+        reasoning=_one(tokens.reasoning),
+        request=money(price.request),
+        tiers=tiers,
+    )
+
+
+def _one(million: str | None) -> Decimal | None:
+    return None if million is None else money(million) / _MILLION
+
+
+class Pricing:
+    """Tariffs of aliases."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._prices = Prices(settings)
+        self._listed: dict[tuple[str, str], Tariff] = {}  # by rows of the list
+
+    def of(self, alias: AliasSettings, rest: str = "") -> TargetTariffs:
+        """Return an alias's tariffs by target; ``rest`` replaces the wildcard in model names."""
+        found: dict[str, Tariff] = {}
+        listed = False
+        for target in alias.targets:
+            price = self._prices.of(alias, target, target.model.replace(WILDCARD, rest, 1))
+            listed = listed or (price is not None and bool(price.rows))
+            name = target.name.replace(WILDCARD, rest, 1)
+            found[name] = Tariff() if price is None else self._tariff(price)
+        return TargetTariffs(by_target=found, listed=listed)
+
+    def _tariff(self, found: TargetPrice) -> Tariff:
+        if not found.rows:
+            return tariff(found.price)
+        row = found.rows[0]
+        name = row.provider, row.model
+        if name not in self._listed:
+            self._listed[name] = tariff(found.price)
+        return self._listed[name]
+
 
 ProfileReader = Callable[[], ModelProfile]
 

@@ -1,33 +1,39 @@
-"""The configuration of a running service, as operators change it: checked, written, in force."""
+"""The configuration of a running service, as operators change it: checked, written, in force.
+
+Entries of a file are imported into the database by the same checks: planned, checked as a whole,
+written at once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct
 
 from causerie.composition.entries import (
+    KINDS,
     SECTIONS,
     entry_of,
     in_force,
     known,
+    merged_with,
     moved,
     new_problems,
     reasons,
 )
-from causerie.composition.provider_views import view_of
 from causerie.composition.providers import close, connected
 from causerie.composition.reloading import Reloading, ReloadOutcome
 from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, Overloaded
-from causerie.hosted.accounts.operating import Entries, EntryChange, meanwhile
+from causerie.hosted.accounts.operating import Entries, EntryChange, changed_settings, meanwhile
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
 from causerie.hosted.accounts.ports import EntryDraft, EntryKind, StoredEntry
 from causerie.hosted.operations.configuring import (
@@ -40,13 +46,127 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.observe.alerts import secret_bytes
 from causerie.providers.dialects import KNOWN_PROVIDERS
-from causerie.settings.credentials import Credentials, one_word
-from causerie.settings.entries import KEYS, NAMES, PATHS, tables_of
-from causerie.settings.load import Loaded
-from causerie.settings.problems import SettingsError
+from causerie.settings.credentials import Credentials, one_word, secret_value
+from causerie.settings.entries import (
+    KEYS,
+    NAMES,
+    PATHS,
+    Entry,
+    ReadWith,
+    filed_index,
+    merged,
+    refusals,
+    tables_of,
+)
+from causerie.settings.load import FiledEntry, Loaded
+from causerie.settings.problems import Findings, Problem, SettingsError
 from causerie.settings.provider import ProviderSettings, TimeoutSettings
 from causerie.settings.tree import ServerSettings, Settings
 from causerie.settings.values import Secret
+
+
+class ImportStep(Struct, frozen=True):
+    """Effect of the import on one entry; ``what`` names its changes, or who has it locked."""
+
+    action: Literal["new", "changed", "same", "locked", "deleted"]
+    entry: Entry
+    what: str = ""
+    before: StoredEntry | None = None
+    after: StoredEntry | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.before is not None or self.after is not None
+
+
+class EntryImport(Struct):
+    """Import of file entries into a database; ``_environ`` may hold their keys."""
+
+    _entries: Entries
+    _alone: Loaded
+    _read: ReadWith
+    _environ: Mapping[str, str]
+
+    async def plan(
+        self, filed: Sequence[FiledEntry], *, prune: bool = False
+    ) -> Sequence[ImportStep]:
+        """Return a step for each entry; with ``prune`` also for those that are in no file.
+
+        Raises :class:`SettingsError` with every problem.
+        """
+        stored = await self._entries.every()
+        by_key = {entry_of(each).key: each for each in known(stored)}
+        findings, steps = Findings(), list[ImportStep]()
+        for one in filed:
+            with findings.collecting():
+                steps.append(self._step(one, by_key.get(one.entry.key), len(steps)))
+        if prune:
+            named = {one.entry.key for one in filed}
+            left = [each for key, each in by_key.items() if key not in named]
+            steps += [ImportStep("deleted", entry_of(each), "", each) for each in left]
+        findings.problems += self._problems(stored, steps)
+        findings.end()
+        return steps
+
+    async def carry_out(self, steps: Sequence[ImportStep]) -> None:
+        """Write all of it, or nothing if an entry has changed since."""
+        written = [EntryChange(each.before, each.after) for each in steps if each.changes]
+        await self._entries.write(SYSTEM, written)
+
+    def _step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
+        entry = filed.entry
+        taken = filed_index(entry, self._alone) is not None
+        if taken and (locked := refusals(entry, self._alone)):
+            return ImportStep("locked", entry, "; ".join(locked))
+        credential = self._credential(filed, before)
+        draft = EntryDraft(KINDS[entry.section], entry.name, entry.body, credential)
+        if before is None:
+            made = self._entries.drafted(SYSTEM, draft)
+            moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
+            return ImportStep("new", entry, "", None, replace(made, created_at=moment))
+        after = self._entries.changed(SYSTEM, before, draft)
+        what = [*([] if before.enabled else ["switched on"]), *changed_settings(before, after)]
+        if not what:
+            return ImportStep("same", entry)
+        return ImportStep("changed", entry, ", ".join(what), before, after)
+
+    def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
+        # None: the stored key stays.
+        label = KEYS.get(filed.entry.section, "")
+        if filed.key is None:
+            if label == "secret" and filed.entry.body.get("format", "standard") == "standard":
+                advice = "is missing; receivers check signatures by it"
+                raise SettingsError([Problem(filed.entry.place, label, advice)])
+            return ""
+        try:
+            value = secret_value(filed.key, self._environ)
+            if label == "secret":
+                secret_bytes(value)
+            return value
+        except ValueError as error:
+            kept = before is not None and (before.credential is not None or before.unreadable)
+            if before is not None and kept and not moved(before.body, filed.entry.body):
+                return None
+            advice = f"{error}; the import needs it"
+            if kept:
+                advice += ", for the provider is reached at another place now"
+            raise SettingsError([Problem(filed.entry.place, label, advice)]) from error
+
+    def _problems(
+        self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
+    ) -> Sequence[Problem]:
+        text = self._alone.text
+        now = merged_with(self._read, stored, text)
+        touched = {each.entry.key: each for each in steps if each.after is not None}
+        gone = {each.entry.key for each in steps if each.action == "deleted"}
+        entries = [entry_of(each) for each in known(stored) if not each.unreadable]
+        others = [each for each in entries if each.key not in gone]
+        names = {one.key for one in others}
+        wanted = [touched[one.key].entry if one.key in touched else one for one in others]
+        wanted += [each.entry for key, each in touched.items() if key not in names]
+        found = new_problems(wanted, merged(self._read, wanted, text), now, touched)
+        return [Problem(entry.origin, "", reason) for entry, reason in found]
+
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
@@ -320,6 +440,15 @@ def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
     if not isinstance(problems, list):
         return failure
     return _invalid([problem.replace(name, wished) for problem in problems])
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def view_of(kind: type[S], source: object, **more: Any) -> S:
+    """Return the view with what the source has under the same names, and more."""
+    same = [name for name in kind.__struct_fields__ if name not in more and hasattr(source, name)]
+    return kind(**{name: getattr(source, name) for name in same}, **more)
 
 
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:

@@ -19,8 +19,7 @@ from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions, available_memory
 from causerie.engines.machine import MachinePart
-from causerie.engines.openvino.engine import OpenVinoEngine
-from causerie.engines.openvino.process import OpenVinoOptions
+from causerie.engines.openvino.engine import OpenVinoEngine, OpenVinoOptions
 from causerie.engines.pool.pool import EnginePool
 from causerie.engines.registry import engine_factory
 from causerie.engines.supervised import SupervisedEngine

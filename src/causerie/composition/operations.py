@@ -1,13 +1,15 @@
 """The service as its operators see to it: providers, probes, alerts, and the routes of requests.
 
-Always by the parts that are in force.
-"""
+Always by the parts that are in force. Of a provider operators see what the configuration says, how
+it stands, and what probes saw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from datetime import datetime
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert, structs
@@ -15,11 +17,11 @@ from msgspec import Struct, convert, structs
 from causerie.access.keys import Caller
 from causerie.catalog.model import OWN_PROVIDER
 from causerie.composition.alerting import receivers
-from causerie.composition.configuring import LiveConfiguration
+from causerie.composition.catalog import parameters, tariff
+from causerie.composition.configuring import LiveConfiguration, view_of
 from causerie.composition.doors import limits
-from causerie.composition.provider_views import ProviderViews, changes, probe_view
 from causerie.composition.reloading import Reloading
-from causerie.composition.service import RunningService
+from causerie.composition.service import InForce, RunningService
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.bounds import UNBOUNDED
@@ -27,26 +29,22 @@ from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import Grant, KeyState
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.operations import ports, probes
 from causerie.hosted.operations.configuring import EntryView, EntryWish
-from causerie.hosted.operations.explanation import ExplainedRefusal, RoutingExplanation, explanation
-from causerie.hosted.operations.ports import (
-    AlertChannel,
-    AlertDelivery,
-    AlertRule,
-    AlertsView,
-    AlertView,
-    AppliedResult,
-    ChannelTest,
-    ProbeView,
-    ProviderView,
-    RouteQuery,
+from causerie.hosted.operations.explanation import (
+    ExplainedRefusal,
+    PriceTexts,
+    RoutingExplanation,
+    explanation,
+    prices,
 )
-from causerie.hosted.operations.probes import NOTHING, Examinations, Examinee, Result
 from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
+from causerie.http.event_loop import Turns
 from causerie.observe.alert_center import AlertCenter
 from causerie.protocol.known_fields import KNOWN, Known
+from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.providers.target import ProviderTarget
 from causerie.settings.alerts import ALERT_NAMES
 from causerie.settings.doors import default_address
@@ -54,6 +52,170 @@ from causerie.settings.provider import ProviderModelSettings, ProviderSettings
 from causerie.settings.toml import table_text
 from causerie.settings.tree import Settings
 from causerie.shapes.chat_completions.reader import parse
+
+
+class ProviderViews:
+    """Providers, by the parts in force. Long loops let other tasks run."""
+
+    def __init__(self, now: InForce) -> None:
+        self._settings = now.settings
+        self._router = now.router
+        self._target_states = {one.name: one for one in now.router.status()}
+        self._turns = Turns()
+        self._targets: dict[str | None, dict[str, str]] = {}  # models by target, by provider
+        self._serving: dict[str, list[ports.Serving]] = {}
+
+    @classmethod
+    async def of(cls, now: InForce) -> Self:
+        views, settings = cls(now), now.settings
+        for target in settings.targets:
+            views._targets.setdefault(target.provider, {})[target.name] = target.model
+            await views._turns.pause()
+        for name, serving in _each(settings):
+            views._serving.setdefault(name, []).append(serving)
+            await views._turns.pause()
+        return views
+
+    async def provider(
+        self,
+        one: ProviderSettings,
+        results: Mapping[str, probes.Kept],
+        probe: probes.Examination | None,
+    ) -> ports.ProviderView:
+        known = {each.id: each for each in one.models}
+        targets, models = [], []
+        for name, model in self._targets.get(one.name, {}).items():
+            targets.append(self._target(name, model))
+            await self._turns.pause()
+        for id in dict.fromkeys([*(each.model for each in targets), *known]):
+            told = known.get(id, ProviderModelSettings(id=id))
+            models.append(self._model(told, results.get(id, probes.NOTHING)))
+            await self._turns.pause()
+        shown = probe_view(probe) if probe is not None else None
+        return view_of(
+            ports.ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown
+        )
+
+    def own(self) -> ports.ProviderView | None:
+        if not self._settings.models:
+            return None
+        return ports.ProviderView(
+            name=OWN_PROVIDER,
+            base_url="",
+            dialect=OWN_PROVIDER,
+            max_concurrent=None,
+            targets=tuple(self._target(one.id, one.id) for one in self._settings.models),
+            models=tuple(
+                ports.ProbedModelView(
+                    id=one.id,
+                    probed=None,
+                    evidence="runs here",
+                    context_length=one.context,
+                    thinking=None,
+                    continues=True,
+                    cells=tuple(probes.own_row()),
+                    cost=None,
+                )
+                for one in self._settings.models
+            ),
+        )
+
+    def _target(self, name: str, model: str) -> ports.TargetView:
+        unused: dict[str, Any] = {"state": "unused", "in_flight": 0, "failures": 0}
+        unused |= {"wait_seconds": 0.0, "reason": ""}
+        state = self._target_states.get(name)
+        now = structs.asdict(state) if state is not None else unused
+        stats = self._router.target_stats(name) or UNKNOWN_STATS
+        first, speed = stats.first_token, stats.speed
+        return ports.TargetView(
+            name=name,
+            model=model,
+            **{each: now[each] for each in unused},
+            first_token_seconds=first.p50 if first is not None else None,
+            slow_first_token_seconds=first.p99 if first is not None else None,
+            tokens_per_second=speed.p50 if speed is not None else None,
+            uptime_half_hour=stats.uptime_half_hour,
+            uptime_day=stats.uptime_day,
+            serves=tuple(self._serving.get(name, ())),
+        )
+
+    def _model(self, known: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
+        supported = known.supported_parameters
+        facts = probes.ConfiguredSupport(
+            frozenset(supported) if supported is not None else None, parameters(known)
+        )
+        newest = kept.newest
+        results = (each for each in (kept.used, newest) if each is not None)
+        used = next((each for each in results if not changes(known, each)), None)
+        return view_of(
+            ports.ProbedModelView,
+            known,
+            evidence=used.evidence if used is not None else "",
+            cells=tuple(probes.row(facts, used)),
+            cost=probe_cost(known.context_length),
+            used=used,
+            newest=newest,
+            changes=tuple(changes(known, newest)) if newest is not None else (),
+        )
+
+
+def changes(known: ProviderModelSettings, result: probes.Result) -> list[ports.Change]:
+    before, now = known.supported_parameters, frozenset(result.supported_parameters)
+    found = []
+    if before is None:
+        found.append(
+            ports.Change(what="parameters", before="not known", now=f"{len(now)} supported")
+        )
+    else:
+        for name in sorted(now.symmetric_difference(before)):
+            words = ("no", "yes") if name in now else ("yes", "no")
+            found.append(ports.Change(what=name, before=words[0], now=words[1]))
+    pairs = (
+        ("context_length", known.context_length, result.context_length),
+        ("thinking", known.thinking, result.thinking),
+        ("continues", known.continues, result.continues),
+    )
+    for what, old, new in pairs:
+        if new is not None and old != new:
+            found.append(ports.Change(what=what, before=_said(old), now=_said(new)))
+    return found
+
+
+def probe_view(one: probes.Examination) -> ports.ProbeView:
+    findings = one.result.findings if one.quick and one.result is not None else ()
+    cost = view_of(ports.ProbeCost, one.cost, words=str(one.cost))
+    return view_of(ports.ProbeView, one, cost=cost, findings=findings)
+
+
+@lru_cache(maxsize=256)
+def probe_cost(context_length: int | None) -> ports.ProbeCost:
+    """Return the most that a probe of a model can cost, which only depends on its context."""
+    cost = probes.price(probes.Examinee("", ""), "", context_length)
+    return view_of(ports.ProbeCost, cost, words=str(cost))
+
+
+def _each(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
+    for own in settings.models:
+        yield own.id, ports.Serving(model=own.id)
+    for alias in settings.aliases:
+        for target in alias.targets:
+            yield (
+                target.name,
+                ports.Serving(model=alias.id, priority=target.priority, weight=target.weight),
+            )
+    for entry in settings.catalog:
+        for endpoint in entry.endpoints:
+            money: PriceTexts = prices(tariff(endpoint.price))
+            yield endpoint.name, ports.Serving(model=entry.id, price=money)
+
+
+def _said(value: date | str | int | bool | None) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
 
 _SHOWN = 50
 
@@ -65,22 +227,22 @@ class LiveAlerts(Struct):
     _center: AlertCenter
     _operating: AccountService
 
-    async def see(self, actor: Actor) -> AlertsView:
+    async def see(self, actor: Actor) -> ports.AlertsView:
         await self._operating.require(actor, Action.SERVICE_SEE)
         book, settings = self._center.book, self._running.now.settings
-        return AlertsView(
+        return ports.AlertsView(
             kinds=ALERT_NAMES,
             channels=tuple(_channels(settings)),
             rules=tuple(_rules(settings)),
             alerts=convert(
-                (await book.alerts())[:_SHOWN], tuple[AlertView, ...], from_attributes=True
+                (await book.alerts())[:_SHOWN], tuple[ports.AlertView, ...], from_attributes=True
             ),
             deliveries=convert(
-                await book.deliveries(_SHOWN), tuple[AlertDelivery, ...], from_attributes=True
+                await book.deliveries(_SHOWN), tuple[ports.AlertDelivery, ...], from_attributes=True
             ),
         )
 
-    async def test(self, actor: Actor, channel: str) -> ChannelTest:
+    async def test(self, actor: Actor, channel: str) -> ports.ChannelTest:
         await self._operating.require(actor, Action.ALERTS_TEST)
         settings = self._running.now.settings
         mine = [each for each in receivers(settings.alerts) if each.channel == channel]
@@ -94,28 +256,30 @@ class LiveAlerts(Struct):
             actor, Action.ALERTS_TEST, "alerts.test", channel, outcome=outcome
         )
         answers = tuple(each.words for each in outcomes)
-        return ChannelTest(channel=channel, delivered=delivered, answers=answers)
+        return ports.ChannelTest(channel=channel, delivered=delivered, answers=answers)
 
 
-def _channels(settings: Settings) -> Iterator[AlertChannel]:
+def _channels(settings: Settings) -> Iterator[ports.AlertChannel]:
     # The path of an address can hold a secret, so only its host is shown.
     for webhook in settings.alerts.webhooks:
         place = urlsplit(webhook.url).netloc
-        yield AlertChannel(name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds)
+        yield ports.AlertChannel(
+            name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds
+        )
     for email in settings.alerts.emails:
-        yield AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
+        yield ports.AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
 
 
-def _rules(settings: Settings) -> Iterator[AlertRule]:
+def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
         shares = _listed(f"{each} %" for each in sorted(alerts.budget_percent))
         words = f"A key, a project or a person has used {shares} of a budget, once in each period."
-        yield AlertRule(kind="budget", words=words)
-    yield AlertRule(
+        yield ports.AlertRule(kind="budget", words=words)
+    yield ports.AlertRule(
         kind="provider", words="A provider fails and gets no requests, and when it is back."
     )
-    yield AlertRule(
+    yield ports.AlertRule(
         kind="error_rate",
         words=f"{alerts.error_percent} % or more of a model's requests fail within "
         f"{_time(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
@@ -124,8 +288,8 @@ def _rules(settings: Settings) -> Iterator[AlertRule]:
         days = _listed(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
         reminds = settings.mail.host is not None and alerts.remind_owners
         too = " The person that it belongs to gets an e-mail." if reminds else ""
-        yield AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
-    yield AlertRule(
+        yield ports.AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
+    yield ports.AlertRule(
         kind="job",
         words="An engine has failed, a worker process has ended, a changed configuration does not "
         "hold, or the database cannot be reached.",
@@ -149,7 +313,7 @@ class LiveOperations:
     reloading: InitVar[Reloading]
     center: InitVar[AlertCenter]
     _accounts: Accounts
-    _examinations: Examinations
+    _examinations: probes.Examinations
     _clock: Callable[[], datetime]
 
     def __post_init__(self, reloading: Reloading, center: AlertCenter) -> None:
@@ -164,28 +328,30 @@ class LiveOperations:
     def models(self) -> Sequence[str]:
         return [entry.id for entry in self._running.now.catalog.visible(None)]
 
-    async def providers(self, actor: Actor) -> Sequence[ProviderView]:
+    async def providers(self, actor: Actor) -> Sequence[ports.ProviderView]:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         views = await ProviderViews.of(self._running.now)
         found = [await self._view(views, one) for one in self._running.now.settings.providers]
         own = views.own()
         return found if own is None else [*found, own]
 
-    async def provider(self, actor: Actor, name: str) -> ProviderView:
+    async def provider(self, actor: Actor, name: str) -> ports.ProviderView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         views = await ProviderViews.of(self._running.now)
         if name == OWN_PROVIDER and (own := views.own()) is not None:
             return own
         return await self._view(views, self._one(name))
 
-    async def probe(self, actor: Actor, name: str, model: str, *, quick: bool = False) -> ProbeView:
+    async def probe(
+        self, actor: Actor, name: str, model: str, *, quick: bool = False
+    ) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         one, connected = self._one(name), self._running.now.targets.providers.get(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
         if connected is None:
             raise _no_provider(name)
-        examinee = Examinee(
+        examinee = probes.Examinee(
             provider=name,
             base_url=one.base_url,
             key=connected.key,
@@ -199,7 +365,7 @@ class LiveOperations:
         )
         return probe_view(started)
 
-    async def cancel(self, actor: Actor, name: str) -> ProbeView:
+    async def cancel(self, actor: Actor, name: str) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         last = self._examinations.last(self._one(name).name)
         if last is None:
@@ -212,11 +378,11 @@ class LiveOperations:
             )
         return probe_view(last)
 
-    async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
+    async def use(self, actor: Actor, name: str, model: str) -> ports.AppliedResult:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
         one = self._one(name)
         kept_results = await self._examinations.results.of(name)
-        result = kept_results.get(model, NOTHING).newest
+        result = kept_results.get(model, probes.NOTHING).newest
         if result is None:
             words = f"There is no result of a probe of {model[:100]} at {name}."
             raise NotFound(words, code="not_found")
@@ -242,7 +408,7 @@ class LiveOperations:
             )
         return used
 
-    async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
+    async def explain(self, actor: Actor, question: ports.RouteQuery) -> RoutingExplanation:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
@@ -263,7 +429,7 @@ class LiveOperations:
             return found.target.provider.dialect.lists
         return KNOWN
 
-    async def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
+    async def _view(self, views: ProviderViews, one: ProviderSettings) -> ports.ProviderView:
         results = await self._examinations.results.of(one.name)
         return await views.provider(one, results, self._examinations.last(one.name))
 
@@ -273,7 +439,9 @@ class LiveOperations:
                 return one
         raise _no_provider(name)
 
-    async def _put(self, actor: Actor, kept: EntryView, result: Result) -> AppliedResult:
+    async def _put(
+        self, actor: Actor, kept: EntryView, result: probes.Result
+    ) -> ports.AppliedResult:
         models = {each["id"]: each for each in kept.settings.get("models", ())}
         before = models.get(result.model, {})
         known = {name: before[name] for name in ("context_length",) if name in before}
@@ -284,7 +452,9 @@ class LiveOperations:
             view = await self.configuration.change(actor, kept.id, wish)
         except InvalidRequest as failure:
             return _by_hand(result, failure.message)
-        return AppliedResult(written=True, in_force=view.in_force, problem="; ".join(view.problems))
+        return ports.AppliedResult(
+            written=True, in_force=view.in_force, problem="; ".join(view.problems)
+        )
 
     async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
         if not key_id:
@@ -297,10 +467,10 @@ class LiveOperations:
         return admitted(grant, door.name)
 
 
-def _by_hand(result: Result, problem: str) -> AppliedResult:
+def _by_hand(result: probes.Result, problem: str) -> ports.AppliedResult:
     entry = result.entry()
     table = table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
-    return AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
+    return ports.AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
 
 
 def _no_provider(name: str) -> NotFound:

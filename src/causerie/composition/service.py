@@ -26,8 +26,14 @@ from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.catalog import offered
 from causerie.composition.doors import door_table, limits, own_paths, scopes
-from causerie.composition.provider_keys import ProviderKey, renewing
-from causerie.composition.providers import ConnectedProvider, checks, close, connected
+from causerie.composition.providers import (
+    ConnectedProvider,
+    ProviderKey,
+    checks,
+    close,
+    connected,
+    renewing,
+)
 from causerie.composition.startup import CannotStart
 from causerie.composition.targets import (
     ChatParts,
@@ -84,7 +90,7 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         yield Distribution(MemoryCounters())
         return
     # Imported here: the server's client takes memory, which a single replica does not need.
-    from causerie.distributed import budgets, connection, limits  # noqa: PLC0415 - see above
+    from causerie.distributed import connection, limits  # noqa: PLC0415 - see above
 
     reach = connection.ConnectionOptions(shared.reply_seconds, ca_file=shared.ca_file)
     options = connection.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
@@ -99,7 +105,7 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
         yield Distribution(
-            limits.DistributedCounters(here), budgets.DistributedBudgets(here), lambda: here.here
+            limits.DistributedCounters(here), limits.DistributedBudgets(here), lambda: here.here
         )
 
 

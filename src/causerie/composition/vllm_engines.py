@@ -20,8 +20,7 @@ from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.pool.pool import EnginePool
 from causerie.engines.vllm.client import Elsewhere, VllmOptions
-from causerie.engines.vllm.engine import VllmEngine
-from causerie.engines.vllm.server import EVENTS_OPTION, KvSockets, events_arguments
+from causerie.engines.vllm.engine import EVENTS_OPTION, KvSockets, VllmEngine, events_arguments
 from causerie.engines.vllm.tokenizer import ServedFolder
 from causerie.http.client import Reach
 from causerie.settings.engine import KvEvents, Vllm

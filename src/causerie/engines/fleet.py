@@ -17,24 +17,14 @@ from typing import Protocol, cast
 
 import structlog
 
-from causerie.engines.base import (
-    EmbeddingEngine,
-    EngineFailed,
-    EngineState,
-    EngineStatus,
-    LoadFailed,
-    ModelFacts,
-    Output,
-    TextEngine,
-    TextRequest,
-)
+from causerie.engines import base
 
 LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
 FIRST_DELAY = 1.0  # after a load that failed; it doubles
 _LAST_DELAY = 30.0
 
 
-class ManagedEngine(TextEngine, Protocol):
+class ManagedEngine(base.TextEngine, Protocol):
     """A text engine that can be loaded and unloaded."""
 
     @property
@@ -50,7 +40,7 @@ class ManagedEngine(TextEngine, Protocol):
         """Unload; nothing is left behind."""
         ...
 
-    def status(self) -> EngineStatus: ...
+    def status(self) -> base.EngineStatus: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,7 @@ class ModelSlot:
 
     entry: FleetEntry
     engine: ManagedEngine | None = None
-    facts: ModelFacts | None = None  # of the engine, as they were last
+    facts: base.ModelFacts | None = None  # of the engine, as they were last
     loading: asyncio.Task[ManagedEngine] | None = None
     uses: int = 0
     used_at: float = field(default_factory=time.monotonic)
@@ -100,17 +90,17 @@ class ModelSlot:
         """Return whether its engine is loaded, or will be loaded again without a new engine."""
         if self.engine is None or self.loading is not None:
             return False
-        return self.engine.status().state is not EngineState.ABSENT
+        return self.engine.status().state is not base.EngineState.ABSENT
 
-    def status(self) -> EngineStatus:
-        absent = EngineState.FAILED if self.failure else EngineState.ABSENT
+    def status(self) -> base.EngineStatus:
+        absent = base.EngineState.FAILED if self.failure else base.EngineState.ABSENT
         status = (
             self.engine.status()
             if self.engine is not None
-            else EngineStatus(self.entry.model, absent, self.entry.slots, detail=self.failure)
+            else base.EngineStatus(self.entry.model, absent, self.entry.slots, detail=self.failure)
         )
-        if self.loading is not None and status.state is not EngineState.LOADING:
-            return replace(status, state=EngineState.LOADING, detail="")
+        if self.loading is not None and status.state is not base.EngineState.LOADING:
+            return replace(status, state=base.EngineState.LOADING, detail="")
         return status
 
     @property
@@ -231,7 +221,7 @@ class Fleet:
         """Return the engine of a model; using it loads it. Raise :class:`KeyError` if unknown."""
         return FleetEngine(self, self._model_slots[model])
 
-    def status(self) -> tuple[EngineStatus, ...]:
+    def status(self) -> tuple[base.EngineStatus, ...]:
         return tuple(model_slot.status() for model_slot in self._model_slots.values())
 
     async def ready(self) -> None:
@@ -274,22 +264,22 @@ class Fleet:
         loading = self._load(model_slot, log_failure)
         done, _ = await asyncio.wait({loading}, timeout=seconds)
         if not done:
-            raise EngineFailed(
+            raise base.EngineFailed(
                 f"the model {model_slot.entry.model} is still being loaded",
                 loading=True,
                 retry_after=5,
             )
         if loading.cancelled():
-            raise EngineFailed(_STOPPING)
+            raise base.EngineFailed(_STOPPING)
         return loading.result()
 
     def _load(self, model_slot: ModelSlot, log_failure: bool = True) -> asyncio.Task[ManagedEngine]:
         if self._closed:
-            raise EngineFailed(_STOPPING)
+            raise base.EngineFailed(_STOPPING)
         if model_slot.loading is None:
             early = model_slot.retry_at - time.monotonic()
             if model_slot.failure and early > 0:
-                raise LoadFailed(model_slot.failure, retry_after=early)
+                raise base.LoadFailed(model_slot.failure, retry_after=early)
             # Owned: leaving the fleet cancels and awaits it.
             model_slot.loading = asyncio.get_running_loop().create_task(
                 self._load_engine(model_slot, log_failure)
@@ -313,13 +303,13 @@ class Fleet:
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
-            if not (isinstance(failure, EngineFailed) and failure.loading):
+            if not (isinstance(failure, base.EngineFailed) and failure.loading):
                 model_slot.record_failure(failure)
                 if log_failure:
                     log.warning(NOT_LOADED, model=model_slot.entry.model, why=model_slot.failure)
-            if isinstance(failure, EngineFailed) and not failure.loading:
+            if isinstance(failure, base.EngineFailed) and not failure.loading:
                 wait = model_slot.retry_at - time.monotonic()
-                raise LoadFailed(model_slot.failure, retry_after=wait) from failure
+                raise base.LoadFailed(model_slot.failure, retry_after=wait) from failure
             raise
         finally:
             model_slot.loading = None
@@ -344,7 +334,7 @@ class Fleet:
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._budget) is not None and self._taken_bytes() + need > budget:
             if need > budget:
-                raise EngineFailed(
+                raise base.EngineFailed(
                     f"the model {entry.model} needs about {_size(need)}, more than the memory "
                     f"budget of {_size(budget)}; raise it, or lower the model's context or slots"
                 )
@@ -362,7 +352,7 @@ class Fleet:
             except TimeoutError:
                 if until < deadline:
                     continue
-                raise EngineFailed(
+                raise base.EngineFailed(
                     f"the model {entry.model} needs about {_size(need)}, and the memory budget of "
                     f"{_size(budget)} is taken by models in use",
                     loading=True,
@@ -440,7 +430,7 @@ class FleetEngine:
         return self._model_slot.status().cache_tokens or 0
 
     @property
-    def known(self) -> ModelFacts | None:
+    def known(self) -> base.ModelFacts | None:
         """Return the facts of the model as they were last; ``None`` before the first load."""
         return self._model_slot.facts
 
@@ -449,7 +439,7 @@ class FleetEngine:
         async with self._fleet.using(self._model_slot, first=True, log_failure=False):
             pass
 
-    async def facts(self) -> ModelFacts:
+    async def facts(self) -> base.ModelFacts:
         async with self._fleet.using(self._model_slot, first=True) as engine:
             self._model_slot.facts = await engine.facts()
             return self._model_slot.facts
@@ -464,14 +454,16 @@ class FleetEngine:
 
     async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
         async with self._fleet.using(self._model_slot) as engine:
-            return await cast(EmbeddingEngine, engine).input_tokens(texts)
+            return await cast(base.EmbeddingEngine, engine).input_tokens(texts)
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
         async with self._fleet.using(self._model_slot) as engine:
-            return await cast(EmbeddingEngine, engine).embed(inputs)
+            return await cast(base.EmbeddingEngine, engine).embed(inputs)
 
     @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+    async def generate(
+        self, request: base.TextRequest
+    ) -> AsyncIterator[AsyncIterator[base.Output]]:
         async with (
             self._fleet.using(self._model_slot, last=True) as engine,
             engine.generate(request) as tokens,

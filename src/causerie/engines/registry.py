@@ -28,20 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from llguidance import LLMatcher
 
-from causerie.engines.base import (
-    EngineFailed,
-    EngineState,
-    EngineStatus,
-    ModelFacts,
-    NotAdmitted,
-    Output,
-    PromptTooLong,
-    Started,
-    Stopped,
-    TextRequest,
-    Token,
-    TokenAlternative,
-)
+from causerie.engines import base
 from causerie.engines.grammar_matcher import Spelling, guidance_tokenizer, has_bit
 from causerie.engines.prefill import common_tokens, packed
 from causerie.engines.weights.vocabulary import TokenTable, TokenType
@@ -105,12 +92,12 @@ class FakeEngine:
     """Tokens that all requests together may have; ``None`` for no limit."""
     memory_bytes: int = 0
     template: str = FAKE_TEMPLATE
-    requests: list[TextRequest] = field(default_factory=list)
-    _state: EngineState = EngineState.ABSENT
+    requests: list[base.TextRequest] = field(default_factory=list)
+    _state: base.EngineState = base.EngineState.ABSENT
     _busy: int = 0
     _turns: Iterator[int] = field(default_factory=itertools.count)
     _cached: dict[str, tuple[int, ...]] = field(default_factory=dict)  # by scope
-    _facts: ModelFacts | None = None
+    _facts: base.ModelFacts | None = None
 
     @classmethod
     def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> Self:
@@ -123,13 +110,13 @@ class FakeEngine:
         return cls(model, FakeScript(**of_script), **others)
 
     async def start(self) -> None:
-        self._state = EngineState.READY
+        self._state = base.EngineState.READY
 
     async def stop(self) -> None:
-        self._state = EngineState.ABSENT
+        self._state = base.EngineState.ABSENT
 
-    def status(self) -> EngineStatus:
-        return EngineStatus(
+    def status(self) -> base.EngineStatus:
+        return base.EngineStatus(
             self.model,
             self._state,
             self.slots,
@@ -138,9 +125,9 @@ class FakeEngine:
             cache_tokens=self.cache_tokens,
         )
 
-    async def facts(self) -> ModelFacts:
+    async def facts(self) -> base.ModelFacts:
         if self._facts is None:
-            self._facts = ModelFacts(
+            self._facts = base.ModelFacts(
                 template=self.template,
                 context_length=self.context_length,
                 parallel=self.slots,
@@ -165,10 +152,12 @@ class FakeEngine:
         return [spelling(id) for id in tokens]
 
     @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+    async def generate(
+        self, request: base.TextRequest
+    ) -> AsyncIterator[AsyncIterator[base.Output]]:
         """Yield the next reply, or the rest of it where the prompt ends in its beginning."""
         if len(request.prompt) >= self.context_length:
-            raise PromptTooLong(len(request.prompt), self.context_length)
+            raise base.PromptTooLong(len(request.prompt), self.context_length)
         if taken := _accepted_tokens(request):
             _matcher(request, taken)
         self.requests.append(request)
@@ -180,19 +169,19 @@ class FakeEngine:
         finally:
             self._busy -= 1
 
-    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+    async def _tokens(self, request: base.TextRequest) -> AsyncGenerator[base.Output, None]:
         prompt = tuple(request.prompt)
         before = self._cached.get(request.scope, ())
         cached = min(common_tokens(packed(before), packed(prompt)), max(len(prompt) - 1, 0))
         limit = min(request.max_tokens, self.context_length - len(prompt))
-        yield Started(cached)
+        yield base.Started(cached)
         made: list[int] = []
         spelling = Spelling(_VOCABULARY, frozenset(), request.visible)
         # Only a script may contain control tokens; what users wrote stays plain text.
         reply = _text_ids(self.reply(prompt), special=bool(self.script.replies))
         for id in _generated_ids(reply, request, prompt):
             if len(made) == self.script.fail_after:
-                raise EngineFailed("the script says that the engine fails here")
+                raise base.EngineFailed("the script says that the engine fails here")
             if self.script.gate is not None:
                 await self.script.gate.acquire()
             elif len(made) % _YIELD_EVERY == 0:
@@ -203,7 +192,7 @@ class FakeEngine:
                 break
         self._cached[request.scope] = (*prompt, *made)
         ended = made[-1:] == [FAKE_END]
-        yield Stopped("stop" if ended else "length", len(prompt), len(made), cached)
+        yield base.Stopped("stop" if ended else "length", len(prompt), len(made), cached)
 
     def reply(self, prompt: Sequence[int]) -> str:
         """Return the script's next reply, or the user's last message without a script."""
@@ -226,7 +215,7 @@ def _check_option(name: str, value: object) -> None:
     numbers = ("fail_after", "context_length", "slots", "cache_tokens")
     kind = {"replies": list, "template": str, **dict.fromkeys(numbers, int)}.get(name)
     if kind is None:
-        raise EngineFailed(
+        raise base.EngineFailed(
             f"the fake engine has no option {name}; it takes "
             "replies, fail_after, context_length, slots, cache_tokens and template"
         )
@@ -234,7 +223,7 @@ def _check_option(name: str, value: object) -> None:
     texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
     if not (number if kind is int else texts if kind is list else isinstance(value, str)):
         wanted = {int: "a number from 1", list: "a list of strings", str: "a string"}[kind]
-        raise EngineFailed(f"the fake engine's option {name} is {wanted}")
+        raise base.EngineFailed(f"the fake engine's option {name} is {wanted}")
 
 
 def _last_user_text(prompt: Sequence[int]) -> bytes:
@@ -260,7 +249,7 @@ def _remaining_reply(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[in
 
 
 def _generated_ids(
-    reply: Sequence[int], request: TextRequest, prompt: Sequence[int]
+    reply: Sequence[int], request: base.TextRequest, prompt: Sequence[int]
 ) -> Iterator[int]:
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
@@ -277,7 +266,7 @@ def _generated_ids(
 
 
 def _ids_under_grammar(
-    ids: Sequence[int], request: TextRequest, banned: Collection[int]
+    ids: Sequence[int], request: base.TextRequest, banned: Collection[int]
 ) -> Iterator[int]:
     # The reply may repeat what the grammar has accepted; only the rest of it is generated then.
     taken = _accepted_tokens(request)
@@ -287,16 +276,16 @@ def _ids_under_grammar(
     return _admitted_reply(ids, _matcher(request, taken), banned)
 
 
-def _accepted_tokens(request: TextRequest) -> list[int]:
+def _accepted_tokens(request: base.TextRequest) -> list[int]:
     return [*request.resumed.encode(), *request.accepted]
 
 
-def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
+def _matcher(request: base.TextRequest, accepted: Sequence[int]) -> LLMatcher:
     matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
     if matcher.is_error():
-        raise EngineFailed("the grammar does not compile")
+        raise base.EngineFailed("the grammar does not compile")
     if matcher.try_consume_tokens(list(accepted)) != len(accepted):
-        raise NotAdmitted
+        raise base.NotAdmitted
     return matcher
 
 
@@ -333,15 +322,18 @@ _VOCABULARY = TokenTable(
 _tokenizer = cache(lambda: guidance_tokenizer(_VOCABULARY, lambda text: list(text.encode())))
 
 
-def _token(id: int, text: str, logprobs: int | None) -> Token:
+def _token(id: int, text: str, logprobs: int | None) -> base.Token:
     raw = bytes([id]) if id < 256 else b""
     if logprobs is None:
-        return Token(id, text, raw)
+        return base.Token(id, text, raw)
     others = tuple(
-        TokenAlternative(65 + n, chr(65 + n), bytes([65 + n]), -1.0 - n) for n in range(26)
+        base.TokenAlternative(65 + n, chr(65 + n), bytes([65 + n]), -1.0 - n) for n in range(26)
     )
-    top = (TokenAlternative(id, text, raw, -0.1), *(other for other in others if other.id != id))
-    return Token(id, text, raw, -0.1, top[:logprobs])
+    top = (
+        base.TokenAlternative(id, text, raw, -0.1),
+        *(other for other in others if other.id != id),
+    )
+    return base.Token(id, text, raw, -0.1, top[:logprobs])
 
 
 GROUP = "causerie.engines"
@@ -367,8 +359,10 @@ def engine_factory(name: str) -> EngineFactory:
         try:
             factory: EngineFactory = entry.load()
         except (ImportError, AttributeError) as error:
-            raise EngineFailed(
+            raise base.EngineFailed(
                 f"the engine {name} of another package ({entry.value}) cannot be loaded: {error}"
             ) from error
         return factory
-    raise EngineFailed(f"there is no engine named {name}; known are {', '.join(engine_names())}")
+    raise base.EngineFailed(
+        f"there is no engine named {name}; known are {', '.join(engine_names())}"
+    )

@@ -30,17 +30,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 from llguidance import LLTokenizer
 
-from causerie.engines.base import (
-    EngineFailed,
-    EngineState,
-    EngineStatus,
-    ModelFacts,
-    Output,
-    PromptTooLong,
-    RecommendedSampling,
-    TextRequest,
-    Token,
-)
+from causerie.engines import base
 from causerie.engines.grammar_matcher import (
     Admitted,
     Generation,
@@ -73,7 +63,7 @@ class Child(Protocol):
 ChildT = TypeVar("ChildT", bound=Child)
 
 
-class GivenUp(EngineFailed):
+class GivenUp(base.EngineFailed):
     """No server can be started any more: its files are gone or were replaced."""
 
 
@@ -91,7 +81,7 @@ class EngineSupervisor(Generic[ChildT]):
     _spawn: Callable[[], Awaitable[ChildT]]
     _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     child: ChildT | None = None
-    state: EngineState = EngineState.ABSENT
+    state: base.EngineState = base.EngineState.ABSENT
     restarts: int = 0
     detail: str = ""
     retry_at: float = 0.0
@@ -103,16 +93,16 @@ class EngineSupervisor(Generic[ChildT]):
 
     async def start(self) -> None:
         """Start the child; raise :class:`EngineFailed` if the first start fails."""
-        self.state = EngineState.LOADING
+        self.state = base.EngineState.LOADING
         try:
             self.child = await self._spawn()
-        except EngineFailed as failure:
-            self.state, self.detail = EngineState.FAILED, str(failure)
+        except base.EngineFailed as failure:
+            self.state, self.detail = base.EngineState.FAILED, str(failure)
             raise
         except asyncio.CancelledError:
-            self.state = EngineState.ABSENT
+            self.state = base.EngineState.ABSENT
             raise
-        self.state, self.detail = EngineState.READY, ""
+        self.state, self.detail = base.EngineState.READY, ""
         # Owned here: `stop` cancels and awaits it.
         self._task = asyncio.get_running_loop().create_task(self._watch(self.child))
 
@@ -122,7 +112,7 @@ class EngineSupervisor(Generic[ChildT]):
         child, self.child = self.child, None
         if child is not None:
             await child.stop()
-        self.state = EngineState.ABSENT
+        self.state = base.EngineState.ABSENT
 
     @property
     def restarting(self) -> bool:
@@ -136,7 +126,7 @@ class EngineSupervisor(Generic[ChildT]):
         started = time.monotonic()
         while True:
             why = await child.ended()
-            self.child, self.state = None, EngineState.FAILED
+            self.child, self.state = None, base.EngineState.FAILED
             await child.stop()
             if self._proved or time.monotonic() - started > _STABLE_SECONDS:
                 delay = _FIRST_DELAY
@@ -146,22 +136,22 @@ class EngineSupervisor(Generic[ChildT]):
             try:
                 child, delay = await self._restart(delay)
             except GivenUp:
-                self.state = EngineState.ABSENT
+                self.state = base.EngineState.ABSENT
                 return
             started = time.monotonic()
 
     async def _restart(self, delay: float) -> tuple[ChildT, float]:
         while True:
-            self.state = EngineState.FAILED
+            self.state = base.EngineState.FAILED
             wait = delay * random.uniform(0.8, 1.2)
             self.retry_at = time.monotonic() + wait
             await self._sleep(wait)
-            self.state = EngineState.LOADING
+            self.state = base.EngineState.LOADING
             self.restarts += 1
             delay = min(delay * 2, _LAST_DELAY)
             try:
                 self.child = await self._spawn()
-            except EngineFailed as failure:
+            except base.EngineFailed as failure:
                 self.detail = str(failure)
                 log.warning("engine did not start", model=self._name, why=str(failure))
                 if isinstance(failure, GivenUp):
@@ -171,7 +161,7 @@ class EngineSupervisor(Generic[ChildT]):
                 self.detail = f"the start failed: {type(failure).__name__}"
                 log.exception("engine did not start", model=self._name)
                 continue
-            self.state, self.detail = EngineState.READY, ""
+            self.state, self.detail = base.EngineState.READY, ""
             return self.child, delay
 
 
@@ -252,7 +242,7 @@ def ensure_can_fit(vocabulary: TokenTable, pieces: Sequence[str | int], context:
     """Raise :class:`PromptTooLong` if the pieces have more tokens than ``context`` in any case."""
     least = characters(pieces) // vocabulary.longest
     if least > context:
-        raise PromptTooLong(least, context)
+        raise base.PromptTooLong(least, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +254,7 @@ class LocalModel:
     architecture: str
     chat_template: str  # empty if there is none
     vocabulary: Path  # the file that it is in
-    sampling: RecommendedSampling | None
+    sampling: base.RecommendedSampling | None
 
 
 def gguf_model(
@@ -279,7 +269,7 @@ def gguf_model(
     try:
         header = read_header(weights)
     except (WeightsError, OSError) as error:
-        raise EngineFailed(str(error)) from error
+        raise base.EngineFailed(str(error)) from error
     return header, LocalModel(
         files=files,
         size=header.file_size,
@@ -331,7 +321,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self.supervisor = EngineSupervisor(model, self._start_server)
         self._busy = 0
         self._pulse = Pulse()
-        self._facts: ModelFacts | None = None
+        self._facts: base.ModelFacts | None = None
         self._cached_vocabulary: TokenTable | None = None
         self._guidance: LLTokenizer | None = None
 
@@ -352,13 +342,13 @@ class SupervisedEngine(ABC, Generic[C]):
 
     # A generation whose grammar, if any, is at its beginning.
     @abstractmethod
-    def _run(self, client: C, vocabulary: TokenTable, request: TextRequest) -> Generation: ...
+    def _run(self, client: C, vocabulary: TokenTable, request: base.TextRequest) -> Generation: ...
 
     # Draws one of the tokens, also where it ends in the middle of a character.
     @abstractmethod
     async def _sample(
-        self, client: C, vocabulary: TokenTable, request: TextRequest, admitted: Admitted
-    ) -> Token: ...
+        self, client: C, vocabulary: TokenTable, request: base.TextRequest, admitted: Admitted
+    ) -> base.Token: ...
 
     @property
     def pid(self) -> int | None:
@@ -370,16 +360,16 @@ class SupervisedEngine(ABC, Generic[C]):
         try:
             await self._vocabulary()
         except (WeightsError, OSError) as error:
-            raise EngineFailed(str(error)) from error
+            raise base.EngineFailed(str(error)) from error
         await self.supervisor.start()
 
     async def stop(self) -> None:
         """End the child process; an external server keeps running."""
         await self.supervisor.stop()
 
-    def status(self) -> EngineStatus:
+    def status(self) -> base.EngineStatus:
         supervisor = self.supervisor
-        return EngineStatus(
+        return base.EngineStatus(
             model=self._model,
             state=supervisor.state,
             slots=self.slots,
@@ -398,12 +388,14 @@ class SupervisedEngine(ABC, Generic[C]):
         return [spelling(token) for token in tokens]
 
     @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+    async def generate(
+        self, request: base.TextRequest
+    ) -> AsyncIterator[AsyncIterator[base.Output]]:
         """Yield one completion; leaving closes the connection, which frees the slot."""
         client = self._client()
         room = self.context - len(request.prompt)
         if room < 1:
-            raise PromptTooLong(len(request.prompt), self.context)
+            raise base.PromptTooLong(len(request.prompt), self.context)
         if request.max_tokens > room:
             request = replace(request, max_tokens=room)
         guided = request.grammar is not None and not self.keeps_grammars
@@ -421,8 +413,8 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @asynccontextmanager
     async def _guided(
-        self, client: C, vocabulary: TokenTable, request: TextRequest
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        self, client: C, vocabulary: TokenTable, request: base.TextRequest
+    ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         if self._guidance is None:
             tokenize = self._blocking_tokenizer()
             self._guidance = await asyncio.to_thread(guidance_tokenizer, vocabulary, tokenize)
@@ -457,7 +449,7 @@ class SupervisedEngine(ABC, Generic[C]):
             await asyncio.to_thread(lambda: vocabulary.digest)  # which takes a while
         return self._cached_vocabulary
 
-    async def facts(self) -> ModelFacts:
+    async def facts(self) -> base.ModelFacts:
         local = self._local
         self._client()  # raises where there is none
         if self._facts is None:
@@ -466,7 +458,7 @@ class SupervisedEngine(ABC, Generic[C]):
                 await self._control_tokens(vocabulary),
                 await self._build(self._client()),
             )
-            self._facts = ModelFacts(
+            self._facts = base.ModelFacts(
                 template=local.chat_template,
                 context_length=self.context,
                 parallel=self.slots,
@@ -500,8 +492,8 @@ class SupervisedEngine(ABC, Generic[C]):
         supervisor = self.supervisor
         if supervisor.child is not None:
             return supervisor.child.client
-        raise EngineFailed(
+        raise base.EngineFailed(
             supervisor.detail or "the engine is not running",
-            loading=supervisor.state is EngineState.LOADING or supervisor.restarting,
+            loading=supervisor.state is base.EngineState.LOADING or supervisor.restarting,
             retry_after=supervisor.retry_after(),
         )

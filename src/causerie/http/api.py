@@ -13,13 +13,7 @@ from msgspec import Struct, structs
 from causerie.access.keys import Caller
 from causerie.catalog.page_cache import CatalogCache
 from causerie.errors import InvalidRequest, NotFound, ServiceError, forget_frames
-from causerie.http.answers import (
-    KeepAlive,
-    PlainAnswer,
-    StreamedAnswer,
-    send_cached,
-    send_compressed,
-)
+from causerie.http import answers
 from causerie.http.doors import MountedDoor
 from causerie.http.event_loop import offload, work_of
 from causerie.http.exchange import (
@@ -31,16 +25,11 @@ from causerie.http.exchange import (
     json_at_hand,
     read_json,
 )
-from causerie.http.headers import NO_HINTS, Headers, RequestHints, hints_of
+from causerie.http.head import NO_HINTS, Headers, RequestHints, hints_of
 from causerie.http.tasks import Drain, WorkGuard
 from causerie.observe.logging import request_id
 from causerie.pipeline import Pipeline
-from causerie.protocol import bounded_json
-from causerie.protocol.key_statements import (
-    CreditsStatement,
-    GenerationStatement,
-    KeyStatement,
-)
+from causerie.protocol import bounded_json, key_statements
 from causerie.protocol.model_entries import Count, ModelList
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.response import CompletionIdentity
@@ -77,15 +66,15 @@ class CompletionHandlers:
         self.pipeline = pipeline
         self._drain = drain
         self._limits = limits
-        self._pings = KeepAlive(limits.ping_seconds)
+        self._pings = answers.KeepAlive(limits.ping_seconds)
         first_byte = limits.first_byte_seconds
-        self._head_timer = KeepAlive(first_byte) if first_byte else None
+        self._head_timer = answers.KeepAlive(first_byte) if first_byte else None
         self._known: dict[str, ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._catalog_caller(exchange, door)
         body = msgspec.json.encode(ModelList(data=self.pipeline.models(door, caller)))
-        await send_compressed(exchange, body, {})
+        await answers.send_compressed(exchange, body, {})
 
     async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         caller = await self._catalog_caller(exchange, door)
@@ -107,7 +96,7 @@ class CompletionHandlers:
         """
         completion, head = exchange.name_completion(shape.id_prefix), exchange.head
         caller = await self._enter(shape, exchange, door, caller)
-        answer: PlainAnswer | StreamedAnswer | None = None
+        answer: answers.PlainAnswer | answers.StreamedAnswer | None = None
         try:
             with WorkGuard(exchange, self._drain):
                 most = self._limits.body
@@ -119,9 +108,9 @@ class CompletionHandlers:
                 identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
                 if parsed.request.stream:
                     timers = self._pings, self._head_timer
-                    answer = StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
+                    answer = answers.StreamedAnswer(parsed, exchange, identity, shape.ping, *timers)
                 else:
-                    answer = PlainAnswer(parsed)
+                    answer = answers.PlainAnswer(parsed)
                 exchange.metered = True
                 await self.pipeline.answer(
                     door, caller, parsed.request, identity, answer, hints.labels
@@ -131,12 +120,12 @@ class CompletionHandlers:
         except Exception as failure:  # whatever it is, a stream that has started says so
             if answer is not None:
                 answer.parsed.places.rename(failure)
-            if exchange.status is None or not isinstance(answer, StreamedAnswer):
+            if exchange.status is None or not isinstance(answer, answers.StreamedAnswer):
                 raise
             answer.break_off(error_details_for(_told_failure(failure, exchange), exchange.headers))
             forget_frames(failure)
         finally:
-            if isinstance(answer, StreamedAnswer):
+            if isinstance(answer, answers.StreamedAnswer):
                 answer.leave()
         await answer.finish(exchange)
 
@@ -228,9 +217,9 @@ _NO_CACHE = {"cache-control": "private, no-store"}
 class KeyStatements(Protocol):
     """Source of statements on a caller's key, credits and past requests."""
 
-    async def key(self, caller: Caller) -> KeyStatement: ...
-    async def credits(self, caller: Caller) -> CreditsStatement: ...
-    async def generation(self, caller: Caller, id: str) -> GenerationStatement: ...
+    async def key(self, caller: Caller) -> key_statements.KeyStatement: ...
+    async def credits(self, caller: Caller) -> key_statements.CreditsStatement: ...
+    async def generation(self, caller: Caller, id: str) -> key_statements.GenerationStatement: ...
 
 
 class RouterPages(Struct):
@@ -261,7 +250,7 @@ class RouterPages(Struct):
             name, path, query, lambda: market.listed(door, caller)
         )
         vary = {"vary": "accept-encoding, authorization"}
-        await send_cached(exchange, page, cache | vary)
+        await answers.send_cached(exchange, page, cache | vary)
 
     async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         count = sum("text" in one.output_modalities for one in self._market.listed(door, None))

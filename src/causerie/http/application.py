@@ -11,28 +11,19 @@ from msgspec import Struct
 from causerie.access.keys import Caller, KeyDigest
 from causerie.access.networks import NetworkList
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, forget_frames
+from causerie.http import routing
 from causerie.http.api import CompletionHandlers, KeyStatements, RequestLimits, RouterPages
 from causerie.http.doors import (
     DoorTable,
     MountedDoor,
     cors_headers,
-    host_name,
     is_preflight,
     preflight_headers,
 )
 from causerie.http.exchange import ClientGone, Exchange, internal
+from causerie.http.head import host_name
 from causerie.http.health import HealthHandlers, MetricsPage, ServingStatus
 from causerie.http.openapi import Documents
-from causerie.http.routing import (
-    METRICS_PATH,
-    DoorHandler,
-    Handler,
-    door_routes,
-    find_handler,
-    method_not_allowed,
-    router_routes,
-    service_routes,
-)
 from causerie.http.tasks import Drain
 from causerie.observe.logging import request_id
 from causerie.observe.metrics import MetricsCounters
@@ -65,7 +56,7 @@ class OwnPaths(Struct, frozen=True):
 class Mount(Struct, frozen=True):
     """The handler of all paths with one first part, its form of errors, and its address."""
 
-    handler: Handler
+    handler: routing.Handler
     refuse: Refusal
     address: str = ""
     at_doors: bool = False
@@ -79,7 +70,7 @@ class Mount(Struct, frozen=True):
 class RouteMatch(Struct, frozen=True):
     """The handler of a request, its door, and the parameter in its path."""
 
-    handler: DoorHandler
+    handler: routing.DoorHandler
     door: MountedDoor
     parameter: str
 
@@ -123,10 +114,10 @@ class Edge:
         self._matches = {}
         self._doors = doors
         handlers = self._handlers = CompletionHandlers(pipeline, self.drain, limits)
-        self._door_routes = door_routes(handlers)
-        self._router_routes = router_routes(handlers, RouterPages(pipeline, teller))
+        self._door_routes = routing.door_routes(handlers)
+        self._router_routes = routing.router_routes(handlers, RouterPages(pipeline, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys, own.metrics_of_all)
-        self._service_routes = service_routes(
+        self._service_routes = routing.service_routes(
             HealthHandlers(self._engines, self.drain),
             None if own.metrics_apart else self._metrics_page,
             Documents(limits.max_messages) if own.docs else None,
@@ -135,7 +126,7 @@ class Edge:
     def mount(
         self,
         first: str,
-        handler: Handler,
+        handler: routing.Handler,
         refuse: Refusal = Exchange.refuse,
         *,
         address: str = "",
@@ -191,10 +182,12 @@ class Edge:
         """Answer a request at the separate address of the metrics."""
         try:
             self._doors.own_name(exchange.headers.get("host"))
-            if exchange.path != METRICS_PATH:
-                raise NotFound(f"There is nothing at {exchange.path[:_SHOWN]} but {METRICS_PATH}.")
+            if exchange.path != routing.METRICS_PATH:
+                raise NotFound(
+                    f"There is nothing at {exchange.path[:_SHOWN]} but {routing.METRICS_PATH}."
+                )
             if exchange.method not in ("GET", "HEAD"):
-                raise method_not_allowed(exchange.method, ["GET"])
+                raise routing.method_not_allowed(exchange.method, ["GET"])
             await self._metrics_page.show(exchange)
         except ServiceError as refused:
             exchange.refuse(refused)
@@ -249,7 +242,7 @@ class Edge:
         else:
             door, rest = self._doors.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
-            handler, parameter = find_handler(routes, method, path.removesuffix(rest), rest)
+            handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
             if door.networks is not None:
                 handler = _guarded(handler, door.networks)
             match = RouteMatch(handler, door, parameter)
@@ -259,12 +252,12 @@ class Edge:
             self._matches[method, host, path] = match
         return match
 
-    def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
+    def _own_handler(self, exchange: Exchange, host: str | None) -> routing.Handler | None:
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             self._doors.own_name(host)
             if exchange.method not in ("GET", "HEAD"):
-                raise method_not_allowed(exchange.method, ["GET"])
+                raise routing.method_not_allowed(exchange.method, ["GET"])
             return handler
         mounted = self._mounts.get(_first(exchange.path))
         if mounted is None:
@@ -283,7 +276,7 @@ class Edge:
         return mounted.handler
 
 
-def _guarded(handler: DoorHandler, networks: NetworkList) -> DoorHandler:
+def _guarded(handler: routing.DoorHandler, networks: NetworkList) -> routing.DoorHandler:
     async def answer(exchange: Exchange, door: MountedDoor, parameter: str) -> None:
         networks.check(exchange.client(door.proxies), f"The door {door.name}")
         await handler(exchange, door, parameter)

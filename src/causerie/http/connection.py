@@ -15,6 +15,7 @@ from causerie.errors import InvalidRequest, Overloaded, ServiceError
 from causerie.http.event_loop import traffic, without_delay
 from causerie.http.exchange import Exchange
 from causerie.http.head import (
+    Headers,
     RequestHead,
     RequestHeads,
     check_codings,
@@ -25,7 +26,6 @@ from causerie.http.head import (
     parse_target,
     without_upgrade,
 )
-from causerie.http.headers import Headers
 from causerie.http.tasks import Handler, Workers
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler

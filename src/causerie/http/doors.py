@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from msgspec import Struct
 
 from causerie.access.keys import KeyDigest
 from causerie.access.networks import Network, NetworkList
-from causerie.errors import InvalidRequest, NotFound
-from causerie.http.headers import Headers
+from causerie.errors import NotFound
+from causerie.http.head import Headers, host_name, is_address
 
 _MAX_AGE_SECONDS = 7200  # the most that Chromium keeps
 _LIMIT_HEADERS = [
@@ -104,10 +103,6 @@ def preflight_headers(origin: str, asked: Headers) -> Mapping[str, str]:
 DoorKind = Literal["endpoint", "gateway", "router", "hosted"]
 _BASE = "/v1"
 _CONTAINERS_HOST = "host.docker.internal"  # the machine, as its containers call it
-_HOST = re.compile(
-    r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{0,5})?",
-    re.ASCII,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,31 +233,9 @@ class DoorTable:
         # A page from elsewhere can point a public name of its own at this machine, but not an
         # address, a name without dots, or one that no public name server has (RFC 6762, section 3;
         # `.internal` is reserved).
-        if "." not in name or name in self._names or _is_address(name):
+        if "." not in name or name in self._names or is_address(name):
             return True
         return self._private and (name == _CONTAINERS_HOST or name.endswith(".local"))
-
-
-def host_name(host: str | None) -> str:
-    """Return the name in a ``Host`` header, in lower case, without port and final dot."""
-    if host is None or host == "":
-        return ""
-    match = _HOST.fullmatch(host)
-    if match is None or (host[0] == "[" and not _is_address(match["name"])):
-        raise InvalidRequest(
-            "The host in the `Host` header, or in an absolute request target, is not a host name "
-            "with an optional port."
-        )
-    return match["name"].lower().removesuffix(".")
-
-
-def _is_address(name: str) -> bool:
-    kind = ipaddress.IPv6Address if name[:1] == "[" else ipaddress.IPv4Address
-    try:
-        kind(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def _below(prefix: str, path: str) -> str | None:

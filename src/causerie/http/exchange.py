@@ -18,8 +18,7 @@ from causerie.access.networks import Network, client_address
 from causerie.errors import Error, ErrorDetails, InternalError, InvalidRequest, ServiceError
 from causerie.http.decoding import DECODERS, Undecodable, decoded_body
 from causerie.http.event_loop import offload
-from causerie.http.head import RequestHead
-from causerie.http.headers import Headers
+from causerie.http.head import Headers, RequestHead
 
 if TYPE_CHECKING:
     from causerie.http.connection import Connection

@@ -16,12 +16,8 @@ from causerie.errors import Error
 from causerie.http.event_loop import offload
 from causerie.http.exchange import Exchange
 from causerie.http.health import Health
+from causerie.protocol import key_statements
 from causerie.protocol.declaration import Parameter, declared
-from causerie.protocol.key_statements import (
-    CreditsStatement,
-    GenerationStatement,
-    KeyStatement,
-)
 from causerie.protocol.model_entries import (
     Count,
     ModelEndpoints,
@@ -119,9 +115,9 @@ _ROUTER_TYPES = (
     RouterModelList,
     _with_data("RouterCount", Count),
     _with_data("RouterEndpoints", ModelEndpoints),
-    _with_data("RouterKey", KeyStatement),
-    _with_data("RouterCredits", CreditsStatement),
-    _with_data("RouterGeneration", GenerationStatement),
+    _with_data("RouterKey", key_statements.KeyStatement),
+    _with_data("RouterCredits", key_statements.CreditsStatement),
+    _with_data("RouterGeneration", key_statements.GenerationStatement),
 )
 
 

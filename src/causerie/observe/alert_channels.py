@@ -17,16 +17,8 @@ import structlog
 from causerie.http.addresses import IpNetwork
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import HttpResponse, TransportFailed
+from causerie.observe import mail
 from causerie.observe.alerts import Delivery, Outcome, signature
-from causerie.observe.mail import (
-    NOT_SENT,
-    Letter,
-    MailServer,
-    in_thread,
-    is_final,
-    reason,
-    send_now,
-)
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +27,7 @@ log = structlog.get_logger(__name__)
 class Email:
     """A receiver of letters. ``console`` is the address that links in letters begin with."""
 
-    server: MailServer
+    server: mail.MailServer
     to: str = field(repr=False)
     console: str = ""
 
@@ -43,22 +35,22 @@ class Email:
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
         try:
-            await in_thread(partial(send_now, self.server, self._letter(message)))
+            await mail.in_thread(partial(mail.send_now, self.server, self._letter(message)))
         except asyncio.CancelledError:
             log.warning("alert left", message=message.id, reason="the service stops")
             raise
-        except NOT_SENT as failure:
-            words = f"{place} rejected the e-mail: {reason(failure)}"
-            return Outcome(delivered=False, words=words, final=is_final(failure))
+        except mail.NOT_SENT as failure:
+            words = f"{place} rejected the e-mail: {mail.reason(failure)}"
+            return Outcome(delivered=False, words=words, final=mail.is_final(failure))
         return Outcome(delivered=True, words=f"{place} took the letter.")
 
-    def _letter(self, message: Delivery) -> Letter:
+    def _letter(self, message: Delivery) -> mail.Letter:
         lines = [message.title + ("" if message.title.endswith(".") else "."), ""]
         lines += [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
         lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]
         if self.console:
             lines.append(f"{self.console}/console/")
-        return Letter(self.to, f"[Causerie] {message.title}", "\n".join(lines) + "\n")
+        return mail.Letter(self.to, f"[Causerie] {message.title}", "\n".join(lines) + "\n")
 
 
 _ANSWER_BYTES = 2048

@@ -7,21 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.protocol import bounded_json
-from causerie.protocol.body_types import (
-    MAX_INT32,
-    MAX_TOOLS,
-    AnyMessage,
-    AnyResponseFormat,
-    AnyToolChoice,
-    Object,
-    Prediction,
-    ProviderPreferences,
-    StreamOptions,
-    StructuredOutputs,
-    ToolDefinition,
-    UsageInclusion,
-)
+from causerie.protocol import body_types, bounded_json
 from causerie.protocol.declaration import Control, Facts, Parameter, declared
 
 EFFORT_SHARES: Mapping[str, float] = {
@@ -55,10 +41,12 @@ MAX_DOCUMENTS = 4096
 MAX_ID = 256
 MAX_MODELS = 16
 
-Count = Annotated[int, Meta(ge=1, le=MAX_INT32)]
-OutputLimit = Annotated[int, Meta(ge=-1, le=MAX_INT32, extra_json_schema={"not": {"const": 0}})]
+Count = Annotated[int, Meta(ge=1, le=body_types.MAX_INT32)]
+OutputLimit = Annotated[
+    int, Meta(ge=-1, le=body_types.MAX_INT32, extra_json_schema={"not": {"const": 0}})
+]
 """Tokens; -1 is read as no limit, and 0 is refused."""
-Natural = Annotated[int, Meta(ge=0, le=MAX_INT32)]
+Natural = Annotated[int, Meta(ge=0, le=body_types.MAX_INT32)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -87,7 +75,7 @@ class SamplingDefaults(Struct, frozen=True, gc=False):
         ),
     ] = None
     top_k: Annotated[
-        Annotated[int, Meta(ge=-1, le=MAX_INT32)] | None,
+        Annotated[int, Meta(ge=-1, le=body_types.MAX_INT32)] | None,
         Meta(description="0 and -1 are off."),
         Facts(
             origin="engines", neutral=(0, -1), effect="narrows", visible_at=1,
@@ -182,12 +170,13 @@ class SamplingParameters(SamplingParams, frozen=True, gc=False):
 
 class ToolParameters(Struct):
     tools: Annotated[
-        Annotated[tuple[ToolDefinition, ...], Meta(max_length=MAX_TOOLS)] | None,
+        Annotated[tuple[body_types.ToolDefinition, ...], Meta(max_length=body_types.MAX_TOOLS)]
+        | None,
         Meta(description="Functions that the model may call."),
         Facts(takes="up to 128 functions with unique names"),
     ] = None
     tool_choice: Annotated[
-        AnyToolChoice | None,
+        body_types.AnyToolChoice | None,
         Meta(description="Whether the model calls functions, and which."),
         Facts(takes="`none`, `auto`, `required`, a named function, or `allowed_tools`"),
     ] = None
@@ -207,7 +196,7 @@ class ToolParameters(Struct):
 
 class FormatParameters(Struct):
     response_format: Annotated[
-        AnyResponseFormat | None,
+        body_types.AnyResponseFormat | None,
         Meta(description="A `schema` alongside `json_object` is followed."),
         Facts(
             takes="`text`, `json_object` or `json_schema`",
@@ -216,7 +205,7 @@ class FormatParameters(Struct):
         ),
     ] = None
     structured_outputs: Annotated[
-        StructuredOutputs | None,
+        body_types.StructuredOutputs | None,
         Meta(description="Constrains the text of the answer."),
         Facts(takes="one of `json`, `regex`, `choice`, `grammar`"),
     ] = None
@@ -266,7 +255,7 @@ class ThinkingParameters(Struct):
     ] = None
     chat_template_kwargs: Annotated[
         Annotated[
-            Object,
+            body_types.Object,
             Meta(
                 extra_json_schema={"properties": {"enable_thinking": {"type": ["boolean", "null"]}}}
             ),
@@ -324,7 +313,7 @@ class ConversationParameters(Struct, kw_only=True):
         Facts(takes="Required"),
     ]
     messages: Annotated[
-        Annotated[tuple[AnyMessage, ...], Meta(min_length=1)],
+        Annotated[tuple[body_types.AnyMessage, ...], Meta(min_length=1)],
         Meta(description="The conversation so far, the oldest message first."),
         Facts(takes="Required: at least one, see below", responses="input"),
     ]
@@ -332,12 +321,12 @@ class ConversationParameters(Struct, kw_only=True):
         bool | None, Meta(description="true: the answer comes in chunks, as server-sent events.")
     ] = None
     stream_options: Annotated[
-        StreamOptions | None,
+        body_types.StreamOptions | None,
         Meta(description="What a stream has besides the answer."),
         Facts(takes="an object with `include_usage`: true or false", responses=None, messages=None),
     ] = None
     documents: Annotated[
-        Annotated[tuple[Object, ...], Meta(max_length=MAX_DOCUMENTS)] | None,
+        Annotated[tuple[body_types.Object, ...], Meta(max_length=MAX_DOCUMENTS)] | None,
         Meta(description="Refused where the model's template shows none."),
         Facts(neutral=([],), takes="objects"),
     ] = None
@@ -364,7 +353,7 @@ class RouterParameters(Struct):
         Meta(description="Models to ask one after the other, `model` before them."),
     ] = None
     provider: Annotated[
-        ProviderPreferences | None,
+        body_types.ProviderPreferences | None,
         Meta(description="The providers that may answer, and the order in which they are tried."),
     ] = None
     route: Annotated[
@@ -375,7 +364,7 @@ class RouterParameters(Struct):
     )
     plugins: Annotated[Empty | None, Meta(description="Replies are never altered: empty.")] = None
     usage: Annotated[
-        UsageInclusion | None,
+        body_types.UsageInclusion | None,
         Meta(description="`include`: the usage at the end of a stream."),
         Facts(responses=None),
     ] = None
@@ -392,7 +381,7 @@ class HintParameters(Struct):
     store: bool | None = None
     service_tier: str | None = None
     prompt_cache_key: str | None = None
-    prediction: Annotated[Prediction | None, Facts(responses=None)] = None
+    prediction: Annotated[body_types.Prediction | None, Facts(responses=None)] = None
     verbosity: Annotated[str | None, Facts(responses="text.verbosity")] = None
     safety_identifier: str | None = None
 

@@ -18,12 +18,14 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of
 from causerie.providers.calls import ChoiceCalls, ConversationCallIds
-from causerie.providers.finish import finish_reason, is_cut, later
 from causerie.providers.wire import (
     ProviderAlternative,
     ProviderChoice,
     ProviderDelta,
     ProviderLogprobs,
+    finish_reason,
+    is_cut,
+    later,
     whole_characters,
 )
 

@@ -15,7 +15,6 @@ from causerie.protocol.sse import EventDecoder, LineTooLong, NamedEvent
 from causerie.providers.answer import AnswerState, Separators
 from causerie.providers.calls import ConversationCallIds, new_call_id
 from causerie.providers.dialect import Dialect
-from causerie.providers.finish import is_cut
 from causerie.providers.other_replies import MessagesReader, ResponsesReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.wire import (
@@ -24,6 +23,7 @@ from causerie.providers.wire import (
     ProviderChunk,
     ProviderDelta,
     ProviderUsage,
+    is_cut,
     mended,
     merged,
     read_chunk,

@@ -26,10 +26,9 @@ from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.protocol.request import ChatRequest, FastFields, FastStreamOptions, Unlisted
 from causerie.providers import request_body, thinking
 from causerie.providers.dialect import Dialect
-from causerie.providers.history import in_strict_order, write_messages
+from causerie.providers.history import check_references, in_strict_order, write_messages
 from causerie.providers.messages_api import messages_fields
 from causerie.providers.native import native_body, native_of
-from causerie.providers.references import check_references
 from causerie.providers.request_body import RequestDraft, write_shape, write_tools
 from causerie.providers.thinking import write_thinking
 

@@ -3,96 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# ``WORDINGS`` has real messages, with names in braces in place of their numbers; ``…`` stands for a
-# few words more. Codes and words that only mean a prompt that is too long are known without
-# numbers. Limits by the minute and errors about one value (an image, a name, the output limit
-# alone) are other errors, even if they use the same words.
+from causerie.providers.wire import SAID
 
-WORDINGS: tuple[tuple[str, str], ...] = (
-    ("OpenAI, DeepSeek, vLLM", "maximum context length is {context} tokens. However, you requested "
-     "{total} tokens ({prompt} in the messages, {output} in the completion)"),
-    ("OpenAI", "maximum context length is {context} tokens, however you requested {total} tokens "
-     "({prompt} in your prompt; {output} for the completion)"),
-    ("OpenRouter", "maximum context length is {context} tokens. However, you requested about "
-     "{total} tokens ({prompt} of text input, {output} in the output)"),
-    ("OpenRouter", "maximum context length is {context} tokens. However, you requested about "
-     "{total} tokens ({prompt} of text input, {tools} of tool input, {output} in the output)"),
-    ("OpenAI, Azure", "maximum context length is {context} tokens. However, your messages resulted "
-     "in {prompt} tokens"),
-    ("OpenAI", "Input tokens exceed the configured limit of {context} tokens. Your messages "
-     "resulted in {prompt} tokens"),
-    ("vLLM", "maximum context length is {context} tokens. However, you requested {output} output "
-     "tokens and your prompt contains…{prompt} input tokens"),
-    ("vLLM", "maximum context length is {context} tokens. However, your request has {prompt} input "
-     "tokens"),
-    ("vLLM", "maximum context length is {context} tokens and your request has {prompt} input "
-     "tokens"),
-    ("vLLM", "You passed {prompt} input tokens and requested {output} output tokens. However, the "
-     "model's context length is only {context} tokens"),
-    ("vLLM", "maximum context length is {context} tokens. However, you requested {prompt} tokens "
-     "in the messages"),
-    ("vLLM", "maximum context length is {context} tokens. However, you requested {total} tokens"),
-    ("vLLM", "prompt (length {prompt}) is longer than the maximum model length of {context}"),
-    ("vLLM", "Input prompt ({prompt} tokens) is too long and exceeds limit of {context}"),
-    ("SGLang", "maximum context length of {context} tokens. You requested a total of {total} "
-     "tokens: {prompt} tokens from the input messages and {output} tokens for the completion"),
-    ("SGLang, Together", "input ({prompt} tokens) is longer than the model's context length "
-     "({context} tokens)"),
-    ("SGLang", "Input length ({prompt} tokens) exceeds the maximum allowed length ({context} "
-     "tokens)"),
-    ("llama.cpp", "request ({prompt} tokens) exceeds the available context size ({context} "
-     "tokens)"),
-    ("llama.cpp", "input ({prompt} tokens) is larger than the max context size ({context} tokens)"),
-    ("Ollama", "input length ({prompt} tokens) exceeds the context length ({context} tokens)"),
-    ("LM Studio", "Trying to keep the first {prompt} tokens when context the overflows. However, "
-     "the model is loaded with context length of only {context} tokens"),
-    ("TGI, Together", "`inputs` tokens + `max_new_tokens` must be <= {context}. Given: {prompt} "
-     "`inputs` tokens and {output} `max_new_tokens`"),
-    ("TGI", "`inputs` must have less than {context} tokens. Given: {prompt}"),
-    ("Anthropic", "prompt is too long: {prompt} tokens > {context} maximum"),
-    ("Anthropic", "input length and `max_tokens` exceed context limit: {prompt} + {output} > "
-     "{context}"),
-    ("Anthropic", "input length and max_tokens exceed context limit: {prompt} + {output} > "
-     "{context}"),
-    ("Gemini, Vertex AI", "input token count ({prompt}) exceeds the maximum number of tokens "
-     "allowed ({context})"),
-    ("Gemini, Vertex AI", "input token count exceeds the maximum number of tokens allowed "
-     "({context})"),
-    ("Gemini, Vertex AI", "input token count exceeds the maximum number of tokens allowed "
-     "{context}"),
-    ("Vertex AI", "input token count is {prompt} but model only supports up to {context}"),
-    ("LM Studio", "greater than the context length (n_keep: {prompt} >= n_ctx: {context})"),
-    ("Mistral", "Prompt contains {prompt} tokens and {draft} draft tokens, too large for model "
-     "with {context} maximum context length"),
-    ("Mistral", "Prompt contains {prompt} tokens, too large for model with {context} maximum "
-     "context length"),
-    ("xAI", "maximum prompt length is {context} but the request contains {prompt} tokens"),
-    ("Cerebras", "Current length is {prompt} while limit is {context}"),
-    ("Fireworks", "prompt is too long: {prompt}, model maximum context length: {context}"),
-    ("Copilot", "prompt token count of {prompt} exceeds the limit of {context}"),
-    ("Kimi, Moonshot", "exceeded model token limit: {context} (requested: {prompt})"),
-    ("Kimi, Moonshot", "exceeded model token limit: {context}"),
-    ("DashScope", "Range of input length should be [{least}, {context}]"),
-    ("Cohere", "total number of tokens in the prompt cannot exceed {context} - received {prompt}"),
-    ("Cohere", "total number of tokens (prompt and prediction) cannot exceed {context} - received "
-     "{total}"),
-    ("Cohere", "total number of tokens in the prompt cannot exceed {context}"),
-    ("Cohere", "size limit exceeded by {over} tokens…limit for this model is {context} tokens"),
-    ("Cohere", "size limit exceeded by {over} tokens"),
-    ("SiliconFlow", "length of prompt_tokens ({prompt}) must be less than max_seq_len ({context})"),
-    ("Poolside", "Input length {prompt} exceeds the maximum allowed input length of {context} "
-     "tokens"),
-    ("others", "Input length ({prompt}) exceeds model's maximum context length ({context})"),
-    ("others", "Prompt has {prompt} tokens, but the configured context size is {context} tokens"),
-    ("Causerie", "maximum context length is {context} tokens; the prompt has…{prompt} token…asks "
-     "for {output} token"),
-    ("Causerie", "maximum context length is {context} tokens; the prompt has…{prompt} token"),
-    ("others", "maximum context length is {context} tokens"),
-    ("others", "maximum context length of {context} tokens"),
-)  # fmt: skip
+# Codes and words that only mean a prompt that is too long are known without numbers. Limits by
+# the minute and errors about one value (an image, a name, the output limit alone) are other errors,
+# even if they use the same words.
+
+WORDINGS: Sequence[tuple[str, str]] = SAID["overflow"]["messages"]
+"""Real messages, and who says them."""
 
 _CODES = frozenset({
     "context_length_exceeded", "context_window_exceeded", "exceed_context_size_error",

@@ -12,10 +12,9 @@ from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol.events import Batch, Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.request import ChatRequest
-from causerie.providers.finish import finish_reason, later
 from causerie.providers.incoming import estimated_tokens, most_of_prompt
 from causerie.providers.refusal import failure_in_reply
-from causerie.providers.wire import ProviderUsage, is_nothing, merged
+from causerie.providers.wire import ProviderUsage, finish_reason, is_nothing, later, merged
 
 _CONTENT: Mapping[str, tuple[str, ...]] = {
     "embeddings": ("data", "embeddings"),

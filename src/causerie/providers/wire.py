@@ -1,21 +1,67 @@
 """Replies as servers really send them: every field may be missing, null or of an older name.
 
-None of these is ever part of a circle, so nobody looks for one in them (``gc=False``).
-"""
+None of these is ever part of a circle, so nobody looks for one in them (``gc=False``). A reason for
+the end of a reply that is not listed is a good end where something was said, else a failure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from math import inf
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from causerie.errors import UnusableOutput, UpstreamFailed
 from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
+from causerie.protocol.events import FinishReason
+
+Meaning = Literal["stop", "length", "tool_calls", "content_filter", "failed", "unusable"]
+
+SAID: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("wordings.toml").read_text("utf-8")
+)
+"""What servers say in their own words."""
+
+WORDS: Mapping[Meaning, Sequence[str]] = SAID["finish"]
+_MEANINGS: Final = {word: meaning for meaning, words in WORDS.items() for word in words}
+_FIRST_STANDS = frozenset({"length", "content_filter"})
+
+
+def later(before: str | None, reason: str) -> str:
+    """Return the word that counts where there are several; raise for one that means a failure."""
+    if before is not None and _MEANINGS.get(before) in _FIRST_STANDS:
+        return before
+    word = reason.strip().lower().replace("-", "_").replace(" ", "_")
+    meaning = _MEANINGS.get(word)
+    if meaning == "failed":
+        raise UpstreamFailed("The provider broke its reply off.")
+    if meaning == "unusable":
+        raise UnusableOutput("The provider broke its reply off, which is no valid call.")
+    return word
+
+
+def is_cut(word: str | None) -> bool:
+    """Return true if a choice that ended so may have ended anywhere."""
+    return _MEANINGS.get(word or "") in _FIRST_STANDS
+
+
+def finish_reason(word: str | None, *, calls: bool, said: bool) -> FinishReason:
+    """Return our reason; raise where nothing was said and the word means no good end."""
+    meaning = _MEANINGS.get(word or "")
+    if meaning == "length" or meaning == "content_filter":
+        return meaning
+    if calls:
+        return "tool_calls"
+    if not said and meaning != "stop":
+        raise UpstreamFailed("The provider ended its reply without an answer.")
+    return "stop"
+
 
 T = TypeVar("T")
 

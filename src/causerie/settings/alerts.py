@@ -10,37 +10,29 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from causerie.settings import values
 from causerie.settings.problems import Broken, taken
 from causerie.settings.provider import address_rules, certificate_rules, is_here
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import (
-    Count,
-    DoorName,
-    KeyPlace,
-    Patience,
-    Text,
-    TrustedCertificates,
-    WebAddress,
-)
 
 
 class Mail(Struct, frozen=True, kw_only=True):
     """The SMTP server for letters: to people who sign up, and about alerts."""
 
-    host: Text | None = None
+    host: values.Text | None = None
     """Its name. Unset: no mail is sent."""
     port: Annotated[int, Meta(ge=1, le=65535)] = 587
     """Its port."""
     tls: Literal["starttls", "implicit", "off"] = "starttls"
     """`starttls` on a plain connection (port 587), `implicit` from the beginning (port 465), or
     `off`, for a server on the same machine."""
-    sender: Text | None = None
+    sender: values.Text | None = None
     """The address that mail comes from. `host` needs it."""
-    user: Text | None = None
+    user: values.Text | None = None
     """The name to authenticate with, if any."""
-    password: KeyPlace | None = None
+    password: values.KeyPlace | None = None
     """Where the password of `user` is found."""
-    ca_file: TrustedCertificates = None
+    ca_file: values.TrustedCertificates = None
 
 
 def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Broken]:
@@ -64,9 +56,9 @@ ALERT_NAMES: tuple[AlertName, ...] = ("budget", "provider", "error_rate", "key_e
 
 EmailAddress = Annotated[
     str,
-    Meta(
-        pattern=r"^[^\s@<>,;:()\[\]\\\"]{1,64}@[^\s@<>,;:()\[\]\\\"]{1,255}\Z",
-        extra={"words": "an address like `ops@example.org`"},
+    values.matching(
+        r"^[^\s@<>,;:()\[\]\\\"]{1,64}@[^\s@<>,;:()\[\]\\\"]{1,255}\Z",
+        "an address like `ops@example.org`",
     ),
 ]
 Percent = Annotated[int, Meta(ge=1, le=1000)]
@@ -78,19 +70,19 @@ WebhookFormat = Literal["standard", "slack", "teams"]
 class AlertWebhook(Struct, frozen=True, kw_only=True):
     """An address that gets alerts as JSON."""
 
-    name: DoorName
+    name: values.DoorName
     """Name of the channel."""
-    url: WebAddress
+    url: values.WebAddress
     """Where alerts are posted; `https://`, but on this machine."""
     format: WebhookFormat = "standard"
     """`standard` is signed JSON by the Standard Webhooks specification; `slack` and `teams` are
     messages for an incoming webhook of Slack, or of a workflow in Microsoft Teams."""
-    secret: KeyPlace | None = None
+    secret: values.KeyPlace | None = None
     """Where the secret for signatures is found: `whsec_` and 24 to 64 bytes in base64. `standard`
     needs it."""
     allow_http: bool = False
     """Whether `url` may begin with `http://` and name another machine."""
-    ca_file: TrustedCertificates = None
+    ca_file: values.TrustedCertificates = None
     kinds: tuple[AlertName, ...] = ALERT_NAMES
     """Alerts that this channel gets."""
 
@@ -98,7 +90,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
 class AlertEmail(Struct, frozen=True, kw_only=True):
     """Addresses that get alerts as letters, by the server of `mail`."""
 
-    name: DoorName
+    name: values.DoorName
     """Name of the channel."""
     to: Annotated[tuple[EmailAddress, ...], Meta(min_length=1, max_length=20)]
     """Addresses; each gets a letter of its own."""
@@ -115,24 +107,24 @@ class Alerts(Struct, frozen=True, kw_only=True):
     """Shares of a budget whose use is notified, once in each period."""
     error_percent: Annotated[int, Meta(ge=1, le=100)] = 20
     """Share of a model's requests that fail (status 500 and above)."""
-    error_window_seconds: Patience = 300.0
+    error_window_seconds: values.Patience = 300.0
     """How long a time that share is taken of."""
-    error_requests: Count = 20
+    error_requests: values.Count = 20
     """Fewer requests in that time say nothing."""
     key_expiry_days: tuple[Annotated[int, Meta(ge=1, le=365)], ...] = (14, 3, 1)
     """Days before a key expires on which that is notified."""
     remind_owners: bool = True
     """Whether people get letters too, if `mail` is set: about their own keys and budgets, and
     owners of a project about its budgets and those of its keys."""
-    check_seconds: Patience = 15.0
+    check_seconds: values.Patience = 15.0
     """How often providers, error rates and jobs are looked at."""
-    accounts_seconds: Patience = 60.0
+    accounts_seconds: values.Patience = 60.0
     """How often budgets and keys are looked at."""
-    resolve_seconds: Patience = 60.0
+    resolve_seconds: values.Patience = 60.0
     """An alert is over after so long a time without its cause."""
-    quiet_seconds: Patience = 300.0
+    quiet_seconds: values.Patience = 300.0
     """An alert that is over does not come again within this time."""
-    messages_per_hour: Count = 60
+    messages_per_hour: values.Count = 60
     """Most messages to one receiver in an hour; others are dropped."""
 
 

@@ -11,27 +11,16 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.protocol.numbers import money
+from causerie.settings import values
 from causerie.settings.problems import Broken
-from causerie.settings.values import (
-    Count,
-    DoorName,
-    FilePath,
-    LimitSettings,
-    ModelPattern,
-    Money,
-    Name,
-    Natural,
-    PriceSettings,
-    Text,
-)
 
 
 class TargetSettings(Struct, frozen=True, kw_only=True):
     """A model of a provider, or one that this service runs itself."""
 
-    model: Text
+    model: values.Text
     """Id of the model, there or of an entry of `models`."""
-    provider: DoorName | None = None
+    provider: values.DoorName | None = None
     """Name of the provider. Unset: a model that this service runs itself."""
 
     @property
@@ -42,11 +31,11 @@ class TargetSettings(Struct, frozen=True, kw_only=True):
 class AliasTarget(TargetSettings, frozen=True, kw_only=True):
     """One that can answer: a model of a provider, or one that this service runs itself."""
 
-    priority: Natural = 0
+    priority: values.Natural = 0
     """0 is asked first; higher ones when no lower one answers."""
     weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
     """Share of the requests among targets of one priority."""
-    price: PriceSettings | None = None
+    price: values.PriceSettings | None = None
     """What the requests that it answers cost, as in [`models.price`](#modelsprice). Unset: the
     alias's price."""
 
@@ -54,16 +43,16 @@ class AliasTarget(TargetSettings, frozen=True, kw_only=True):
 class AliasSettings(Struct, frozen=True, kw_only=True):
     """A public model name, and the targets that answer for it."""
 
-    id: ModelPattern
+    id: values.ModelPattern
     """What a request names as `model`; with `*` at its end every name that begins so, see
     [wildcards](../guides/doors.md#every-model-of-a-provider)."""
     targets: tuple[AliasTarget, ...]
-    name: Text | None = None
+    name: values.Text | None = None
     """Name for people. Unset: the id."""
     description: str = ""
     """One sentence for the catalog."""
-    limits: LimitSettings = LimitSettings()
-    price: PriceSettings | None = None
+    limits: values.LimitSettings = values.LimitSettings()
+    price: values.PriceSettings | None = None
     """As in [`models.price`](#modelsprice). Unset: of a model of ours its own, of a provider's its
     [list price](../guides/billing.md#list-prices); without one nothing."""
 
@@ -73,7 +62,7 @@ class ListPriceSettings(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     """`false`: such models cost nothing."""
-    file: FilePath | None = None
+    file: values.FilePath | None = None
     """A [price list](../guides/billing.md#list-prices) beside the one of this version; of two rows
     for a model the newer applies. Unset: `prices.csv` in `store.folder`, if it is there."""
 
@@ -82,9 +71,9 @@ class ListPriceSettings(Struct, frozen=True, kw_only=True):
 
 Slug = Annotated[
     str,
-    Meta(
-        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}/[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}(:(free|extended))?\Z",
-        extra={"words": "a name like `author/slug`, with `:free` or `:extended` for a variant"},
+    values.matching(
+        r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}/[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}(:(free|extended))?\Z",
+        "a name like `author/slug`, with `:free` or `:extended` for a variant",
     ),
 ]
 Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32"]
@@ -93,16 +82,16 @@ Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp3
 class CatalogEndpointSettings(TargetSettings, frozen=True, kw_only=True):
     """An endpoint of the model: at a provider, or in this service itself."""
 
-    price: PriceSettings = PriceSettings()
-    cost: PriceSettings | None = None
+    price: values.PriceSettings = values.PriceSettings()
+    cost: values.PriceSettings | None = None
     """What the provider charged when the model was imported: what later lists of the provider are
     compared with. Nobody is shown or charged it. Unset: not known."""
-    context_length: Count | None = None
+    context_length: values.Count | None = None
     """Tokens that prompt and output may have. A model that this service runs is held to it; a
     provider keeps to its own. Unset: as a probe found."""
-    max_output_tokens: Count | None = None
+    max_output_tokens: values.Count | None = None
     """Most tokens of a reply; a higher limit of a request is lowered to it. Unset: not known."""
-    supported_parameters: tuple[Text, ...] | None = None
+    supported_parameters: tuple[values.Text, ...] | None = None
     """Parameters that it honours here. Unset: as a probe found."""
     quantization: Quantization | None = None
     """Number type of its weights. Unset: not known."""
@@ -116,9 +105,9 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     id: Slug
     """What a request names as `model`."""
     endpoints: tuple[CatalogEndpointSettings, ...]
-    aliases: tuple[Name, ...] = ()
+    aliases: tuple[values.Name, ...] = ()
     """Other names for it."""
-    name: Text | None = None
+    name: values.Text | None = None
     """Name for people. Unset: the id."""
     description: str = ""
     """A few sentences for the catalog."""
@@ -128,21 +117,21 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     """When the model came out."""
     ends: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
     """Its last day in the catalog. Unset: it stays."""
-    limits: LimitSettings = LimitSettings()
+    limits: values.LimitSettings = values.LimitSettings()
 
 
 class FreeSettings(Struct, frozen=True, kw_only=True):
     """Limits of each account on the `:free` models, all of them together."""
 
-    requests_per_minute: Count = 20
+    requests_per_minute: values.Count = 20
     """Requests per minute."""
-    concurrent: Count = 4
+    concurrent: values.Count = 4
     """Requests at the same time."""
-    requests_per_day: Count = 50
+    requests_per_day: values.Count = 50
     """Requests a day (UTC) of an account with keys in the database."""
-    paid_requests_per_day: Count = 1000
+    paid_requests_per_day: values.Count = 1000
     """The same for one into which money was put."""
-    paid_from: Money = "10"
+    paid_from: values.Money = "10"
     """How much has to be put in for that."""
 
 
@@ -152,15 +141,15 @@ class PublicChatSettings(Struct, frozen=True, kw_only=True):
     models: tuple[Slug, ...] = ()
     """Ids of the catalog. Each has to be free at all of its endpoints; nothing else can be
     asked."""
-    messages_per_day: Count = 20
+    messages_per_day: values.Count = 20
     """Messages of an address (IPv6: of a network of 64 bits) per day, in UTC."""
-    total_messages_per_day: Count = 1000
+    total_messages_per_day: values.Count = 1000
     """Messages of all visitors together per day."""
-    concurrent: Count = 4
+    concurrent: values.Count = 4
     """Replies at the same time. An address has one at a time."""
-    max_characters: Count = 8000
+    max_characters: values.Count = 8000
     """Longest conversation, in characters of all of its messages."""
-    max_tokens: Count = 512
+    max_tokens: values.Count = 512
     """Most tokens of a reply."""
 
 
@@ -177,7 +166,7 @@ def public_chat_rules(
             yield Broken(("public_chat", "models", index), advice)
 
 
-def _costs(price: PriceSettings) -> bool:
+def _costs(price: values.PriceSettings) -> bool:
     amounts = [price.request]
     for each in (price, *price.tiers):
         amounts += [each.prompt, each.completion]

@@ -14,29 +14,16 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from causerie.settings import values
 from causerie.settings.problems import Broken, taken
 from causerie.settings.provider import certificate_rules, is_here
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import (
-    Count,
-    Digest,
-    DoorName,
-    FilePath,
-    HostName,
-    KeyPlace,
-    Network,
-    Text,
-    WebAddress,
-)
 
-Colour = Annotated[
-    str, Meta(pattern=r"^#[0-9a-fA-F]{6}\Z", extra={"words": "a colour like `#0f6b5c`"})
-]
+Colour = Annotated[str, values.matching(r"^#[0-9a-fA-F]{6}\Z", "a colour like `#0f6b5c`")]
 Contact = Annotated[
     str,
-    Meta(
-        pattern=r"^(https?://[^\s/]+(/\S*)?|[^@\s:]+@[^@\s:]+)\Z",
-        extra={"words": "an e-mail address, or a web address"},
+    values.matching(
+        r"^(https?://[^\s/]+(/\S*)?|[^@\s:]+@[^@\s:]+)\Z", "an e-mail address, or a web address"
     ),
 ]
 
@@ -49,11 +36,11 @@ class BrandingSettings(Struct, frozen=True, kw_only=True):
     accent: Colour | None = None
     """Colour of buttons, links and marks, like `#1a4fb4`. Pages use the nearest shade of it that
     can be read, by day and by night. Unset: green."""
-    terms: WebAddress | None = None
+    terms: values.WebAddress | None = None
     """Address of the terms of use."""
     contact: Contact | None = None
     """Whom people write to: an e-mail address, or a page."""
-    logos: dict[str, Text] = {}
+    logos: dict[str, values.Text] = {}
     """Logos in the catalog, by the author of models (what an id begins with) or the name of a
     provider: a file (`.svg`, `.png`, `.webp`) of at most 64 KiB, or `data:image/png;base64,…`.
     Without one, initials."""
@@ -67,10 +54,10 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     """Whether they are served where a door takes keys of accounts."""
-    operator_keys: tuple[Digest, ...] = ()
+    operator_keys: tuple[values.Digest, ...] = ()
     """Digests of keys by which programs of operators use the management API; `causerie key` makes
     them."""
-    api_requests_per_minute: Count = 600
+    api_requests_per_minute: values.Count = 600
     """How often a key may use the management API, or SCIM, within a minute."""
     password_sign_in: Literal["on", "operators", "off"] = "on"
     """Who may sign in with a password: everybody; `operators`, so that somebody can come in when
@@ -88,9 +75,9 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     link by mail; without, an operator gives it to them."""
     new_project_budget: Annotated[
         str,
-        Meta(
-            pattern=r"^(unlimited|[0-9]{1,9}(\.[0-9]{1,9})?)\Z",
-            extra={"words": 'an amount as text, like `"5"`, or `"unlimited"`'},
+        values.matching(
+            r"^(unlimited|[0-9]{1,9}(\.[0-9]{1,9})?)\Z",
+            'an amount as text, like `"5"`, or `"unlimited"`',
         ),
     ] = "0"
     """Money that the project of a person who signed up may spend in a month, until an operator
@@ -99,10 +86,10 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     public_rankings: bool = False
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""
-    proxies: tuple[Network, ...] = ()
+    proxies: tuple[values.Network, ...] = ()
     """Addresses or networks of proxies in front of the service, like `10.0.0.0/8`; what they say of
     where a visitor or client comes from is believed."""
-    address: WebAddress | None = None
+    address: values.WebAddress | None = None
     """Address of the service as browsers see it, for links and the check of forms, like
     `https://causerie.example.org`; at other host names there is no console. Unset: as the browser
     sends it."""
@@ -160,9 +147,9 @@ def _read(file: Path) -> tuple[str, bytes]:
 
 Domain = Annotated[
     str,
-    Meta(
-        pattern=r"^(\*|[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)\Z",
-        extra={"words": "a domain in lower case like `example.org`, or `*` for all"},
+    values.matching(
+        r"^(\*|[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)\Z",
+        "a domain in lower case like `example.org`, or `*` for all",
     ),
 ]
 
@@ -170,9 +157,9 @@ Domain = Annotated[
 class IdentityGroup(Struct, frozen=True, kw_only=True):
     """Grant to the members of a group of the identity provider, at each sign-in."""
 
-    group: Text
+    group: values.Text
     """Its name, or id, as the claim has it."""
-    project: Text | None = None
+    project: values.Text | None = None
     """Id of the project (`prj_...`) that they are members of."""
     role: Literal["owner", "admin", "member", "viewer"] = "member"
     """Their role in it."""
@@ -183,21 +170,21 @@ class IdentityGroup(Struct, frozen=True, kw_only=True):
 class IdentityProvider(Struct, frozen=True, kw_only=True):
     """A provider of OpenID Connect that people may sign in to the console with."""
 
-    name: DoorName
+    name: values.DoorName
     """Part of addresses: the provider sends people back to `/console/sign-in/NAME/back`."""
-    title: Text | None = None
+    title: values.Text | None = None
     """Name for people. Unset: the name."""
-    issuer: WebAddress
+    issuer: values.WebAddress
     """Address of the issuer, exactly as its own document (`/.well-known/openid-configuration`)
     gives it; `https://`, but on this machine."""
-    client_id: Text
+    client_id: values.Text
     """What the provider knows this service as."""
-    client_secret: KeyPlace | None = None
+    client_secret: values.KeyPlace | None = None
     """Where its secret is found. Unset: a public client."""
-    ca_file: FilePath | None = None
+    ca_file: values.FilePath | None = None
     """Certificates to trust (PEM) when the provider is asked. Unset: those that the system
     trusts."""
-    scopes: tuple[Text, ...] = ("openid", "email", "profile")
+    scopes: tuple[values.Text, ...] = ("openid", "email", "profile")
     """What is asked for; `openid` is among it."""
     sign_up: bool = False
     """Whether people of `allowed_domains` get an account without an invitation, if their address
@@ -208,25 +195,25 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
     """Accounts that a verified address joins at the first sign-in: `unclaimed`, which were created
     beforehand and have neither password nor identity; or `all`, so that who controls the provider
     controls every account. Else their owners link the identity in the profile."""
-    trusted_domains: tuple[HostName, ...] = ()
+    trusted_domains: tuple[values.HostName, ...] = ()
     """Domains, each exactly, whose addresses are taken as verified although the provider does not
     say it, as Entra ID does not. Only for an issuer where nobody but your administrators can set an
     address of these domains; never for one of several tenants."""
-    email_claim: Text = "email"
+    email_claim: values.Text = "email"
     """Claim with the address, like `preferred_username`."""
-    verified_claim: Text | None = None
+    verified_claim: values.Text | None = None
     """Claim that says whether the address is verified. Unset: `email_verified` where `email_claim`
     is `email`, else none."""
-    name_claim: Text = "name"
+    name_claim: values.Text = "name"
     """Claim with the name for people."""
-    groups_claim: Text = "groups"
+    groups_claim: values.Text = "groups"
     """Claim that lists the groups which somebody is in."""
     groups: tuple[IdentityGroup, ...] = ()
     recheck_minutes: Annotated[int, Meta(ge=5, le=43_200)] | None = None
     """How long a session lasts until the provider is asked again who its person is and which groups
     they are in, of which they notice nothing while the provider knows them. Unset: as long as any
     session."""
-    scim_keys: tuple[Digest, ...] = ()
+    scim_keys: tuple[values.Digest, ...] = ()
     """Digests of keys by which the provider's directory creates, changes and disables people, and
     moves them between groups, by SCIM at `/scim/v2`; `causerie key` makes them. With one, groups
     come from SCIM, and `groups_claim` means nothing."""

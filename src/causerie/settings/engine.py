@@ -8,21 +8,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from causerie.settings import values
 from causerie.settings.problems import Broken
 from causerie.settings.provider import TlsSettings, address_rules, tls_rules
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import (
-    Count,
-    FilePath,
-    KeyPlace,
-    Natural,
-    Program,
-    Size,
-    Text,
-    VariableName,
-    WebAddress,
-    byte_count,
-)
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
@@ -38,7 +27,7 @@ Replicas = Annotated[
 ]
 
 Variables = Annotated[
-    tuple[VariableName, ...],
+    tuple[values.VariableName, ...],
     Meta(
         description="Names of further variables of the service's environment that the engine's "
         'process gets, like `"HF_TOKEN"`. Without them it gets those of its libraries and devices '
@@ -50,41 +39,41 @@ Variables = Annotated[
 class LlamaCpp(Struct, frozen=True, kw_only=True):
     """Options of the embedded llama.cpp engine. Unset values are chosen from the machine."""
 
-    command: Program | None = None
+    command: values.Program | None = None
     """The program `llama-server` of a native build of llama.cpp: a path, or a name that the shell
     would find. Unset: the package `xllamacpp` runs the model."""
-    args: tuple[Text, ...] = ()
+    args: tuple[values.Text, ...] = ()
     """Further arguments of `command`, as documented there."""
     environment: Variables = ()
     replicas: Replicas = 1
-    devices: tuple[Text, ...] = ()
+    devices: tuple[values.Text, ...] = ()
     """Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it (and `HIP_VISIBLE_DEVICES`,
     `GGML_VK_VISIBLE_DEVICES`), like `"0"`. Unset: each sees all."""
-    context: Count | Literal["auto"] | None = None
+    context: values.Count | Literal["auto"] | None = None
     """Tokens that prompt and output of one request may have. `"auto"`: as many as the free memory
     holds."""
     parallel: Annotated[int, Meta(ge=1, le=256)] | None = None
     """Requests at the same time."""
-    cache_tokens: Count | None = None
+    cache_tokens: values.Count | None = None
     """Tokens that all requests together may have, at least `context`. Unset: `context` of each, or
     fewer if the memory holds no more."""
-    threads: Count | None = None
+    threads: values.Count | None = None
     """CPU threads."""
-    gpu_layers: Natural | None = None
+    gpu_layers: values.Natural | None = None
     """Layers on the GPU; 0 keeps all on the CPU."""
     kv_type: KvType | None = None
     """Number type of the key-value cache."""
     flash_attention: bool | None = None
     """Whether flash attention is used."""
-    batch: Count | None = None
+    batch: values.Count | None = None
     """Most prompt tokens in one step."""
-    lora: tuple[FilePath, ...] = ()
+    lora: tuple[values.FilePath, ...] = ()
     """LoRA adapters (GGUF files)."""
-    draft: FilePath | None = None
+    draft: values.FilePath | None = None
     """Small model for speculative decoding (a GGUF file)."""
     pooling: Literal["mean", "cls", "last"] | None = None
     """How an embedding model makes one vector of those of the tokens. Unset: as its file says."""
-    prompt_cache: Size | None = None
+    prompt_cache: values.Size | None = None
     """Memory for prompts that left their slots, like `"2GiB"`. Unset: an eighth of the memory, at
     most 8 GiB. `"0B"` keeps none."""
     speculation: Literal["off", "ngram"] = "off"
@@ -98,18 +87,18 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt_cache_bytes(self) -> int | None:
-        return byte_count(self.prompt_cache) if self.prompt_cache is not None else None
+        return values.byte_count(self.prompt_cache) if self.prompt_cache is not None else None
 
 
 class OpenVino(Struct, frozen=True, kw_only=True):
     """Options of OpenVINO GenAI. Unset values are chosen for the machine."""
 
     replicas: Replicas = 1
-    context: Count | None = None
+    context: values.Count | None = None
     """Tokens that prompt and output of one request may have."""
     parallel: Annotated[int, Meta(ge=1, le=256)] | None = None
     """Requests at the same time. Unset: 16."""
-    threads: Count | None = None
+    threads: values.Count | None = None
     """CPU threads."""
     environment: Variables = ()
 
@@ -121,7 +110,7 @@ class KvEvents(Struct, frozen=True, kw_only=True):
     """Port of the endpoint, on the host of each server."""
     replay_port: Port | None = None
     """Port of the replay endpoint. Unset: what was missed is not asked for."""
-    ranks: Count = 1
+    ranks: values.Count = 1
     """Data-parallel ranks of each server: so many ports, from these on."""
 
 
@@ -131,47 +120,47 @@ class Vllm(Struct, frozen=True, kw_only=True):
     Unset values are vLLM's own choice.
     """
 
-    address: WebAddress | None = None
+    address: values.WebAddress | None = None
     """Base URL, without `/v1`, of a vLLM that others run: then none is started, and options of
     starting one mean nothing."""
-    addresses: tuple[WebAddress, ...] = ()
+    addresses: tuple[values.WebAddress, ...] = ()
     """Several such base URLs in place of `address`: servers of the same model, which are used as
     one. A reload may add and remove some while others answer. A host name stands for as many
     servers as it has IP addresses, one like `_http._tcp.name` for those of its SRV records; both
     are looked up every five seconds."""
-    key: KeyPlace | None = None
+    key: values.KeyPlace | None = None
     """Where the key is found that is sent to `address`. Unset: none is sent."""
     kv_events: KvEvents | None = None
     """Where the servers of `addresses` publish what their caches hold. Unset: only what was sent to
     them is known."""
-    served_name: Text | None = None
+    served_name: values.Text | None = None
     """Name of the model at `address`. Unset: the only one that is there."""
     tls: TlsSettings = TlsSettings()
-    command: Program = "vllm"
+    command: values.Program = "vllm"
     """The program: a path, or a name that the shell would find."""
-    replicas: Count = 1
+    replicas: values.Count = 1
     """How many are started: one model as a pool, each on devices of its own. Options are those of
     each."""
-    devices: tuple[Text, ...] = ()
+    devices: tuple[values.Text, ...] = ()
     """Devices of each replica, as `CUDA_VISIBLE_DEVICES` of it, like `"0,1"`. Unset: with several
     replicas as many as each needs, in order from 0 on."""
-    context: Count | None = None
+    context: values.Count | None = None
     """Tokens that prompt and output of one request may have."""
     parallel: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     """Requests at the same time. Unset: 256."""
-    tensor_parallel: Count | None = None
+    tensor_parallel: values.Count | None = None
     """Devices that share each layer."""
-    pipeline_parallel: Count | None = None
+    pipeline_parallel: values.Count | None = None
     """Stages of layers, each on devices of its own."""
-    data_parallel: Count | None = None
+    data_parallel: values.Count | None = None
     """Copies of the model that share the requests."""
     gpu_memory: Annotated[float, Meta(gt=0, le=1)] | None = None
     """Fraction of each device's memory that it may take."""
-    dtype: Text | None = None
+    dtype: values.Text | None = None
     """Number type of weights and computation."""
-    quantization: Text | None = None
+    quantization: values.Text | None = None
     """How the weights are quantised."""
-    args: tuple[Text, ...] = ()
+    args: tuple[values.Text, ...] = ()
     """Further arguments of `vllm serve`, as documented there."""
     environment: Variables = ()
 

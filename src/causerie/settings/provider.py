@@ -15,22 +15,9 @@ from msgspec import Meta, Struct
 
 from causerie.http.addresses import Address
 from causerie.protocol.request import Operation
+from causerie.settings import values
 from causerie.settings.problems import Broken
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import (
-    PLACES,
-    Count,
-    DoorName,
-    FieldPath,
-    FilePath,
-    HostName,
-    KeyPlace,
-    Patience,
-    Secret,
-    Text,
-    TrustedCertificates,
-    WebAddress,
-)
 
 
 def certificate_rules(path: KeyPath, file: str | None) -> Iterator[Broken]:
@@ -55,23 +42,23 @@ class TimeoutSettings(Struct, frozen=True, kw_only=True):
 
     connect: Annotated[float, Meta(gt=0, le=600)] = 5.0
     """Until there is a connection."""
-    first_token: Patience = 120.0
+    first_token: values.Patience = 120.0
     """From a request to be streamed to its first content."""
-    between_chunks: Patience = 60.0
+    between_chunks: values.Patience = 60.0
     """From one piece of content to the next."""
-    total: Patience = 1800.0
+    total: values.Patience = 1800.0
     """Until the end of a reply."""
 
 
 class TlsSettings(Struct, frozen=True, kw_only=True):
     """Certificates: how the other side's is checked, and the one that we show."""
 
-    ca_file: TrustedCertificates = None
-    client_cert: FilePath | None = None
+    ca_file: values.TrustedCertificates = None
+    client_cert: values.FilePath | None = None
     """Our own certificate (PEM), where the other side wants one."""
-    client_key: FilePath | None = None
+    client_key: values.FilePath | None = None
     """The key of `client_cert` (PEM). Unset: it stands in the same file."""
-    server_name: HostName | None = None
+    server_name: values.HostName | None = None
     """Name that the certificate must have. Unset: the host of the address."""
     verify: bool = True
     """`false` accepts any certificate, also one of an attacker."""
@@ -82,12 +69,12 @@ class HealthCheckSettings(Struct, frozen=True, kw_only=True):
 
     path: Annotated[
         str,
-        Meta(pattern=r"^(/[!-~]*)?\Z", extra={"words": "a path like `/models`, or an empty text"}),
+        values.matching(r"^(/[!-~]*)?\Z", "a path like `/models`, or an empty text"),
     ] = "/models"
     """Path below `base_url` that is asked for; empty: it is not asked."""
     interval_seconds: Annotated[float, Meta(ge=0.1, le=86_400)] = 15.0
     """From one time to the next."""
-    timeout_seconds: Patience = 5.0
+    timeout_seconds: values.Patience = 5.0
     """After so long without an answer it is taken to be down."""
 
 
@@ -97,14 +84,14 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     Unset values are not known, and requests that use them are let through.
     """
 
-    id: Text
+    id: values.Text
     """Id of the model at the provider."""
-    context_length: Count | None = None
+    context_length: values.Count | None = None
     """Tokens that prompt and output may have."""
     operations: Annotated[tuple[Operation, ...], Meta(min_length=1)] | None = None
     """What it serves: `chat`, `embeddings`, `rerank`, `completions`; other requests go elsewhere or
     get status 400, and the catalog lists it so."""
-    supported_parameters: tuple[Text, ...] | None = None
+    supported_parameters: tuple[values.Text, ...] | None = None
     """Parameters that it honours; a request with another goes elsewhere."""
     thinking: Literal["switch", "always", "never"] | None = None
     """Whether it thinks, and whether that can be switched."""
@@ -115,45 +102,45 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
 
 
 ApiVersion = Annotated[
-    str, Meta(pattern=r"^[0-9A-Za-z.-]{1,40}\Z", extra={"words": "a version like `2024-10-21`"})
+    str, values.matching(r"^[0-9A-Za-z.-]{1,40}\Z", "a version like `2024-10-21`")
 ]
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True):
     """A provider that others run."""
 
-    name: DoorName
+    name: values.DoorName
     """Lower-case name, for targets, headers and log lines."""
-    base_url: WebAddress
+    base_url: values.WebAddress
     """Base URL, to which `/chat/completions` is added; `known` has one."""
-    known: Text | None = None
+    known: values.Text | None = None
     """A [known provider](providers.md), like `openai`: fills in `name`, `base_url` and `dialect`
     where they are not set."""
-    dialect: Text = "generic"
+    dialect: values.Text = "generic"
     """What kind of server it is; see [dialects](dialects.md)."""
     api_version: ApiVersion | None = None
     """The `api-version` of requests, for dialect `azure-deployments`."""
-    key: KeyPlace | None = None
+    key: values.KeyPlace | None = None
     """Where the key is found that is sent there. Unset: none is sent. That of a `file`, and that of
     a `command` with a `lifetime`, is [read again](../guides/changing-keys.md) while the service
     runs."""
     price_list: str | None = None
     """Whose [list prices](../guides/billing.md#list-prices) its models have, like `openai`. Unset:
     as its address says; an empty text: nobody's."""
-    max_concurrent: Count | None = None
+    max_concurrent: values.Count | None = None
     """Most requests there at the same time. Unset: as many as come."""
     fetches_images: bool | None = None
     """Whether images may be given to it by `https://` addresses, which it fetches itself. Unset:
     as its dialect says; a server in your own network could be made to read what only this network
     may."""
-    private_image_hosts: tuple[Text, ...] = ()
+    private_image_hosts: tuple[values.Text, ...] = ()
     """Hosts of your own network from which it may fetch images all the same: names, `".suffix"`,
     addresses or networks. All other private, link-local, loopback and single-label hosts are
     refused before it sees them."""
-    passes: tuple[FieldPath, ...] = ()
+    passes: tuple[values.FieldPath, ...] = ()
     """Fields of requests that it gets in addition to those that its dialect lists, like `"top_a"`
     or `"messages.content.cache_control"`; see [fields](dialects.md#fields)."""
-    passes_privileged: tuple[FieldPath, ...] = ()
+    passes_privileged: tuple[values.FieldPath, ...] = ()
     """Fields that it gets although they choose a model, provider, price, plugin, limit, transport
     or address. Nothing here prices or limits what they choose: it is on your bill; see
     [fields](dialects.md#privileged-fields)."""
@@ -162,14 +149,14 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     stops when their client leaves, and is [charged](../guides/billing.md#leaving-early) as far as
     it went. Unset: where a door takes keys of accounts, and where its dialect says so."""
     proxy: Annotated[
-        WebAddress | Secret | None,
+        values.WebAddress | values.Secret | None,
         Meta(
             extra={"words": "an address that begins with `http://` or `https://`, or where it is"}
         ),
     ] = None
     """HTTP proxy to go through. One whose address holds a password is named by `{ env = "NAME" }`,
     `{ file = "PATH" }` or `{ command = ["PROGRAM", ...] }`."""
-    max_reply_bytes: Count = 64 * 1024 * 1024
+    max_reply_bytes: values.Count = 64 * 1024 * 1024
     """Most bytes of one streamed reply, as they come and decompressed; a longer one breaks off. A
     reply that is not streamed has at most 16 MiB."""
     retries: Annotated[int, Meta(ge=0, le=5)] = 2
@@ -201,12 +188,12 @@ def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
         yield Broken(path, f"holds a user name or a password; take it out and {instead}")
 
 
-def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
+def secret_rules(path: KeyPath, secret: values.Secret) -> Iterator[Broken]:
     """Yield an error unless a secret has exactly one place, and options that belong to it."""
     named = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
     if len(named) != 1:
         words = " and ".join(f"`{one}`" for one in named) or "nothing"
-        yield Broken(path, f"has {words}; it takes {PLACES}", relies_on=(path,))
+        yield Broken(path, f"has {words}; it takes {values.PLACES}", relies_on=(path,))
     elif secret.command is None and (secret.environment or secret.lifetime is not None):
         yield Broken(path, "has `environment` or `lifetime`, which belong to a `command`")
     elif secret.lifetime is not None and (path[0], path[-1]) != ("providers", "key"):

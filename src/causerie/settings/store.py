@@ -10,16 +10,14 @@ from msgspec import Meta, Struct
 from causerie.settings.problems import Broken
 from causerie.settings.provider import certificate_rules
 from causerie.settings.toml import KeyPath
-from causerie.settings.values import FilePath, KeyPlace, Seconds, Text
+from causerie.settings.values import FilePath, KeyPlace, Seconds, Text, matching
 
 _StoreAddress = Annotated[
     str,
-    Meta(
-        pattern=r"^(sqlite:///(?!:memory:)|postgres(ql)?://)\S",
-        extra={
-            "words": "an address like `sqlite:///PATH` or `postgresql://HOST/NAME`",
-            "secret": True,
-        },
+    matching(
+        r"^(sqlite:///(?!:memory:)|postgres(ql)?://)\S",
+        "an address like `sqlite:///PATH` or `postgresql://HOST/NAME`",
+        secret=True,
     ),
 ]
 
@@ -73,9 +71,8 @@ def store_rules(store: StoreSettings) -> Iterator[Broken]:
 
 _SharedAddress = Annotated[
     str,
-    Meta(
-        pattern=r"^(valkeys?|rediss?|unix)://\S+\Z",
-        extra={"words": "an address like `valkey://HOST:6379/0`", "secret": True},
+    matching(
+        r"^(valkeys?|rediss?|unix)://\S+\Z", "an address like `valkey://HOST:6379/0`", secret=True
     ),
 ]
 

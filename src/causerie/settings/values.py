@@ -12,6 +12,12 @@ from msgspec import Meta, Struct
 
 from causerie.settings.toml import KeyPath
 
+
+def matching(pattern: str, words: str, **notes: object) -> Meta:
+    """Return the rule of a text: its pattern, and what it takes in words."""
+    return Meta(pattern=pattern, extra={"words": words, **notes})
+
+
 Text = Annotated[str, Meta(min_length=1)]
 FilePath = Annotated[Text, Meta(extra={"path": "file"})]
 Program = Annotated[Text, Meta(extra={"path": "program"})]
@@ -21,93 +27,65 @@ Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Patience = Annotated[float, Meta(gt=0, le=86_400)]
 ModelPattern = Annotated[
     str,
-    Meta(
-        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,126}\*?\Z",
-        extra={"words": "a name of letters, digits and `._:/-`, which may end in `*`"},
+    matching(
+        r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,126}\*?\Z",
+        "a name of letters, digits and `._:/-`, which may end in `*`",
     ),
 ]
 Name = Annotated[
-    str,
-    Meta(
-        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,127}\Z",
-        extra={"words": "a name of letters, digits and `._:/-`"},
-    ),
+    str, matching(r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,127}\Z", "a name of letters, digits and `._:/-`")
 ]
 DoorName = Annotated[
-    str,
-    Meta(
-        pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z",
-        extra={"words": "a lower-case name of letters, digits and `-`"},
-    ),
+    str, matching(r"^[a-z0-9][a-z0-9-]{0,62}\Z", "a lower-case name of letters, digits and `-`")
 ]
 HostName = Annotated[
-    str,
-    Meta(
-        pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z",
-        extra={"words": "a host name in lower case"},
-    ),
+    str, matching(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z", "a host name in lower case")
 ]
 Origin = Annotated[
     str,
-    Meta(
-        pattern=r"^(\*|[a-z][a-z0-9+.-]*://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
+    matching(
+        r"^(\*|[a-z][a-z0-9+.-]*://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?"
         r"|(?!https?://)[a-z][a-z0-9+.-]*://)\Z",
-        extra={
-            "words": "an origin in lower case like `https://app.example.com` or "
-            "`http://localhost:5173`, without a path; `app://` for all of a scheme; or `*`"
-        },
+        "an origin in lower case like `https://app.example.com` or "
+        "`http://localhost:5173`, without a path; `app://` for all of a scheme; or `*`",
     ),
 ]
 Prefix = Annotated[
     str,
-    Meta(
-        pattern=r"^(/[a-zA-Z0-9._~-]+)+\Z",
-        extra={"words": "a path like `/gateway/v1`, without a slash at the end"},
-    ),
+    matching(r"^(/[a-zA-Z0-9._~-]+)+\Z", "a path like `/gateway/v1`, without a slash at the end"),
 ]
 Digest = Annotated[
     str,
-    Meta(
-        pattern=r"^(ck_[a-zA-Z0-9]{1,32}:)?[0-9a-f]{64}\Z",
-        extra={"words": "a digest as `causerie key` prints it", "digest": True},
+    matching(
+        r"^(ck_[a-zA-Z0-9]{1,32}:)?[0-9a-f]{64}\Z",
+        "a digest as `causerie key` prints it",
+        digest=True,
     ),
 ]
 Size = Annotated[
-    str,
-    Meta(
-        pattern=r"^[0-9]+(\.[0-9]+)? ?([kMGT]i?)?B\Z",
-        extra={"words": 'a size like `"6GiB"` or `"500MB"`'},
-    ),
+    str, matching(r"^[0-9]+(\.[0-9]+)? ?([kMGT]i?)?B\Z", 'a size like `"6GiB"` or `"500MB"`')
 ]
 FieldPath = Annotated[
     str,
-    Meta(
-        pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,127}(\.[a-zA-Z_][a-zA-Z0-9_-]{0,127}){0,15}\Z",
-        extra={"words": "the name of a field, or a path like `messages.content.cache_control`"},
+    matching(
+        r"^[a-zA-Z_][a-zA-Z0-9_-]{0,127}(\.[a-zA-Z_][a-zA-Z0-9_-]{0,127}){0,15}\Z",
+        "the name of a field, or a path like `messages.content.cache_control`",
     ),
 ]
 WebAddress = Annotated[
     str,
-    Meta(
-        pattern=r"^https?://[^\s/]+(/\S*)?\Z",
-        extra={"words": "an address that begins with `http://` or `https://`"},
-    ),
+    matching(r"^https?://[^\s/]+(/\S*)?\Z", "an address that begins with `http://` or `https://`"),
 ]
 Network = Annotated[
-    str,
-    Meta(
-        pattern=r"^[0-9a-fA-F.:]+(/[0-9]{1,3})?\Z",
-        extra={"words": "an address or a network like `10.0.0.0/8`"},
-    ),
+    str, matching(r"^[0-9a-fA-F.:]+(/[0-9]{1,3})?\Z", "an address or a network like `10.0.0.0/8`")
 ]
 Keys = Literal["off", "accounts"] | tuple[Digest, ...]
 
 
 VariableName = Annotated[
     str,
-    Meta(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z",
-        extra={"words": "the name of an environment variable", "secret": True},
+    matching(
+        r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z", "the name of an environment variable", secret=True
     ),
 ]
 
@@ -182,18 +160,15 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 # Price of a model's tokens.
 
 Money = Annotated[
-    str,
-    Meta(
-        pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?\Z", extra={"words": 'an amount as text, like `"0.15"`'}
-    ),
+    str, matching(r"^[0-9]{1,9}(\.[0-9]{1,9})?\Z", 'an amount as text, like `"0.15"`')
 ]
 
 # So the cost of 2^31 tokens of each kind fits the database, which keeps billionths in 64 bits.
 Price = Annotated[
     str,
-    Meta(
-        pattern=r"^([01]?[0-9]{1,6}(\.[0-9]{1,9})?|2000000(\.0{1,9})?)\Z",
-        extra={"words": 'an amount of at most 2,000,000 as text, like `"0.15"`'},
+    matching(
+        r"^([01]?[0-9]{1,6}(\.[0-9]{1,9})?|2000000(\.0{1,9})?)\Z",
+        'an amount of at most 2,000,000 as text, like `"0.15"`',
     ),
 ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from causerie.engines import supervised
 from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.grammar_matcher import Admitted, Generation
 from causerie.engines.llamacpp.client import LlamaCppClient, PartialTokens
@@ -25,13 +26,6 @@ from causerie.engines.llamacpp.options import (
 from causerie.engines.llamacpp.process import LlamaCppChild, examine_program, spawn, spawn_native
 from causerie.engines.llamacpp.slots import PromptStore
 from causerie.engines.machine import kv_bytes_per_token
-from causerie.engines.supervised import (
-    Readings,
-    SupervisedEngine,
-    characters,
-    ensure_can_fit,
-    gguf_model,
-)
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
@@ -44,7 +38,7 @@ _RANKING = 4
 _TAG = re.compile(rb"<.{1,38}>|\[(?=[^a-z]*[A-Z])[^a-z]{1,38}\]", re.DOTALL)
 
 
-class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
+class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     """One GGUF file, run by llama.cpp.
 
     ``ref`` says where the weights are from, which may name the model's family. Making one reads the
@@ -61,7 +55,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         load_seconds: float = 600.0,
     ) -> None:
         alongside = [Path(name) for name in (*options.lora, options.draft) if name]
-        header, local = gguf_model(weights, ref, alongside)
+        header, local = supervised.gguf_model(weights, ref, alongside)
         try:
             launch = for_machine(weights, options, header)
         except (WeightsError, OSError) as error:
@@ -85,7 +79,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         self._launch = launch
         if launch.cache_tokens < launch.context * launch.parallel:
             self.cache_tokens = launch.cache_tokens
-        self._readings = Readings()
+        self._readings = supervised.Readings()
         self._affixes: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
@@ -113,14 +107,14 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         return f"llamacpp-{self._version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        ensure_can_fit(await self._vocabulary(), pieces, self.context)
+        supervised.ensure_can_fit(await self._vocabulary(), pieces, self.context)
         return await self._ids(pieces, special=special)
 
     async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text, with those that the model has before and behind it."""
         vocabulary = await self._vocabulary()
         for text in texts:
-            ensure_can_fit(vocabulary, [text], self.context)
+            supervised.ensure_can_fit(vocabulary, [text], self.context)
         if self._affixes is None:
             body = {"content": _LETTER, "parse_special": False, "add_special": True}
             whole = (await self._client().ask("POST", "/tokenize", body))["tokens"]
@@ -148,7 +142,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
         answer = await self._readings.of(
-            characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
+            supervised.characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
         )
         return list(answer["tokens"])
 

@@ -1,7 +1,7 @@
 """The child process: runs OpenVINO GenAI's continuous batching for its parent until told to go.
 
 Reads lines of JSON from standard input and answers with lines of JSON on standard output. The
-first line is the :class:`~causerie.engines.openvino.process.OpenVinoLaunch`, answered by
+first line is the :class:`~causerie.engines.openvino.engine.OpenVinoLaunch`, answered by
 ``{"ready": true, ...}`` once the model is loaded. Each further line is an order with an ``id``:
 
 - ``generate``: token ids; answered by lines with ``ids``, of which the last has an ``end``, or by

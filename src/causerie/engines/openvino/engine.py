@@ -1,42 +1,314 @@
-"""OpenVINO GenAI as a text engine of ours.
+"""OpenVINO GenAI as a text engine of ours, and the child that runs it: its options, its start, and
+its lines as values of the seam.
 
-A set of tokens is told as a grammar in the EBNF of xgrammar, the only one that it takes.
-"""
+Generations are streams of tokens. Where the options say nothing, they are chosen for this machine.
+A set of tokens is told as a grammar in the EBNF of xgrammar, the only one that it takes."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from string import ascii_letters, digits
+from time import monotonic
+from typing import Any, Literal
 
+import msgspec
 from msgspec import structs
 
-from causerie.engines.base import EngineFailed, PromptTooLong, TextRequest, Token
-from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
-from causerie.engines.openvino.process import (
-    ARCHITECTURES,
-    OpenVinoChild,
-    OpenVinoClient,
-    OpenVinoOptions,
-    for_machine,
-    spawn,
+from causerie.engines import machine, supervised
+from causerie.engines.base import (
+    EngineFailed,
+    EngineRefused,
+    LoadFailed,
+    Output,
+    PromptTooLong,
+    Stopped,
+    TextRequest,
+    Token,
 )
-from causerie.engines.supervised import (
-    Files,
-    LocalModel,
-    Readings,
-    SupervisedEngine,
-    characters,
-    ensure_can_fit,
-    folder_model,
-    gguf_model,
+from causerie.engines.child_environment import engine_environment
+from causerie.engines.grammar_matcher import (
+    Admitted,
+    Generation,
+    Spelling,
+    first_token,
+    request_spelling,
 )
+from causerie.engines.openvino.prefill import BLOCK
+from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
+from causerie.engines.sampling import engine_fields
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import ModelFolder, read_openvino_folder
 from causerie.engines.weights.gguf import Header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # those whose GGUF files OpenVINO GenAI reads
+_DEFAULT_CONTEXT = 8_192
+_SLOTS = 16
+_KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVinoOptions:
+    """Configured options; ``None`` is chosen for the machine."""
+
+    context: int | None = None  # in tokens, for one request
+    parallel: int | None = None  # number of concurrent requests
+    threads: int | None = None
+    part: machine.MachinePart = machine.WHOLE  # part of the machine that its cores are taken from
+    environment: tuple[str, ...] = ()
+    """Names of further variables of the environment that the process gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVinoLaunch:
+    """Everything decided: what the child process is told (``memory`` in bytes)."""
+
+    weights: str
+    context: int
+    parallel: int
+    threads: int | None
+    blocks: int  # blocks of the cache that all requests share
+    divided: bool  # whether prompts are read in parts; see `prefill.py`
+    memory: int
+    cpus: tuple[int, ...] | None  # hardware threads that the process stays on; `None`: on any
+    environment: tuple[str, ...] = ()
+    """Names of further variables of the environment that the process gets."""
+
+
+def for_machine(
+    weights: Path,
+    options: OpenVinoOptions,
+    model: machine.SizedModel,
+    trained: int,
+    memory: int,
+    *,
+    recurrent: bool = False,
+) -> OpenVinoLaunch:
+    """Return the options with everything chosen, on a machine with ``memory`` bytes.
+
+    ``trained`` is the context that the ``model`` was trained for, 0 where nothing says it.
+    Context: that, at most 8,192 tokens. Slots: 16; they share one cache, which holds a whole
+    context of each, but takes no more than a quarter of the memory that the weights leave, and
+    never less than one context; one context as well where nothing says what a token takes.
+    Threads: OpenVINO's choice, but no more than the quotas of the control groups give.
+    ``recurrent`` models keep a state for several blocks together, so parts would not be found.
+    """
+    cpus = options.part.cpus()
+    threads = options.threads or (len(cpus) if cpus else None)  # none: OpenVINO's choice
+    given = machine.quota(options.part)  # which it does not see
+    if not options.threads and given is not None:
+        threads = given if given < len(cpus or machine.allowed_cpus()) else threads
+    longest = trained or options.context or _DEFAULT_CONTEXT
+    context = min(options.context or _DEFAULT_CONTEXT, longest)
+    parallel = options.parallel or _SLOTS
+    each = machine.kv_bytes_per_token(model, _KV_TYPE)
+    room = max(memory - model.file_size, 0) // 4 // each if each else 0
+    cached = max(min(context * parallel, room), context)
+    return OpenVinoLaunch(
+        weights=str(weights),
+        context=context,
+        parallel=parallel,
+        threads=threads,
+        blocks=-(-cached // BLOCK) + parallel,  # each request begins a block of its own
+        divided=not recurrent,
+        memory=machine.model_memory_bytes(model, cached, _KV_TYPE),
+        cpus=cpus,
+        environment=options.environment,
+    )
+
+
+_ENGINE = "openvino"
+_PIECE = 65_536
+
+
+class _Answer(msgspec.Struct, gc=False):
+    id: int = 0
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    end: Literal["stop", "length", "ignored"] | None = None
+    refused: str = ""
+    encoded: tuple[list[int], ...] = ()
+    ready: bool = False
+    version: str = ""
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class OpenVinoClient:
+    """Speaks to one child by its input and output; ``version`` is that of what it runs.
+
+    ``pulse`` beats whenever something comes. The answers are read by a task of its own,
+    which ``close`` ends.
+    """
+
+    def __init__(self, process: EngineProcess, pulse: Pulse) -> None:
+        self.version = ""
+        self._process = process
+        self._pulse = pulse
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Queue[_Answer | None]] = {}
+        loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[bool] = loop.create_future()
+        self._gone = False
+        self._reader = loop.create_task(self._read())
+
+    async def close(self) -> None:
+        """Read no more; whoever waits hears that the engine is gone."""
+        self._reader.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reader
+
+    async def loaded(self) -> bool:
+        """Wait until the model is loaded, or the child has ended: then return whether it is."""
+        return await asyncio.shield(self._ready)
+
+    async def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Return once the child has answered between two steps; raise :class:`EngineFailed`."""
+        async with self._order({"ping": path}) as answers:
+            await _next(answers)
+
+    async def encode(self, texts: Sequence[str]) -> Sequence[list[int]]:
+        async with self._order({"encode": texts}) as answers:
+            return (await _next(answers)).encoded
+
+    @asynccontextmanager
+    async def complete(
+        self, request: TextRequest, spelling: Spelling, ebnf: str | None = None
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        """Yield one completion, under a grammar in EBNF or none; leaving ends it."""
+        async with self._order(_generation_order(request, ebnf)) as answers:
+            outputs = _outputs(answers, request, spelling)
+            try:
+                yield outputs
+            finally:
+                await outputs.aclose()
+
+    @asynccontextmanager
+    async def _order(self, order: dict[str, Any]) -> AsyncIterator[asyncio.Queue[_Answer | None]]:
+        if self._gone:
+            raise EngineFailed("the engine is gone", loading=True)
+        number = next(self._numbers)
+        answers: asyncio.Queue[_Answer | None] = asyncio.Queue()
+        self._waiting[number] = answers
+        try:
+            await self._process.write(_encode({**order, "id": number}) + b"\n")
+            yield answers
+        finally:
+            if self._waiting.pop(number, None) is not None and "generate" in order:
+                # Not waited for: the child obeys it before its next step.
+                self._process.write_nowait(_encode({"cancel": True, "id": number}) + b"\n")
+
+    async def _read(self) -> None:
+        rest = b""  # not line by line: a line may be longer than any limit
+        try:
+            while piece := await self._process.stdout.read(_PIECE):
+                self._pulse.beat = monotonic()
+                *lines, rest = (rest + piece).split(b"\n")
+                for answer in map(_decode, lines):
+                    if answer.ready:
+                        self.version = answer.version
+                        self._ready.set_result(True)
+                    elif (answers := self._waiting.get(answer.id)) is not None:
+                        answers.put_nowait(answer)
+        finally:
+            self._gone = True
+            if not self._ready.done():
+                self._ready.set_result(False)
+            for answers in self._waiting.values():
+                answers.put_nowait(None)
+
+
+# Unset parameters are neutral, not the engine's defaults.
+def _generation_order(request: TextRequest, ebnf: str | None) -> dict[str, Any]:
+    fields: dict[str, float] = dict(engine_fields(_ENGINE, request.sampling))
+    if fields.get("top_k") == 0:
+        del fields["top_k"]  # off is its default, and no number
+    if request.sampling.seed is not None:
+        fields["rng_seed"] = request.sampling.seed % 2**32
+    return {
+        "generate": request.prompt,
+        "max_tokens": request.max_tokens,
+        "ignore_eos": request.ignore_eos,
+        "fields": fields,
+        "ebnf": ebnf,
+    }
+
+
+async def _next(answers: asyncio.Queue[_Answer | None]) -> _Answer:
+    answer = await answers.get()
+    if answer is None:
+        raise EngineFailed("the engine broke off its answer")
+    return answer
+
+
+async def _outputs(
+    answers: asyncio.Queue[_Answer | None], request: TextRequest, spelling: Spelling
+) -> AsyncGenerator[Output, None]:
+    made = 0
+    while True:
+        answer = await _next(answers)
+        if answer.refused:
+            raise EngineRefused(f"the engine refused the request: {answer.refused}")
+        for id, logprob in zip(answer.ids, answer.logprobs, strict=True):
+            made += 1
+            if request.logprobs is None:
+                yield Token(id, spelling(id))
+            else:
+                yield Token(id, spelling(id), spelling.raw(id), min(logprob, 0.0))
+        if answer.end == "ignored":
+            raise EngineFailed("the engine has no room for the request")
+        if answer.end is not None:
+            yield Stopped(answer.end, len(request.prompt), made)
+            return
+
+
+# -P: nothing in the working directory is taken for a module.
+_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.openvino.child")
+_QUESTIONS = (("/ping", 60.0),)  # between two steps, so longer than one takes anywhere
+
+OpenVinoChild = EngineChild[OpenVinoClient]
+
+
+async def spawn(
+    launch: OpenVinoLaunch, end: tuple[int, ...], load_seconds: float, pulse: Pulse
+) -> OpenVinoChild:
+    """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
+
+    ``end`` are the tokens that end a text; ``pulse`` beats while the child answers.
+    """
+    process = await EngineProcess.start(_COMMAND, engine_environment(launch.environment))
+    client = OpenVinoClient(process, pulse)
+    async with starting(process, client, load_seconds):
+        await process.write(_encode({**asdict(launch), "end": end}) + b"\n")
+        if not await client.loaded():
+            how = await process.ended()
+            if any("No module named 'openvino" in line for line in process.tail):
+                raise LoadFailed(
+                    "OpenVINO GenAI is not installed; in a clone of Causerie: "
+                    "pip install '.[openvino]'"
+                )
+            why = last_words(process.tail) or how
+            raise EngineFailed(f"the engine could not load {launch.weights}: {why}")
+    return EngineChild(process, client, pulse, _QUESTIONS, last_words)
+
+
+def last_words(tail: Iterable[str]) -> str:
+    """Return the first error of the log with what follows it; empty without one."""
+    lines = [line.strip() for line in tail]
+    for index, line in enumerate(lines):
+        if "Error" in line or "what():" in line:
+            return " ".join(part for part in lines[index:] if part)[:300]
+    return ""
+
 
 _MOST_EBNF_TEXTS = 100
 _PLAIN_IN_EBNF = frozenset(ascii_letters + digits + " ")
@@ -65,7 +337,7 @@ def _sayable_in_ebnf(vocabulary: TokenTable, ids: Iterable[int]) -> dict[str, in
     return texts
 
 
-class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
+class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
     """One GGUF file, or one folder of OpenVINO's own format, run by OpenVINO GenAI on the CPU.
 
     It follows no grammar of ours: every generation under one goes on here, token by token.
@@ -101,7 +373,7 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
             context=launch.context,
         )
         self._launch = launch
-        self._readings = Readings()
+        self._readings = supervised.Readings()
         self._control: re.Pattern[str]  # of the vocabulary, once that is read
 
     async def _build(self, client: OpenVinoClient) -> str:
@@ -114,12 +386,14 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
         """
         client = self._client()
         vocabulary = await self._vocabulary()
-        ensure_can_fit(vocabulary, pieces, self.context)
+        supervised.ensure_can_fit(vocabulary, pieces, self.context)
         parts = list(_split_control(pieces, self._control, vocabulary.control, special=special))
         texts = [part for part in parts if isinstance(part, str)]
         if not texts:
             return [part for part in parts if isinstance(part, int)]
-        read = iter(await self._readings.of(characters(texts), lambda: client.encode(texts)))
+        read = iter(
+            await self._readings.of(supervised.characters(texts), lambda: client.encode(texts))
+        )
         found: list[int] = []
         for part in parts:
             ids = [part] if isinstance(part, int) else next(read)
@@ -169,8 +443,8 @@ class OpenVinoEngine(SupervisedEngine[OpenVinoClient]):
                 raise EngineFailed("the engine did not keep to its grammar")
 
 
-def _gguf_file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
-    header, local = gguf_model(weights, ref)
+def _gguf_file(weights: Path, ref: str) -> tuple[Header, supervised.LocalModel]:
+    header, local = supervised.gguf_model(weights, ref)
     if header.architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise EngineFailed(
@@ -180,12 +454,12 @@ def _gguf_file(weights: Path, ref: str) -> tuple[Header, LocalModel]:
     return header, local
 
 
-def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, LocalModel]:
+def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, supervised.LocalModel]:
     try:
         folder = read_openvino_folder(weights)
     except (WeightsError, OSError) as error:
         raise EngineFailed(str(error)) from error
-    return folder, folder_model(folder, Files(folder.files), ref)
+    return folder, supervised.folder_model(folder, supervised.Files(folder.files), ref)
 
 
 def _admitted_token(

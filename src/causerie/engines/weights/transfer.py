@@ -21,15 +21,7 @@ from urllib.request import url2pathname
 
 import aiohttp
 
-from causerie.engines.weights import HubOptions, Progress
-from causerie.engines.weights.errors import (
-    ChecksumMismatch,
-    Gated,
-    NoNetwork,
-    NoSpace,
-    WeightsError,
-    WeightsNotFound,
-)
+from causerie.engines.weights import HubOptions, Progress, errors
 
 _CHUNK = 1 << 20  # bytes
 _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses worth another try
@@ -96,7 +88,7 @@ def ensure_space(folder: Path, needed: int) -> None:
     """Raise :class:`NoSpace` if ``folder`` cannot take ``needed`` bytes and have some left."""
     free = shutil.disk_usage(folder).free
     if needed + _SLACK > free:
-        raise NoSpace(folder, needed + _SLACK, free)
+        raise errors.NoSpace(folder, needed + _SLACK, free)
 
 
 def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
@@ -112,7 +104,7 @@ def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.Cl
                 cafile=None if folder else path, capath=path if folder else None
             )
         except (OSError, ssl.SSLError) as error:
-            raise WeightsError(f"{path} holds no usable certificates: {error}.") from error
+            raise errors.WeightsError(f"{path} holds no usable certificates: {error}.") from error
     timeout = aiohttp.ClientTimeout(
         total=None, sock_connect=options.read_seconds, sock_read=options.read_seconds
     )
@@ -155,12 +147,12 @@ async def download(
         folder = target.parent
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             free = shutil.disk_usage(folder).free
-            raise NoSpace(folder, source.size or 0, free) from error
+            raise errors.NoSpace(folder, source.size or 0, free) from error
         why = error.strerror or error
-        raise WeightsError(f"{folder} cannot be written to: {why}.") from error
+        raise errors.WeightsError(f"{folder} cannot be written to: {why}.") from error
     if source.sha256 is not None and found != source.sha256:
         partial.unlink()
-        raise ChecksumMismatch(source.name, source.sha256, found)
+        raise errors.ChecksumMismatch(source.name, source.sha256, found)
     partial.replace(target)
     for left in target.parent.iterdir():  # of earlier contents
         if left.name.startswith(f"{target.name}.") and left.suffix == ".partial":
@@ -184,7 +176,7 @@ async def _append_all(
         failures = 1 if moved else failures + 1
         if failures > options.attempts:
             host = urlsplit(source.url).hostname or "The index"
-            raise NoNetwork(
+            raise errors.NoNetwork(
                 f"{host} broke off too often while {source.name} was fetched: {why}; "
                 "what is here is kept, try again."
             )
@@ -226,7 +218,7 @@ async def _chunks(
                     yield chunk
         except FileNotFoundError:
             why = "is named by the package index but is not there"
-            raise WeightsNotFound(f"{path} {why}.") from None
+            raise errors.WeightsNotFound(f"{path} {why}.") from None
         return
     headers = dict(source.headers)
     if start:
@@ -249,13 +241,13 @@ def _check_response(source: DownloadSource, response: aiohttp.ClientResponse, st
     if status in _PASSING:
         raise _Broken(f"it answered {status}")
     if status in (401, 403):
-        raise Gated(
+        raise errors.Gated(
             f"{host} refused {source.name} with {status}: "
             "give a token that may read it in HF_TOKEN."
         )
     if status in (404, 410):
-        raise WeightsNotFound(f"{host} has no {source.name} any more ({status}).")
-    raise WeightsError(f"{host} answered {status} when asked for {source.name}.")
+        raise errors.WeightsNotFound(f"{host} has no {source.name} any more ({status}).")
+    raise errors.WeightsError(f"{host} answered {status} when asked for {source.name}.")
 
 
 def local_path(url: str) -> Path:

@@ -16,8 +16,15 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.http.client import Reach
-from causerie.probe.asker import ProbeBounds, ProbeClient
-from causerie.probe.interview import Interview, Patience, ProbeBudget, ProbedModel, cost
+from causerie.probe.interview import (
+    Interview,
+    Patience,
+    ProbeBounds,
+    ProbeBudget,
+    ProbeClient,
+    ProbedModel,
+    cost,
+)
 from causerie.probe.provider_interview import (
     Answer,
     CompletedInterview,

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from causerie.probe.question import ProbeQuestion
-from causerie.probe.questions import (
-    listing,
-    messages,
-    operations,
-    output,
-    sampling,
-    streaming,
-    thinking,
-)
+from causerie.probe.questions import listing, messages, output, sampling, thinking
 
 QUESTIONS: tuple[ProbeQuestion, ...] = (
     *listing.QUESTIONS,
     *messages.COMPLETION_QUESTIONS,
-    *operations.QUESTIONS,
+    *listing.OPERATION_QUESTIONS,
     *thinking.QUESTIONS,
     *messages.QUESTIONS,
-    *streaming.QUESTIONS,
+    *messages.STREAM_QUESTIONS,
     *sampling.LENGTH_QUESTIONS,
     *sampling.QUESTIONS,
     *output.TOOL_QUESTIONS,
@@ -28,7 +20,7 @@ QUESTIONS: tuple[ProbeQuestion, ...] = (
     *messages.REFUSAL_QUESTIONS,
     *sampling.CONTINUING_QUESTIONS,
     *listing.CONTEXT_QUESTIONS,
-    *streaming.LEAVING_QUESTIONS,
+    *messages.LEAVING_QUESTIONS,
 )
 
 _QUICK = frozenset(
