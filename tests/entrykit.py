@@ -13,6 +13,7 @@ from hostilekit import NUMBERS, SCHEMAS, TEXTS, VALUES, Entry, every_place
 from kvkit import EngineCache, Publisher
 from loopkit import HI, PATHS
 from pageentrykit import catalog, configuration, management, managing, pages
+from shapeentrykit import directories, further_replies, further_shapes, price_lists
 from sitekit import (
     CLIENT_SECONDS,
     USUAL_ANSWER,
@@ -136,6 +137,10 @@ async def entries(folder: Path) -> AsyncIterator[dict[str, Entry]]:
             *catalog(world),
             *_heads(world),
             *_replies(world),
+            *further_shapes(world),
+            *further_replies(world),
+            *[each async for each in directories(world)],
+            *price_lists(world, folder),
             *_sign_in(world),
             *_replicas(world),
             await held.enter_async_context(_pool()),
@@ -375,11 +380,12 @@ def _replicas(world: Site) -> Iterator[Entry]:
     async def stored(made: Any) -> int:
         """Put a text in the place of every value that the service keeps there."""
         chat = posting(world, "/hosted/v1/chat/completions", authorization=f"Bearer {world.bearer}")
-        await chat({"model": "far", "messages": HI})
+        asked = {"model": "far", "messages": HI, "tools": [_TOOL]}
+        await chat(asked)
         async with Valkey.from_url(world.shared.replace("valkey", "redis")) as client:
             for key in await client.keys("*"):
                 await client.set(key, text_of(made["value"]).encode("utf-8", "replace"))
-            status = await chat({"model": "far", "messages": HI})
+            status = await chat(asked)
             await client.flushdb()
         return status
 

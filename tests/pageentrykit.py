@@ -53,6 +53,8 @@ async def pages(world: Site) -> Sequence[Entry]:
         places = {name: places[name] for name in places if name not in ("path", "fields")}
         if page.method == "POST":
             del places["query"]
+        if not places:
+            continue
         found.append(
             Entry(
                 f"{page.method}{page.path}".replace(" ", ""),
@@ -100,7 +102,7 @@ async def management(world: Site) -> Sequence[Entry]:
     """Operations of the management API, by its own document."""
     described = json.loads(await _page(world, "/api/openapi.json"))
     schemas = described["components"]["schemas"]
-    known = {"project": world.project, "key": world.key, "user": world.user, "provider": "p0"}
+    known = {"project": world.managed, "key": world.key, "user": world.user, "provider": "p0"}
     found = []
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -120,14 +122,13 @@ async def management(world: Site) -> Sequence[Entry]:
             places |= every_place(usual.get("body", {}), BODY_FAMILIES, "body")
             for name in ("path", "query", "body"):
                 places.pop(name, None)
-            key = world.manager if "project" in steps or "key" in steps else OPERATOR
             if places:
                 name = f"{method.upper()}/api{path.removeprefix('/api')}"
                 found.append(
                     Entry(
                         name,
                         usual,
-                        managing(world, method.upper(), path, key),
+                        managing(world, method.upper(), path),
                         places,
                         _MANAGED_MOST,
                     )
@@ -136,7 +137,8 @@ async def management(world: Site) -> Sequence[Entry]:
 
 
 _GOOD = {
-    "email": "b@example.org", "margin": "1", "door": "gateway", "prompt": "1", "completion": "1"
+    "email": "b@example.org", "margin": "1", "door": "gateway", "prompt": "1", "completion": "1",
+    "networks": ["10.0.0.0/8"],
 }  # fmt: skip
 
 
@@ -206,8 +208,8 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
             {"provider": "p0", "model": "m", "price": {"prompt": "1", "completion": "2"}}
         ],
     },
-    "model": {"id": "small", "engine": "fake", "options": {"context_length": 1000}},
-    "door": {"name": "market", "kind": "router"},
+    "model": {"id": "small", "engine": "fake"},
+    "door": {"name": "market", "kind": "gateway"},
     "policy": {"name": "people", "budget": "25", "models": ["openai/*"], "role": "member"},
     "webhook": {"name": "ops", "url": "http://127.0.0.1:9/hook"},
     "email": {"name": "team", "to": ["ops@example.org"]},
@@ -221,7 +223,8 @@ def configuration(world: Site) -> Iterator[Entry]:
     api, headers = world.home.root + path, {"authorization": f"Bearer {OPERATOR}"}
 
     async def send(made: Any) -> int:
-        status = await create({"path": {}, "query": {}, "body": made})
+        secret = {"key": "whsec_" + "QUJD" * 8} if made["kind"] == "webhook" else {}
+        status = await create({"path": {}, "query": {}, "body": {**made, **secret}})
         async with world.home.session.get(api, headers=headers) as answer:
             listed = (await answer.json())["data"]
         for entry in listed:

@@ -27,6 +27,7 @@ from loopkit import OPEN_DOORS
 from servicekit import ServiceView, service_view
 from valkeyserver import ValkeyServer
 
+from causerie.access.keys import KeyDigest
 from causerie.cli.keys import digest_line
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM, Membership, Role
@@ -34,6 +35,7 @@ from causerie.hosted.accounts.tokens import SessionClient
 from causerie.observe.logging import configure
 
 OPERATOR = "ck_ops_" + "0123456789abcdef" * 3
+SCIM_KEY = "ck_scim_0123456789"
 NO_ANSWER = -1
 _MODELS = 1000
 CLIENT_SECONDS = 120.0  # a client waits
@@ -63,6 +65,43 @@ base_url = "{url}/v1"
 [[aliases]]
 id = "far"
 targets = [{{ provider = "a", model = "m" }}]
+[[providers]]
+name = "c"
+base_url = "{url}/v1"
+dialect = "anthropic"
+[[providers]]
+name = "o"
+base_url = "{url}/v1"
+dialect = "openai"
+[[aliases]]
+id = "claude"
+targets = [{{ provider = "c", model = "m" }}]
+[[aliases]]
+id = "gpt"
+targets = [{{ provider = "o", model = "m" }}]
+[[providers]]
+name = "v"
+base_url = "{url}/v1"
+models = [
+  {{ id = "embed", operations = ["embeddings"] }},
+  {{ id = "order", operations = ["rerank"] }},
+  {{ id = "code", operations = ["completions"] }},
+]
+[[aliases]]
+id = "embed"
+targets = [{{ provider = "v", model = "embed" }}]
+[[aliases]]
+id = "order"
+targets = [{{ provider = "v", model = "order" }}]
+[[aliases]]
+id = "code"
+targets = [{{ provider = "v", model = "code" }}]
+[[identity_providers]]
+name = "entra"
+issuer = "https://entra.example.org"
+client_id = "causerie"
+join_accounts = "unclaimed"
+scim_keys = ["{directory}"]
 [[models]]
 id = "near"
 engine = "fake"
@@ -98,6 +137,7 @@ USUAL_ANSWER = {
         "prompt_tokens_details": {"cached_tokens": 1},
     },
 }
+USUAL_BODY = (msgspec.json.encode(USUAL_ANSWER),)
 USUAL_LIST = {
     "data": [
         {
@@ -153,9 +193,11 @@ class ScriptedProvider(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Asked)
         self.documents: dict[str, Any] = {"/models": USUAL_LIST}  # by the end of their path
+        self.usual: dict[str, Any] = {}
+        """Answers to what is asked at a path with this end, where no case says what they are."""
         self.status = 200
         self.kind = "application/json"
-        self.body: Sequence[bytes] = (msgspec.json.encode(USUAL_ANSWER),)
+        self.body: Sequence[bytes] = USUAL_BODY
 
     @contextmanager
     def answering(self, kind: str, body: Sequence[bytes], status: int = 200) -> Iterator[None]:
@@ -187,17 +229,23 @@ class _Asked(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         provider = self.server
         assert isinstance(provider, ScriptedProvider)
-        path = self.rfile.readline().split()[1].decode()
+        try:
+            path = self.rfile.readline().split()[1].decode()
+        except (OSError, IndexError):
+            return  # the service has closed an idle connection
         length = 0
         while (line := self.rfile.readline().strip()) != b"":
             if line.lower().startswith(b"content-length:"):
                 length = int(line.split(b":")[1])
         self.rfile.read(length)
         kind, status, pieces = provider.kind, provider.status, provider.body
-        named = next((each for each in provider.documents if path.endswith(each)), None)
+        documents = provider.documents
+        if provider.body is USUAL_BODY:
+            documents = provider.usual | documents
+        named = next((each for each in documents if path.endswith(each)), None)
         if named is not None:
             kind, status = "application/json", 200
-            pieces = (msgspec.json.encode(provider.documents[named]),)
+            pieces = (msgspec.json.encode(documents[named]),)
         head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n"
         try:
             self.wfile.write(head.encode())
@@ -253,6 +301,8 @@ class Site:
     provider: ScriptedProvider
     shared: str
     project: str
+    managed: str
+    """Another project; what is changed there changes nothing for those who ask."""
     key: str
     user: str
     cookie: str
@@ -292,19 +342,22 @@ async def site(folder: Path) -> AsyncIterator[Site]:
         shared.start()
         held.callback(shared.kill)
         text = _CONFIG.format(
-            folder=folder, url=provider.url, operator=digest_line(OPERATOR), shared=shared.url
-        )
+            folder=folder, url=provider.url, operator=digest_line(OPERATOR), shared=shared.url,
+            directory=f"ck_entra:{KeyDigest.of('entra', SCIM_KEY).digest.hex()}",
+        )  # fmt: skip
         async with service_view(folder, text + large_catalog(provider.url)) as home:
             async with office(folder / "data") as desk:
                 user = await desk.accounts.users.create(
                     SYSTEM, email="ada@example.org", name="Ada", password=None, operator=True
                 )
+                managed = await desk.accounts.projects.create(SYSTEM, "Managed")
                 key, changed = await desk.key(), await desk.key()
                 manager = await desk.key(purpose=Purpose.MANAGEMENT)
                 async with desk.store.writing() as repositories:
-                    await repositories.projects.join(
-                        Membership(desk.project, user.id, Role.OWNER, datetime.now(UTC))
-                    )
+                    for project in (desk.project, managed.id):
+                        await repositories.projects.join(
+                            Membership(project, user.id, Role.OWNER, datetime.now(UTC))
+                        )
                     begun = await desk.accounts.sign_in.begin(
                         repositories, user, SessionClient("127.0.0.1", "test")
                     )
@@ -316,7 +369,7 @@ async def site(folder: Path) -> AsyncIterator[Site]:
             assert found
             bearers = manager.credential, key.credential
             yield Site(
-                home, provider, shared.url, desk.project, changed.key.id, user.id, cookie, found[1],
+                home, provider, shared.url, desk.project, managed.id, changed.key.id, user.id, cookie, found[1],
                 *bearers,
             )  # fmt: skip
 

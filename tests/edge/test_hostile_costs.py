@@ -6,6 +6,7 @@ A bounded selection of what ``bench/loop_delay.py --draw`` draws. One that fails
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from hostilekit import (
     every_place,
     shrink,
 )
+from loopkit import BOUND_SECONDS, Watch
 
 _SEED = "26"
 _SECONDS = 60.0
@@ -105,6 +107,16 @@ async def test_a_finding_is_made_smaller_while_it_is_one() -> None:
 def test_leaves_end_a_chain() -> None:
     assert all(FAMILIES[name].leaf for name in TEXTS)
     assert not any(FAMILIES[name].leaf for name in VALUES)
+
+
+async def test_a_hold_of_the_loop_is_found() -> None:
+    """The watch itself works: it is used by tests of time alone, which seldom run."""
+    watch = Watch()
+    with watch.looking():
+        asyncio.get_running_loop().call_soon(sum, range(10_000_000))
+        await asyncio.sleep(0)
+    assert watch.longest > BOUND_SECONDS
+    assert "sum" in watch.what
 
 
 @pytest.mark.timing
