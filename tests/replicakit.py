@@ -155,7 +155,9 @@ class Member:
     def __init__(self, folder: Path, text: str) -> None:
         folder.mkdir()
         (folder / "causerie.toml").write_text(text)
-        self._folder = folder
+        self.folder = folder
+        self.program: Sequence[str] | None = None
+        """How it is started, if not as this program."""
         self._process: Process | None = None
         self.port = free_port()
         self.root = f"http://127.0.0.1:{self.port}"
@@ -170,10 +172,11 @@ class Member:
                 await asyncio.sleep(0.05)
 
     def _started(self) -> Process:
-        file = str(self._folder / "causerie.toml")
+        file = str(self.folder / "causerie.toml")
         variables = {**SHARED_CORES, **os.environ, "NO_COLOR": "1"}
-        with (self._folder / "serve.log").open("ab") as log:
-            return started(["serve", "--config", file, "--port", str(self.port)], variables, log)
+        with (self.folder / "serve.log").open("ab") as log:
+            words = ["serve", "--config", file, "--port", str(self.port)]
+            return started(words, variables, log, self.program)
 
     async def looks_ready(self) -> bool:
         """Ask as an orchestrator would, and note the answer."""
@@ -196,9 +199,15 @@ class Member:
         finally:
             process.kill()
 
+    def children(self) -> list[int]:
+        """Return the ids of its processes: the workers of one that has some."""
+        assert self._process is not None
+        pid = self._process.pid
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
     def log(self) -> str:
         """Return its output so far."""
-        return (self._folder / "serve.log").read_text()
+        return (self.folder / "serve.log").read_text()
 
 
 @asynccontextmanager

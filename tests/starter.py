@@ -11,9 +11,11 @@ import atexit
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import os
 import runpy
+import secrets
 import select
 import signal
 import socket
@@ -44,6 +46,7 @@ _IMPORTED = (
     "pydantic.type_adapter",  # which Typer reads words with
 )
 _OWN_TO_A_PROCESS = "causerie.http.exchange"  # its random numbers would be the same in every fork
+_LEDGER = "causerie.metering.ledger"  # so would the ids of its records
 _DIGITS = 12
 PROGRAM = (sys.executable, "-m", "causerie")
 _turn = Lock()
@@ -214,6 +217,7 @@ def _become(order: Mapping[str, Any], streams: Sequence[int]) -> Sequence[str]:
     os.environ.clear()
     os.environ.update(order["environment"])
     importlib.reload(sys.modules[_OWN_TO_A_PROCESS])
+    vars(sys.modules[_LEDGER])["_counter"] = itertools.count(secrets.randbits(62))
     words: Sequence[str] = order["words"]
     return words
 
