@@ -148,12 +148,12 @@ class BodyStream(Struct, eq=False):
         data = self._decoder.only(piece)
         if sink is None or data is None or len(data) > LARGE or self._room < 0:
             return False
-        event = self._incoming.goes_on(data)
-        if event is None:
+        batch = self._incoming.goes_on(data)
+        if not batch:
             return False
         self._room -= len(piece)
         self._late = body.late = monotonic() + self._between
-        if not sink((event,)):
+        if not sink(batch):
             self._sink = body.taker = None
         return True
 
