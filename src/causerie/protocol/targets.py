@@ -95,6 +95,7 @@ class TargetStats(Struct, frozen=True):
     """Measurements of a target in the last five minutes unless named otherwise; ``None``: none."""
 
     up: bool = True  # requests are sent to it
+    degraded: bool = False  # fewer than usual, since a third of the recent ones failed
     idle: bool = True  # nothing is running there
     first_token: Percentiles | None = None  # in seconds
     speed: Percentiles | None = None  # in output tokens per second

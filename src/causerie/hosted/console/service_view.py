@@ -89,7 +89,7 @@ class ServiceView(Protocol):
 
 _MILLION = 1_000_000
 _NEARNESS: Mapping[str, int] = (
-    {"ready": 0, "full": 1, "loading": 2}
+    {"ready": 0, "degraded": 1, "full": 1, "loading": 2}
     | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
     | {"down": 4, "rejecting": 4, "failed": 4}
 )
@@ -261,6 +261,10 @@ def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
     running = f"{status.in_flight} running" if status.in_flight else ""
     if status.state == "up":
         return StatusBadge(name, "ready", "good", running)
+    if status.recent_failures is not None:
+        failed, asked = status.recent_failures
+        why = f"{failed} of {asked} requests failed in five minutes"
+        return StatusBadge(name, status.state, "warn", why)
     wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
     tone = "bad" if status.state in ("down", "rejecting") else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
