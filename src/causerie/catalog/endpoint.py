@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
 from msgspec import structs
 
-from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclusion, Tariff, known
+from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclusion, Tariff
 from causerie.errors import InvalidRequest
+from causerie.protocol.model_entries import Evidence
+from causerie.protocol.parameters import HONOURED
 from causerie.protocol.targets import (
     ANY_PRICE,
     NO_PREFERENCES,
     UNKNOWN_STATS,
     Candidate,
+    Figures,
     Preferences,
     SortBy,
     TargetStats,
 )
 
+_FALLS_SHORT: Mapping[Evidence, str] = {
+    "measured": "does not support",
+    "claimed": "was not measured, and its provider does not claim",
+    "unknown": "is not known to support",
+}
 BASIC = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
@@ -49,10 +57,6 @@ class CatalogEndpoint:
         return self.capabilities.profile()
 
     @property
-    def parameters(self) -> frozenset[str]:
-        return known(self.capabilities) - self.profile.lacks
-
-    @property
     def measured(self) -> bool:
         return self.capabilities.parameters is not None
 
@@ -60,22 +64,22 @@ class CatalogEndpoint:
         return self.provider in names or self.name in names
 
     def supports(self, wanted: frozenset[str], *, strict: bool) -> bool:
-        """Return true if it supports all parameters, or with ``strict`` is known to."""
+        """Return true if it supports all parameters, or with ``strict`` is said to."""
         supported = self.capabilities.parameters
         if supported is None:
-            return not strict or wanted <= BASIC
+            return not strict or wanted <= BASIC | self.capabilities.claimed
         return wanted <= supported
 
     def lacking(self, wanted: frozenset[str], *, strict: bool) -> list[str]:
-        """Return the parameters that it does not support, or with ``strict`` is not known to."""
+        """Return the parameters that it does not support, or with ``strict`` is not said to."""
         supported = self.capabilities.parameters
         if supported is None:
-            supported = BASIC if strict else self.parameters
+            supported = BASIC | self.capabilities.claimed if strict else HONOURED
         return sorted(wanted - supported)
 
     @property
     def falls_short(self) -> str:
-        return "does not support" if self.measured else "is not known to support"
+        return _FALLS_SHORT[self.capabilities.evidence]
 
     def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:
         """Yield the preferences that exclude it: the field, and why."""
@@ -112,6 +116,9 @@ class CatalogEndpoint:
 StatsReader = Callable[[str], TargetStats | None]
 """Returns the statistics of a target by its name."""
 
+FiguresReader = Callable[[str], Figures]
+"""Returns what lists show of a target by its name."""
+
 _LEAST_WEIGHT = 1e-4
 
 
@@ -131,7 +138,14 @@ def able(
     ]
     if not left:
         raise _nobody(model, endpoints, wanted, preferences)
-    return left
+    return proven(left, wanted) if strict else left
+
+
+def proven(endpoints: Sequence[CatalogEndpoint], wanted: frozenset[str]) -> list[CatalogEndpoint]:
+    """Return those that were measured to support ``wanted``, or all if none was."""
+    if wanted <= BASIC:
+        return [*endpoints]
+    return [one for one in endpoints if one.measured] or [*endpoints]
 
 
 def ranked(
@@ -163,6 +177,17 @@ def ranked(
         return not (stats_of(one.name) or UNKNOWN_STATS).up, one.priority, -one.weight
 
     return [min(candidates, key=rank)]
+
+
+def headline(endpoints: Sequence[CatalogEndpoint], stats_of: StatsReader) -> CatalogEndpoint:
+    """Return the endpoint that gets the most requests without preferences now."""
+    by_name = {one.name: one for one in endpoints}
+
+    def rank(one: Candidate) -> tuple[bool, int, bool, float]:
+        stats = stats_of(one.name) or UNKNOWN_STATS
+        return not stats.up, one.priority, stats.degraded, -one.weight
+
+    return by_name[min(weighted(endpoints), key=rank).name]
 
 
 def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:

@@ -111,6 +111,7 @@ class TargetStats(Struct, frozen=True):
 
 
 QUARTER_SECONDS = 900
+DAY_SECONDS = 86_400
 
 
 class TimeBucket(Struct, frozen=True):
@@ -121,6 +122,22 @@ class TimeBucket(Struct, frozen=True):
     failed: int
     first_token: float | None  # median, in seconds
     speed: float | None  # median of output tokens per second
+
+
+class Figure(Struct, frozen=True):
+    """A measurement, and the time that it is the median of: `5 minutes`, `hour`, `24 hours`."""
+
+    value: float
+    window: str
+
+
+class Figures(Struct, frozen=True):
+    """Measurements of a target as lists show them; ``None``: none within 24 hours."""
+
+    first_token: Figure | None = None  # in seconds
+    speed: Figure | None = None  # in output tokens per second
+    uptime_day: float | None = None  # share of answered requests
+    last: int | None = None  # Unix seconds of the last quarter, or day, that had a request
 
 
 UNKNOWN_STATS = TargetStats()

@@ -43,6 +43,10 @@ class Samples(Struct, eq=False):
             self._empty = False
             self._known.clear()
 
+    def latest(self) -> float:
+        """Return the time of the newest measurement."""
+        return self._made[-1][0] if self._made else float("-inf")
+
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
@@ -155,7 +159,8 @@ class LatencyStats:
         self._past: deque[Minute] = deque()  # of the last day
         self._sums: dict[int, tuple[float, int, int]] = {}  # without the present minute
         self._minute_ends = float("-inf")
-        self._fails_until = float("-inf")  # a failure before that is recent
+        self._failed_at = float("-inf")
+        self._fails_until = float("-inf")  # the last failure is recent until then
 
     def recent_failures(self) -> tuple[int, int] | None:
         """Return failed and all requests of five minutes if a third failed, else ``None``.
@@ -170,6 +175,10 @@ class LatencyStats:
         answered, failed = self._counted(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
+
+    def mark(self) -> tuple[float, float, float]:
+        """Return what differs once something new was measured."""
+        return self.first_token.latest(), self.speed.latest(), self._failed_at
 
     def expected(self) -> float | None:
         """Return the expected seconds to the first token; ``None`` if unknown.
@@ -199,6 +208,7 @@ class LatencyStats:
         if now >= self._minute_ends:
             self._next_minute(now)
         self._minute.failed += 1
+        self._failed_at = now
         self._fails_until = now + _RECENT_MINUTES * 60
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
