@@ -179,15 +179,17 @@ def ranked(
     return [min(candidates, key=rank)]
 
 
-def headline(endpoints: Sequence[CatalogEndpoint], stats_of: StatsReader) -> CatalogEndpoint:
-    """Return the endpoint that gets the most requests without preferences now."""
+def by_default(
+    endpoints: Sequence[CatalogEndpoint], stats_of: StatsReader
+) -> Sequence[CatalogEndpoint]:
+    """Return endpoints by how many requests they get without preferences now, the most first."""
     by_name = {one.name: one for one in endpoints}
 
     def rank(one: Candidate) -> tuple[bool, int, bool, float]:
         stats = stats_of(one.name) or UNKNOWN_STATS
         return not stats.up, one.priority, stats.degraded, -one.weight
 
-    return by_name[min(weighted(endpoints), key=rank).name]
+    return [by_name[one.name] for one in sorted(weighted(endpoints), key=rank)]
 
 
 def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:

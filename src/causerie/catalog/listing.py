@@ -15,7 +15,7 @@ from causerie.catalog.endpoint import (
     FiguresReader,
     StatsReader,
     able,
-    headline,
+    by_default,
     proven,
     ranked,
     weighted,
@@ -248,9 +248,13 @@ class Listing:
     @property
     def headline(self) -> CatalogEndpoint:
         """Return the endpoint whose price and figures stand for the model."""
+        return self.by_default[0]
+
+    @property
+    def by_default(self) -> Sequence[CatalogEndpoint]:
         if len(self.endpoints) == 1:
-            return self.endpoints[0]
-        return headline(self.endpoints, self.stats_of)
+            return self.endpoints
+        return by_default(self.endpoints, self.stats_of)
 
     @property
     def input_modalities(self) -> frozenset[str]:

@@ -336,6 +336,7 @@ class AccountFrontend:
                 options.public_rankings,
                 PublicChatOptions(**chat),
                 self._shared,
+                options.public_status,
             ),
             providers=lambda: self._providers,
         )

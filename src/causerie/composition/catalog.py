@@ -32,9 +32,9 @@ from causerie.composition.targets import OwnModel
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.provider import ProviderModelSettings
-from causerie.settings.values import ClaimSettings
 from causerie.settings.tree import ModelSettings as OwnSettings
 from causerie.settings.tree import Settings
+from causerie.settings.values import ClaimSettings
 
 ProfileReader = Callable[[], ModelProfile]
 

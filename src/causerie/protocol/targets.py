@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
@@ -124,6 +125,9 @@ class TimeBucket(Struct, frozen=True):
     speed: float | None  # median of output tokens per second
 
 
+WINDOWS = ("5 minutes", "hour", "24 hours")
+
+
 class Figure(Struct, frozen=True):
     """A measurement, and the time that it is the median of: `5 minutes`, `hour`, `24 hours`."""
 
@@ -137,7 +141,7 @@ class Figures(Struct, frozen=True):
     first_token: Figure | None = None  # in seconds
     speed: Figure | None = None  # in output tokens per second
     uptime_day: float | None = None  # share of answered requests
-    last: int | None = None  # Unix seconds of the last quarter, or day, that had a request
+    last: datetime | None = None  # start of the last quarter, or day, that had a request
 
 
 UNKNOWN_STATS = TargetStats()

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -229,7 +230,7 @@ class Measurements:
             _figure(first and first.p50, recent, day, lambda one: one.first_token),
             _figure(speed and speed.p50, recent, day, lambda one: one.speed),
             answered / asked if asked else None,
-            last,
+            None if last is None else datetime.fromtimestamp(last, UTC),
         )
 
     def _last_day(self, name: str) -> int | None:
