@@ -38,10 +38,13 @@ def entry(
         description="",
         context_length=context,
         architecture=Modalities(
-            input_modalities=["text", "image"] if thinks else ["text"], output_modalities=["text"]
+            input_modalities=["text", "image"] if thinks else ["text"],
+            output_modalities=["text"],
+            evidence="measured",
         ),
         pricing=Pricing(prompt="0", completion="0", request="0"),
         supported_parameters=parameters.split(),
+        evidence="measured",
         default_parameters=None,
         reasoning=UNSET
         if thinks is False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -75,6 +75,7 @@ class ScriptedMarket:
     cards: Sequence[tuple[ModelCard, Sequence[CatalogEndpoint], date | None]]
     figures: dict[str, TargetStats] = field(default_factory=dict)
     days: dict[str, Sequence[TimeBucket]] = field(default_factory=dict)
+    by_day: dict[str, Sequence[TimeBucket]] = field(default_factory=dict)
     prefix: str = "/router/v1"
     _made: tuple[object, object, Catalog] | None = None
 
@@ -92,7 +93,12 @@ class ScriptedMarket:
             self._made = self.cards, self.figures, made
         ids = frozenset(card.id for card, _, _ in self.cards)
         history = self.days
-        return DoorCatalog(self.prefix, ids, made, lambda target: history.get(target, ()))
+        return DoorCatalog(
+            self.prefix, ids, made, lambda target: history.get(target, ()), self.ninety_days
+        )
+
+    async def ninety_days(self) -> Mapping[str, Sequence[TimeBucket]]:
+        return self.by_day
 
 
 class Fair(Shop):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
 from msgspec import structs
 
-from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclusion, Tariff, known
+from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclusion, Tariff
 from causerie.errors import InvalidRequest
 from causerie.protocol import targets
+from causerie.protocol.model_entries import Evidence
+from causerie.protocol.parameters import HONOURED
 
+_FALLS_SHORT: Mapping[Evidence, str] = {
+    "measured": "does not support",
+    "claimed": "was not measured, and its provider does not claim",
+    "unknown": "is not known to support",
+}
 BASIC = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
@@ -41,10 +48,6 @@ class CatalogEndpoint:
         return self.capabilities.profile()
 
     @property
-    def parameters(self) -> frozenset[str]:
-        return known(self.capabilities) - self.profile.lacks
-
-    @property
     def measured(self) -> bool:
         return self.capabilities.parameters is not None
 
@@ -52,22 +55,22 @@ class CatalogEndpoint:
         return self.provider in names or self.name in names
 
     def supports(self, wanted: frozenset[str], *, strict: bool) -> bool:
-        """Return true if it supports all parameters, or with ``strict`` is known to."""
+        """Return true if it supports all parameters, or with ``strict`` is said to."""
         supported = self.capabilities.parameters
         if supported is None:
-            return not strict or wanted <= BASIC
+            return not strict or wanted <= BASIC | self.capabilities.claimed
         return wanted <= supported
 
     def lacking(self, wanted: frozenset[str], *, strict: bool) -> list[str]:
-        """Return the parameters that it does not support, or with ``strict`` is not known to."""
+        """Return the parameters that it does not support, or with ``strict`` is not said to."""
         supported = self.capabilities.parameters
         if supported is None:
-            supported = BASIC if strict else self.parameters
+            supported = BASIC | self.capabilities.claimed if strict else HONOURED
         return sorted(wanted - supported)
 
     @property
     def falls_short(self) -> str:
-        return "does not support" if self.measured else "is not known to support"
+        return _FALLS_SHORT[self.capabilities.evidence]
 
     def disliked(self, preferences: targets.Preferences) -> Iterator[tuple[str, str]]:
         """Yield the preferences that exclude it: the field, and why."""
@@ -104,6 +107,9 @@ class CatalogEndpoint:
 StatsReader = Callable[[str], targets.TargetStats | None]
 """Returns the statistics of a target by its name."""
 
+FiguresReader = Callable[[str], targets.Figures]
+"""Returns what lists show of a target by its name."""
+
 _LEAST_WEIGHT = 1e-4
 
 
@@ -123,7 +129,14 @@ def able(
     ]
     if not left:
         raise _nobody(model, endpoints, wanted, preferences)
-    return left
+    return proven(left, wanted) if strict else left
+
+
+def proven(endpoints: Sequence[CatalogEndpoint], wanted: frozenset[str]) -> list[CatalogEndpoint]:
+    """Return those that were measured to support ``wanted``, or all if none was."""
+    if wanted <= BASIC:
+        return [*endpoints]
+    return [one for one in endpoints if one.measured] or [*endpoints]
 
 
 def ranked(
@@ -155,6 +168,19 @@ def ranked(
         return not (stats_of(one.name) or targets.UNKNOWN_STATS).up, one.priority, -one.weight
 
     return [min(candidates, key=rank)]
+
+
+def by_default(
+    endpoints: Sequence[CatalogEndpoint], stats_of: StatsReader
+) -> Sequence[CatalogEndpoint]:
+    """Return endpoints by how many requests they get without preferences now, the most first."""
+    by_name = {one.name: one for one in endpoints}
+
+    def rank(one: targets.Candidate) -> tuple[bool, int, bool, float]:
+        stats = stats_of(one.name) or targets.UNKNOWN_STATS
+        return not stats.up, one.priority, stats.degraded, -one.weight
+
+    return [by_name[one.name] for one in sorted(weighted(endpoints), key=rank)]
 
 
 def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:

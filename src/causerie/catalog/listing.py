@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -10,7 +10,16 @@ from typing import Literal, get_args
 
 from msgspec import UNSET, structs
 
-from causerie.catalog.endpoint import CatalogEndpoint, StatsReader, able, ranked, weighted
+from causerie.catalog.endpoint import (
+    CatalogEndpoint,
+    FiguresReader,
+    StatsReader,
+    able,
+    by_default,
+    proven,
+    ranked,
+    weighted,
+)
 from causerie.catalog.model import (
     ModelCard,
     ModelProfile,
@@ -20,7 +29,8 @@ from causerie.catalog.model import (
     any_thinks,
     common_sampling,
     efforts_of,
-    output_modalities,
+    evidence_of,
+    modalities,
     serving,
 )
 from causerie.errors import InvalidRequest, NotFound
@@ -32,15 +42,15 @@ from causerie.protocol.targets import (
     NO_PREFERENCES,
     UNKNOWN_STATS,
     Candidate,
+    Figure,
+    Figures,
     Percentiles,
     SortBy,
     TargetOffer,
-    TargetStats,
 )
 
 Twist = Literal["nitro", "floor", "thinking", "extended"]
 TWISTS: Mapping[str, Twist] = {name: name for name in get_args(Twist)}
-_TEXT, _TEXT_AND_IMAGE = frozenset({"text"}), frozenset({"text", "image"})
 _SORTS: Mapping[Twist, SortBy] = {"nitro": "throughput", "floor": "price"}
 
 
@@ -53,8 +63,9 @@ class _Facts:
     # What follows from all endpoints; kept because lists ask a thousand models for them.
 
     profiles: tuple[ModelProfile, ...] = ()
-    parameters: frozenset[str] = frozenset()
-    images: bool = False
+    supported: frozenset[str] = frozenset()
+    claimed: frozenset[str] = frozenset()
+    modalities: model_entries.Modalities | None = None
     context_length: int | None = None
 
 
@@ -69,6 +80,7 @@ class Listing:
     card: ModelCard
     endpoints: tuple[CatalogEndpoint, ...]
     stats_of: StatsReader
+    figures_of: FiguresReader | None = None
     ends: date | None = None
     twist: Twist | None = None
     clock: Callable[[], date] = today
@@ -91,8 +103,28 @@ class Listing:
         return self.ends is not None and self.clock() > self.ends
 
     @property
+    def supported(self) -> frozenset[str]:
+        """Return the parameters that an endpoint was measured to support."""
+        return self._facts.supported
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        """Return the parameters that are not measured, and that a provider claims."""
+        return self._facts.claimed
+
+    @property
     def parameters(self) -> frozenset[str]:
-        return self._facts.parameters
+        return self.supported | self.claimed
+
+    @property
+    def evidence(self) -> model_entries.Evidence:
+        return evidence_of(self._capabilities)
+
+    @property
+    def modalities(self) -> model_entries.Modalities:
+        found = self._facts.modalities
+        assert found is not None
+        return found
 
     @property
     def targets(self) -> Sequence[str]:
@@ -166,6 +198,14 @@ class Listing:
                 why.append(TargetExclusion("model", f"does not serve {request.operation}"))
             if why:
                 found[one.name] = why
+        if request.preferences.require_parameters:
+            left = [one for one in self.endpoints if one.name not in found]
+            preferred = proven(left, request.params)
+            claims = TargetExclusion(
+                "provider.require_parameters",
+                "only claims to support what others were measured to support",
+            )
+            found |= {one.name: (claims,) for one in left if one not in preferred}
         return found
 
     @property
@@ -174,7 +214,7 @@ class Listing:
 
     @property
     def output_modalities(self) -> Sequence[str]:
-        return output_modalities(self._capabilities)
+        return self.modalities.output_modalities
 
     def profile(self, target: str) -> ModelProfile:
         return next(one.profile for one in self.endpoints if one.name == target)
@@ -196,8 +236,19 @@ class Listing:
         return self.cheapest.tariff.usual
 
     @property
+    def headline(self) -> CatalogEndpoint:
+        """Return the endpoint whose price and figures stand for the model."""
+        return self.by_default[0]
+
+    @property
+    def by_default(self) -> Sequence[CatalogEndpoint]:
+        if len(self.endpoints) == 1:
+            return self.endpoints
+        return by_default(self.endpoints, self.stats_of)
+
+    @property
     def input_modalities(self) -> frozenset[str]:
-        return _TEXT_AND_IMAGE if self._facts.images else _TEXT
+        return frozenset(self.modalities.input_modalities)
 
     @property
     def created(self) -> int:
@@ -211,19 +262,26 @@ class Listing:
     def profiles(self) -> tuple[ModelProfile, ...]:
         return tuple([one.capabilities.profile() for one in self.endpoints])
 
+    def figures(self, target: str) -> Figures:
+        if self.figures_of is not None:
+            return self.figures_of(target)
+        stats = self.stats_of(target) or UNKNOWN_STATS
+        first, speed = stats.first_token, stats.speed
+        return Figures(
+            None if first is None else Figure(first.p50, "5 minutes"),
+            None if speed is None else Figure(speed.p50, "5 minutes"),
+            stats.uptime_day,
+        )
+
     @property
     def throughput(self) -> float | None:
-        found = [one.speed for one in self._target_stats() if one.speed is not None]
-        return max((one.p50 for one in found), default=None)
+        found = self.figures(self.headline.name).speed
+        return None if found is None else found.value
 
     @property
     def latency(self) -> float | None:
-        found = [one.first_token for one in self._target_stats() if one.first_token is not None]
-        return min((one.p50 for one in found), default=None)
-
-    def _target_stats(self) -> Iterator[TargetStats]:
-        for one in self.endpoints:
-            yield self.stats_of(one.name) or UNKNOWN_STATS
+        found = self.figures(self.headline.name).first_token
+        return None if found is None else found.value
 
     @property
     def context_length(self) -> int | None:
@@ -233,8 +291,11 @@ class Listing:
     def _facts(self) -> _Facts:
         facts, profiles = self._kept, self.profiles
         if facts.profiles != profiles:
-            facts.parameters = frozenset[str]().union(*(one.parameters for one in self.endpoints))
-            facts.images = any(profile.images for profile in profiles)
+            every = self._capabilities
+            facts.supported = frozenset[str]().union(*(one.supported for one in every))
+            claimed = frozenset[str]().union(*(one.claimed for one in every))
+            facts.claimed = claimed - facts.supported
+            facts.modalities = modalities(every)
             facts.context_length = _most(profile.context_length for profile in profiles)
             facts.profiles = profiles
         return facts
@@ -242,12 +303,15 @@ class Listing:
     def entry(self, *, reasoning_object: bool = True) -> model_entries.RouterModel:
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
-        parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
-        returned = self.output_modalities
-        if "text" not in returned:
-            parameters = frozenset()
+        parameters, claimed = self.supported, self.claimed
+        if not reasoning_object:
+            parameters, claimed = parameters - {"reasoning"}, claimed - {"reasoning"}
+        if "text" not in self.output_modalities:
+            parameters = claimed = frozenset()
         may_think = any_thinks(profiles) is not False
-        reasons = may_think and parameters & {"reasoning", "reasoning_effort"}
+        reasons = may_think and (
+            self.evidence == "unknown" or (parameters | claimed) & {"reasoning", "reasoning_effort"}
+        )
         longest = _most(profile.max_output_tokens for profile in profiles)
         return model_entries.RouterModel(
             id=self.id,
@@ -257,13 +321,15 @@ class Listing:
             owned_by=self.id.partition("/")[0],
             description=self.card.description,
             context_length=self.context_length,
-            architecture=_architecture(profiles, returned),
+            architecture=_architecture(self.modalities),
             pricing=top.tariff.entry(),
             top_provider=model_entries.TopProvider(
                 context_length=top.profile.context_length,
                 max_completion_tokens=top.profile.max_output_tokens,
             ),
             supported_parameters=sorted(parameters),
+            claimed_parameters=sorted(claimed) or UNSET,
+            evidence=self.evidence,
             default_parameters=common_sampling(profiles),
             expiration_date=None if self.ends is None else self.ends.isoformat(),
             links=model_entries.Links(details=f"/models/{self.id}/endpoints"),
@@ -277,12 +343,13 @@ class Listing:
             name=self.card.name,
             created=self.card.created,
             description=self.card.description,
-            architecture=_architecture(self.profiles, self.output_modalities),
+            architecture=_architecture(self.modalities),
             endpoints=[self._endpoint(one) for one in self.endpoints],
         )
 
     def _endpoint(self, one: CatalogEndpoint) -> model_entries.RouterEndpoint:
         stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile
+        capabilities, supported = one.capabilities, one.capabilities.supported
         return model_entries.RouterEndpoint(
             name=f"{one.provider} | {self.id}",
             model_id=self.id,
@@ -293,11 +360,13 @@ class Listing:
             max_completion_tokens=profile.max_output_tokens,
             pricing=one.tariff.entry(),
             quantization=one.quantization,
-            supported_parameters=sorted(one.parameters),
+            supported_parameters=sorted(supported),
+            claimed_parameters=sorted(capabilities.claimed - supported) or UNSET,
+            evidence=capabilities.evidence,
             supported_parameters_measured=one.probed.isoformat() if one.probed else None,
             supports_implicit_caching=one.tariff.cached is not None,
             supports_tool_choice=dict.fromkeys(
-                ("none", "auto", "required", "function"), one.parameters >= {"tools", "tool_choice"}
+                ("none", "auto", "required", "function"), supported >= {"tools", "tool_choice"}
             ),
             keeps_data=not one.private,
             status=0 if stats.up else -1,
@@ -307,7 +376,7 @@ class Listing:
             throughput_last_30m=_percentiles(stats.speed_half_hour, 1),
             uptime_last_5m=_percent(stats.uptime),
             uptime_last_30m=_percent(stats.uptime_half_hour),
-            uptime_last_1d=_percent(stats.uptime_day),
+            uptime_last_1d=_percent(self.figures(one.name).uptime_day),
             tool_calls_last_1d=stats.calls_day,
         )
 
@@ -322,15 +391,10 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture(
-    profiles: Sequence[ModelProfile], returned: Sequence[str]
-) -> model_entries.Architecture:
-    images = any(profile.images for profile in profiles)
-    taken = ["text", "image"] if images else ["text"]
+def _architecture(found: model_entries.Modalities) -> model_entries.Architecture:
+    both = (found.input_modalities, found.output_modalities)
     return model_entries.Architecture(
-        modality=f"{'+'.join(taken)}->{'+'.join(returned)}",
-        input_modalities=taken,
-        output_modalities=returned,
+        modality="->".join(map("+".join, both)), **structs.asdict(found)
     )
 
 

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import (
+    Evidence,
     Modalities,
     Pricing,
     PricingTier,
@@ -235,6 +236,21 @@ class ModelProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderClaims:
+    """What a provider's own list says of a model, measured by nobody; ``None``: nothing.
+
+    Modalities are those that it takes, and those that it returns.
+    """
+
+    parameters: frozenset[str] | None = None
+    takes: tuple[str, ...] | None = None
+    returns: tuple[str, ...] | None = None
+
+
+_NO_CLAIMS = ProviderClaims()
+
+
+@dataclass(frozen=True, slots=True)
 class TargetCapabilities:
     """Capabilities of one target; ``parameters`` is ``None`` if unknown: all pass."""
 
@@ -244,6 +260,25 @@ class TargetCapabilities:
     operations: frozenset[Operation] | None = None
     """``None`` if unknown: all pass."""
     provider: str = OWN_PROVIDER
+    claims: ProviderClaims = _NO_CLAIMS
+
+    @property
+    def evidence(self) -> Evidence:
+        if self.parameters is not None:
+            return "measured"
+        return "unknown" if self.claims.parameters is None else "claimed"
+
+    @property
+    def supported(self) -> frozenset[str]:
+        """Return the parameters that are known to be supported."""
+        return _ALWAYS if self.parameters is None else self.parameters - self.profile().lacks
+
+    @property
+    def claimed(self) -> frozenset[str]:
+        """Return the parameters that only the provider says are supported."""
+        if self.parameters is not None or self.claims.parameters is None:
+            return frozenset()
+        return self.claims.parameters
 
     def serves(self, operation: Operation) -> bool:
         return self.operations is None or operation in self.operations
@@ -256,11 +291,39 @@ _MODALITIES: Mapping[Operation, str] = {
 """What each operation returns, in the words of the well-known aggregating router."""
 
 
+_TEXT = ("text",)
+MODALITIES = ("text", "image", "file", "audio", "video")
+
+
 def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[str]:
-    found: set[Operation] = set()
+    found: set[str] = set()
     for one in capabilities:
-        found |= {"chat"} if one.operations is None else one.operations
-    return list(dict.fromkeys(each for name, each in _MODALITIES.items() if name in found))
+        if one.operations is None:
+            found |= {*(one.claims.returns or _TEXT)}
+        else:
+            found |= {_MODALITIES[name] for name in one.operations}
+    return [each for each in dict.fromkeys((*_MODALITIES.values(), *MODALITIES)) if each in found]
+
+
+def modalities(capabilities: Sequence[TargetCapabilities]) -> Modalities:
+    """Return what some of these take and return."""
+    takes, own = set(_TEXT), False
+    for one in capabilities:
+        takes |= {"image"} if one.profile().images else set()
+        takes |= {*(one.claims.takes or ())}
+        own = own or (one.provider == OWN_PROVIDER and one.profile().thinks is not None)
+    claimed = any(one.claims.takes is not None for one in capabilities)
+    return Modalities(
+        input_modalities=[each for each in MODALITIES if each in takes],
+        output_modalities=output_modalities(capabilities),
+        evidence="measured" if own else "claimed" if claimed else "unknown",
+    )
+
+
+def evidence_of(capabilities: Iterable[TargetCapabilities]) -> Evidence:
+    """Return the best evidence for the parameters of any of these."""
+    found = {one.evidence for one in capabilities}
+    return "measured" if "measured" in found else "claimed" if "claimed" in found else "unknown"
 
 
 def serving(
@@ -404,27 +467,27 @@ class ServedModel:
 
     def entry(self, *, reasoning_object: bool = False) -> ServedModelEntry:
         profile, tariffs = self._profile(), self.tariffs
-        parameters = self.parameters - profile.lacks
+        parameters = frozenset[str]().union(*(one.supported for one in self._capabilities))
+        claimed = frozenset[str]().union(*(one.claimed for one in self._capabilities)) - parameters
         efforts = efforts_of(profile.thinks, mandatory=profile.must_think)
         reasoning = ReasoningSupport(supported_efforts=efforts, mandatory=profile.must_think)
         longest = profile.max_output_tokens
-        returned = output_modalities(self._capabilities)
-        if "text" not in returned:
-            parameters = frozenset()
+        architecture = modalities(self._capabilities)
+        if "text" not in architecture.output_modalities:
+            parameters = claimed = frozenset()
+        if not reasoning_object:
+            parameters, claimed = parameters - {"reasoning"}, claimed - {"reasoning"}
         return ServedModelEntry(
             id=self.card.id,
             created=self.card.created,
             owned_by="causerie",
             description=self.card.description,
             context_length=profile.context_length,
-            architecture=Modalities(
-                input_modalities=["text", "image"] if profile.images else ["text"],
-                output_modalities=returned,
-            ),
+            architecture=architecture,
             pricing=tariffs.dearest.entry(),
-            supported_parameters=sorted(
-                parameters if reasoning_object else parameters - {"reasoning"}
-            ),
+            supported_parameters=sorted(parameters),
+            claimed_parameters=sorted(claimed) or UNSET,
+            evidence=evidence_of(self._capabilities),
             default_parameters=profile.sampling,
             reasoning=UNSET if profile.thinks is False or not parameters else reasoning,
             max_output_tokens=UNSET if longest is None else longest,
@@ -436,7 +499,6 @@ class ServedModel:
         return ModelProfile(
             context_length=_least(profile.context_length for profile in profiles),
             max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
-            images=any(profile.images for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
             thinks=any_thinks(profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),

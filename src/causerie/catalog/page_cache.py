@@ -83,7 +83,7 @@ class Filters:
 
         def fits(one: Listing) -> bool:
             return (
-                wanted <= one.parameters
+                wanted <= one.supported
                 and ("all" in returned or not returned.isdisjoint(one.output_modalities))
                 and (not authors or one.id.partition("/")[0] in authors)
                 and (not providers or not providers.isdisjoint(one.providers))

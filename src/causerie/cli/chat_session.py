@@ -463,4 +463,5 @@ def _data_address(file: Path) -> str:
 def _takes_images(entry: Mapping[str, Any] | None) -> bool | None:
     architecture = (entry or {}).get("architecture")
     kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
-    return "image" in kinds if isinstance(kinds, list) else None
+    unknown = isinstance(architecture, dict) and architecture.get("evidence") == "unknown"
+    return "image" in kinds if isinstance(kinds, list) and not unknown else None

@@ -55,6 +55,7 @@ from causerie.hosted.store.database import (
     upgrade_plan,
 )
 from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
+from causerie.hosted.store.measurements import SqlMeasurements
 from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
 from causerie.hosted.store.retention import SqlRetention
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
@@ -185,6 +186,7 @@ class AccountBackend(Struct, frozen=True):
     outage: Outage
     store: SqlStore
     retention: Retention
+    measurements: SqlMeasurements
 
     def store_status(self) -> StoreStatus:
         """Return what metrics tell of the database."""
@@ -243,6 +245,7 @@ async def account_backend(
             database.outage,
             sql,
             retention,
+            SqlMeasurements(database),
         )
 
 

@@ -235,8 +235,9 @@ class LiveServiceView(Struct):
     def market(self) -> DoorCatalog | None:
         if (way := self._router()) is None:
             return None
-        now, models = self._running.now, frozenset(way.models)
-        return DoorCatalog(way.prefix, models, now.catalog, now.router.history)
+        models, measured = frozenset(way.models), self._running.measurements
+        catalog = self._running.now.catalog
+        return DoorCatalog(way.prefix, models, catalog, measured.history, measured.days)
 
     def answering(self, model: str) -> Sequence[str]:
         return self._running.now.catalog.resolve(None, model).targets
@@ -266,10 +267,10 @@ class LiveServiceView(Struct):
         return self._running.now.router.status()
 
     def history(self, target: str) -> Sequence[TimeBucket]:
-        return self._running.now.router.history(target)
+        return self._running.measurements.history(target)
 
     def requests(self, target: str) -> int:
-        return self._running.now.router.requests(target)
+        return sum(one.answered + one.failed for one in self.history(target))
 
     def worker(self) -> tuple[int, int] | None:
         place = self._running.place
@@ -388,6 +389,7 @@ class AccountFrontend:
                 options.public_rankings,
                 PublicChatOptions(**chat),
                 self._shared,
+                options.public_status,
             ),
             providers=lambda: self._providers,
         )

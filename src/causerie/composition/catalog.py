@@ -15,12 +15,13 @@ from functools import partial
 from msgspec import Struct
 
 from causerie.catalog.catalog import WILDCARD, Catalog, WildcardModel
-from causerie.catalog.endpoint import CatalogEndpoint, StatsReader
-from causerie.catalog.listing import Listing, today
+from causerie.catalog.endpoint import CatalogEndpoint, FiguresReader, StatsReader
+from causerie.catalog.listing import Listing
 from causerie.catalog.model import (
     OWN_PROVIDER,
     ModelCard,
     ModelProfile,
+    ProviderClaims,
     ServedModel,
     TargetCapabilities,
     TargetTariffs,
@@ -42,7 +43,7 @@ from causerie.settings.prices import Prices, TargetPrice
 from causerie.settings.provider import ProviderModelSettings
 from causerie.settings.tree import ModelSettings as OwnSettings
 from causerie.settings.tree import Settings
-from causerie.settings.values import PriceSettings, TokenPrices
+from causerie.settings.values import ClaimSettings, PriceSettings, TokenPrices
 
 _MILLION = 1_000_000
 
@@ -106,9 +107,13 @@ ListReader = Callable[[str], Sequence[str]]
 
 
 def offered(
-    settings: Settings, own: Mapping[str, OwnModel], stats_of: StatsReader, listed_by: ListReader
+    settings: Settings,
+    own: Mapping[str, OwnModel],
+    stats_of: StatsReader,
+    listed_by: ListReader,
+    figures_of: FiguresReader | None = None,
 ) -> Catalog:
-    """The catalog of all doors; ``stats_of`` tells how targets stand now."""
+    """Return the catalog of all doors; ``figures_of`` returns what its lists show of targets."""
     known = _Known(
         {
             model.id: TargetCapabilities(
@@ -128,7 +133,8 @@ def offered(
     listings = []
     for entry in settings.catalog:
         endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
-        listings.append(Listing(_card(entry), endpoints, stats_of, ends=entry.ends))
+        listing = Listing(_card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends)
+        listings.append(listing)
     return Catalog([*_models(settings, known, listed_by), *listings])
 
 
@@ -150,7 +156,17 @@ class _Known(Struct, frozen=True):
         served = None if probed is None else probed.operations
         operations = None if served is None else frozenset(served)
         profile = _remote_profile(probed)
-        return TargetCapabilities(candidate, parameters(probed), profile, operations, provider)
+        claims = _claims(None if probed is None else probed.claims)
+        return TargetCapabilities(
+            candidate, parameters(probed), profile, operations, provider, claims
+        )
+
+
+def _claims(claims: ClaimSettings | None) -> ProviderClaims:
+    if claims is None:
+        return ProviderClaims()
+    parameters = of_provider(claims.supported_parameters, switches=False)
+    return ProviderClaims(parameters, claims.input_modalities, claims.output_modalities)
 
 
 def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
@@ -183,8 +199,8 @@ def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[st
 
 
 def _card(entry: CatalogModelSettings) -> ModelCard:
-    day = entry.created or today()
-    created = int(datetime.combine(day, time_of_day(), UTC).timestamp())
+    day = entry.created
+    created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
     return ModelCard(entry.id, entry.name or entry.id, entry.description, created, entry.aliases)
 
 
@@ -200,7 +216,12 @@ def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoi
         supported = of_provider(endpoint.supported_parameters, switches=False)
     probed = known.probed.get(endpoint.name) if endpoint.provider is not None else None
     return CatalogEndpoint(
-        replace(found, parameters=supported, profile=profile),
+        replace(
+            found,
+            parameters=supported,
+            profile=profile,
+            claims=found.claims if endpoint.claims is None else _claims(endpoint.claims),
+        ),
         provider=endpoint.provider or OWN_PROVIDER,
         tariff=tariff(endpoint.price),
         quantization=endpoint.quantization,
@@ -230,12 +251,12 @@ class _StatedLengths:
 
 
 def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
-    profile = ModelProfile()
+    profile = ModelProfile(thinks=None)
     if known is not None:
         profile = ModelProfile(
             context_length=known.context_length,
             must_think=known.thinking == "always",
-            thinks=known.thinking != "never",
+            thinks=None if known.thinking is None else known.thinking != "never",
         )
     return lambda: profile
 

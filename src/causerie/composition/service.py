@@ -54,6 +54,7 @@ from causerie.metering.request_log import RequestLog
 from causerie.observe.logging import LogBuffer
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
+from causerie.routing.measurements import Measurements
 from causerie.routing.router import Router
 from causerie.routing.target_state import Check, TargetStatus, checking_health
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
@@ -181,6 +182,7 @@ async def service(
         running = RunningService(fixed, settings, credentials)
         stack.push_async_callback(running.close)
         stack.callback(log_buffer.flush)
+        await stack.enter_async_context(running.measurements.kept())
         _ = await stack.enter_async_context(owned(running.check_providers()))
         _ = await stack.enter_async_context(owned(running.call_checker.run()))
         yield running
@@ -215,6 +217,9 @@ class RunningService:
         self.call_checker = CallChecker(
             lambda name, classes: self.now.router.count_calls(name, classes),
             lambda name: name in self.now.targets.own,
+        )
+        self.measurements = Measurements(
+            lambda: self.now.router, None if front is None else front.backed.measurements
         )
         self._metrics_apart = settings.metrics.listen is not None  # their socket is never replaced
         prepared = self._prepare(settings, credentials, {})
@@ -287,7 +292,13 @@ class RunningService:
         traced = self._fixed.traces.targets(targets.every(), settings)
         router = router.renewed(traced, targets.admission_queues())
         listed = {name: one.provider for name, one in prepared.providers.items()}
-        catalog = offered(settings, own, router.target_stats, lambda name: listed[name].listed)
+        catalog = offered(
+            settings,
+            own,
+            router.target_stats,
+            lambda name: listed[name].listed,
+            self.measurements.figures,
+        )
         members = None
         if front is not None:
             backed = front.backed

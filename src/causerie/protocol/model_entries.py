@@ -70,9 +70,21 @@ class ModelList(Struct, frozen=True, kw_only=True):
     data: Sequence[Model]
 
 
+Evidence = Literal["measured", "claimed", "unknown"]
+
+
 class Modalities(Struct, frozen=True, kw_only=True):
-    input_modalities: Sequence[str]
+    input_modalities: Annotated[
+        Sequence[str], Meta(description="Without `evidence` text alone; more may be taken.")
+    ]
     output_modalities: Sequence[str]
+    evidence: Annotated[
+        Evidence,
+        Meta(
+            description="`measured`: known of a model that this service runs; `claimed`: of the "
+            "provider's own list; `unknown`: neither."
+        ),
+    ]
 
 
 _Efforts = Annotated[
@@ -86,6 +98,29 @@ class ReasoningSupport(Struct, frozen=True, kw_only=True):
     mandatory: bool
 
 
+SupportedParameters = Annotated[
+    Sequence[str],
+    Meta(
+        description="Measured, or configured: requests with others are rejected. Without such "
+        "`evidence` those that the service itself answers for, and no request is rejected."
+    ),
+]
+ClaimedParameters = Annotated[
+    Sequence[str] | UnsetType,
+    Meta(
+        description="What the provider's own list says in addition, and nobody has measured. "
+        "Absent: it says nothing more."
+    ),
+]
+ParameterEvidence = Annotated[
+    Evidence,
+    Meta(
+        description="Of the parameters: `measured` of at least one endpoint, else `claimed`, else "
+        "`unknown`."
+    ),
+]
+
+
 class ServedModelEntry(Model, frozen=True, kw_only=True):
     """A model that is not of the router's catalog. Its name for people is not part of it."""
 
@@ -95,7 +130,9 @@ class ServedModelEntry(Model, frozen=True, kw_only=True):
     context_length: int | None
     architecture: Modalities
     pricing: Pricing
-    supported_parameters: Sequence[str]
+    supported_parameters: SupportedParameters
+    claimed_parameters: ClaimedParameters = UNSET
+    evidence: ParameterEvidence
     default_parameters: DefaultParameters
     reasoning: ReasoningSupport | UnsetType = UNSET
     max_output_tokens: int | UnsetType = UNSET
@@ -105,10 +142,8 @@ class ServedModelEntry(Model, frozen=True, kw_only=True):
     ] = UNSET
 
 
-class Architecture(Struct, frozen=True, kw_only=True):
+class Architecture(Modalities, frozen=True, kw_only=True):
     modality: str
-    input_modalities: Sequence[str]
-    output_modalities: Sequence[str]
     tokenizer: str = "Other"
     instruct_type: str | None = None
 
@@ -147,7 +182,9 @@ class RouterModel(Model, frozen=True, kw_only=True):
     pricing: Pricing
     top_provider: TopProvider
     per_request_limits: None = None
-    supported_parameters: Sequence[str]
+    supported_parameters: SupportedParameters
+    claimed_parameters: ClaimedParameters = UNSET
+    evidence: ParameterEvidence
     default_parameters: DefaultParameters = None
     supported_voices: None = None
     expiration_date: Annotated[str | None, Meta(description="Its last day.")]
@@ -191,7 +228,9 @@ class RouterEndpoint(Struct, frozen=True, kw_only=True):
     max_prompt_tokens: int | None = None
     pricing: Pricing
     quantization: str | None
-    supported_parameters: Sequence[str]
+    supported_parameters: SupportedParameters
+    claimed_parameters: ClaimedParameters = UNSET
+    evidence: Evidence
     supported_parameters_measured: Annotated[str | None, Meta(description="On which day.")]
     supports_implicit_caching: bool
     supports_voice_cloning: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
@@ -95,6 +96,7 @@ class TargetStats(Struct, frozen=True):
     """Measurements of a target in the last five minutes unless named otherwise; ``None``: none."""
 
     up: bool = True  # requests are sent to it
+    degraded: bool = False  # fewer than usual, since a third of the recent ones failed
     idle: bool = True  # nothing is running there
     first_token: Percentiles | None = None  # in seconds
     speed: Percentiles | None = None  # in output tokens per second
@@ -110,6 +112,7 @@ class TargetStats(Struct, frozen=True):
 
 
 QUARTER_SECONDS = 900
+DAY_SECONDS = 86_400
 
 
 class TimeBucket(Struct, frozen=True):
@@ -120,6 +123,25 @@ class TimeBucket(Struct, frozen=True):
     failed: int
     first_token: float | None  # median, in seconds
     speed: float | None  # median of output tokens per second
+
+
+WINDOWS = ("5 minutes", "hour", "24 hours")
+
+
+class Figure(Struct, frozen=True):
+    """A measurement, and the time that it is the median of: `5 minutes`, `hour`, `24 hours`."""
+
+    value: float
+    window: str
+
+
+class Figures(Struct, frozen=True):
+    """Measurements of a target as lists show them; ``None``: none within 24 hours."""
+
+    first_token: Figure | None = None  # in seconds
+    speed: Figure | None = None  # in output tokens per second
+    uptime_day: float | None = None  # share of answered requests
+    last: datetime | None = None  # start of the last quarter, or day, that had a request
 
 
 UNKNOWN_STATS = TargetStats()

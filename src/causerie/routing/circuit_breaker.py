@@ -12,7 +12,7 @@ LONGEST_WAIT_SECONDS = 60.0
 LONGEST_FULL_SECONDS = 300.0
 _TRIAL_SECONDS = 120.0  # a trial that has not ended by then no longer keeps others away
 
-State = Literal["up", "full", "down", "rejecting", "trying", "half_open"]
+State = Literal["up", "degraded", "full", "down", "rejecting", "trying", "half_open"]
 
 
 @dataclass(eq=False)

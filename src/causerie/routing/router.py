@@ -154,7 +154,7 @@ class Router:
     ) -> int | None:
         """Return the tokens of the prompt at the target that would answer; ``None`` if unknown."""
         context = self._context
-        last = context.last_targets.of(affinity_key(request), context.clock())
+        last = context.last_target(request)
         first, *_ = order(candidates, context.target_states, request, context.chance, last)
         try:
             return await first.target.count_tokens(request)
@@ -170,9 +170,10 @@ class Router:
         """Return the targets in the order for a request now, with reasons; nothing is sent."""
         context, conversation = self._context, affinity_key(request)
         target_states = context.target_states
-        last = context.last_targets.of(conversation, context.clock())
-        by_name = {one.name: one for one in candidates}
+        last = context.last_target(request)
         groups = available(candidates, target_states)
+        weighted = (one for group in groups.values() for one in group)
+        by_name = {one.name: one for one in (*candidates, *weighted)}
         ordered = order(candidates, target_states, request, lambda: 0.0, last)  # ties as configured
         return [
             _ranked(one, groups.get(one.priority, ()), target_states, conversation, last)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from causerie.errors import (
     ConstraintNotKept,
@@ -71,6 +71,12 @@ class RoutingContext(Struct, frozen=True):
     pause: Callable[[float], Awaitable[None]]
     last_targets: LastTargets
 
+    def last_target(self, request: ChatRequest) -> str:
+        """Return the target whose prompt cache has the conversation's start, unless degraded."""
+        last = self.last_targets.of(affinity_key(request), self.clock())
+        target_state = self.target_states.get(last)
+        return last if target_state is not None and target_state.weight == 1.0 else ""
+
 
 _SHARE = 1.25
 _AFFINITY_KEY_CHARACTERS = 4096  # of a message; more would only cost time
@@ -88,7 +94,8 @@ def order(
     Lower priority numbers come first. Within a group the conversation's own target is the first,
     unless it has more than 1.25 of its share of requests; that is the one that answered it
     ``last``, or one by rendezvous hashing with weights and bounded loads. The others follow by
-    load. Of unavailable targets only the one that is back first is tried, and one that rejects.
+    load. A degraded target has a tenth of its weight. Of unavailable targets only the one that is
+    back first is tried, and one that rejects.
     """
     groups = available(candidates, target_states)
     admitted = {one.name for group in groups.values() for one in group}
@@ -107,7 +114,10 @@ def available(
 ) -> Mapping[int, Sequence[Candidate]]:
     groups: dict[int, list[Candidate]] = {}
     for one in candidates:
-        if target_states[one.name].breaker.admits():
+        target_state = target_states[one.name]
+        if target_state.breaker.admits():
+            if (weight := target_state.weight) != 1.0:
+                one = structs.replace(one, weight=one.weight * weight)
             groups.setdefault(one.priority, []).append(one)
     return groups
 
@@ -226,7 +236,7 @@ class TargetSelector(Struct, eq=False):
         context, request = self.context, self.request
         if len(self.candidates) == 1:
             return (context.target_states[self.candidates[0].name],)
-        last = context.last_targets.of(affinity_key(request), context.clock())
+        last = context.last_target(request)
         return order(self.candidates, context.target_states, request, context.chance, last)
 
     async def find(

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 IMPOSSIBLE_USAGE = "impossible_usage"
 """Code of a reply whose usage cannot be; the reply itself is good."""
+DEGRADED_WEIGHT = 0.1
 _PROOF_MINUTES = 5
 _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
@@ -39,6 +40,7 @@ class TargetStatus(Struct, frozen=True):
     failures: int
     wait_seconds: float
     reason: str
+    recent_failures: tuple[int, int] | None = None  # failed and all of five minutes, if degraded
     answered: int = 0
     failed: Mapping[str, int] = {}
     calls: Mapping[CallClass, int] = {}
@@ -103,12 +105,20 @@ class TargetState:
             )
 
     def state(self) -> State:
-        """Return the state to show: ``up`` after failures only if it has answered lately."""
+        """Return the state to show: ``up`` after failures only if it has answered lately.
+
+        ``degraded``: a third of the recent requests failed, but not the last ones in a row.
+        """
         breaker = self.breaker
         state = breaker.state()
         if state == "up" and (breaker.failures or breaker.rejections) and not self.proven:
             return "half_open"
-        return state
+        return "degraded" if state == "up" and self.latency_stats.recent_failures() else state
+
+    @property
+    def weight(self) -> float:
+        """Return the part of its weight that a target has now; less if it is degraded."""
+        return 1.0 if self.latency_stats.recent_failures() is None else DEGRADED_WEIGHT
 
     def status(self) -> TargetStatus:
         breaker = self.breaker
@@ -119,6 +129,7 @@ class TargetState:
             failures=breaker.failures,
             wait_seconds=breaker.wait(),
             reason=breaker.reason,
+            recent_failures=self.latency_stats.recent_failures(),
             answered=self.answered,
             failed=dict(self.failures),
             calls=dict(self.call_stats.ever),
@@ -127,7 +138,8 @@ class TargetState:
     def target_stats(self) -> TargetStats:
         latency_stats = self.latency_stats
         return TargetStats(
-            up=self.state() == "up",
+            up=(state := self.state()) in ("up", "degraded"),
+            degraded=state == "degraded",
             idle=self.in_flight == 0,
             first_token=latency_stats.first_token.percentiles(),
             speed=latency_stats.speed.percentiles(),

@@ -43,6 +43,10 @@ class Samples(Struct, eq=False):
             self._empty = False
             self._known.clear()
 
+    def latest(self) -> float:
+        """Return the time of the newest measurement."""
+        return self._made[-1][0] if self._made else float("-inf")
+
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
@@ -135,6 +139,9 @@ class AvailabilityHistory(Struct, eq=False):
 
 
 _DAY_MINUTES = 1440
+_RECENT_MINUTES = 5
+_LEAST_FAILED = 3  # fewer say nothing of a target
+_DEGRADED = 3  # at least one of so many recent requests failed
 _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 
 
@@ -152,6 +159,26 @@ class LatencyStats:
         self._past: deque[Minute] = deque()  # of the last day
         self._sums: dict[int, tuple[float, int, int]] = {}  # without the present minute
         self._minute_ends = float("-inf")
+        self._failed_at = float("-inf")
+        self._fails_until = float("-inf")  # the last failure is recent until then
+
+    def recent_failures(self) -> tuple[int, int] | None:
+        """Return failed and all requests of five minutes if a third failed, else ``None``.
+
+        It costs next to nothing where none failed lately.
+        """
+        if self._fails_until == float("-inf"):
+            return None
+        if self._clock() >= self._fails_until:
+            self._fails_until = float("-inf")
+            return None
+        answered, failed = self._counted(_RECENT_MINUTES)
+        is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
+        return (failed, answered + failed) if is_degraded else None
+
+    def mark(self) -> tuple[float, float, float]:
+        """Return what differs once something new was measured."""
+        return self.first_token.latest(), self.speed.latest(), self._failed_at
 
     def expected(self) -> float | None:
         """Return the expected seconds to the first token; ``None`` if unknown.
@@ -181,6 +208,8 @@ class LatencyStats:
         if now >= self._minute_ends:
             self._next_minute(now)
         self._minute.failed += 1
+        self._failed_at = now
+        self._fails_until = now + _RECENT_MINUTES * 60
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
         if tokens > 1 and seconds >= _LEAST_SECONDS:
@@ -190,6 +219,10 @@ class LatencyStats:
 
     def uptime(self, minutes: int) -> float | None:
         """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
+        answered, failed = self._counted(minutes)
+        return answered / (answered + failed) if answered + failed else None
+
+    def _counted(self, minutes: int) -> tuple[int, int]:
         now = self._clock() // 60
         summed, answered, failed = self._sums.get(minutes, (-1.0, 0, 0))
         if summed != now:
@@ -198,7 +231,7 @@ class LatencyStats:
             self._sums[minutes] = now, answered, failed
         if self._minute.number > now - minutes:
             answered, failed = answered + self._minute.answered, failed + self._minute.failed
-        return answered / (answered + failed) if answered + failed else None
+        return answered, failed
 
     def _next_minute(self, now: float) -> None:
         number = now // 60

@@ -93,6 +93,9 @@ class CatalogEndpointSettings(TargetSettings, frozen=True, kw_only=True):
     """Most tokens of a reply; a higher limit of a request is lowered to it. Unset: not known."""
     supported_parameters: tuple[values.Text, ...] | None = None
     """Parameters that it honours here. Unset: as a probe found."""
+    claims: values.ClaimSettings | None = None
+    """As in [`providers.models.claims`](#providersmodelsclaims). Unset: those of the model at its
+    provider."""
     quantization: Quantization | None = None
     """Number type of its weights. Unset: not known."""
     keeps_data: bool = True
@@ -114,7 +117,7 @@ class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     created: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = (
         None
     )
-    """When the model came out."""
+    """When the model came out. Unset: not known, and 0 in `GET /models`."""
     ends: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
     """Its last day in the catalog. Unset: it stays."""
     limits: values.LimitSettings = values.LimitSettings()

@@ -86,6 +86,9 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     public_rankings: bool = False
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""
+    public_status: bool = False
+    """Whether everybody may see how the catalog's providers stand, and their uptime of each of the
+    last 90 days, at `/console/status`. Otherwise only operators see it."""
     proxies: tuple[values.Network, ...] = ()
     """Addresses or networks of proxies in front of the service, like `10.0.0.0/8`; what they say of
     where a visitor or client comes from is believed."""

@@ -196,6 +196,21 @@ class PriceTier(TokenPrices, frozen=True, kw_only=True):
     """It applies to requests with more prompt tokens."""
 
 
+Modality = Literal["text", "image", "file", "audio", "video"]
+
+
+class ClaimSettings(Struct, frozen=True, kw_only=True):
+    """What the provider's own list says of a model, as it was imported. It is shown as claimed
+    until a probe measures it."""
+
+    supported_parameters: tuple[Text, ...] | None = None
+    """Parameters that it claims to honour. No request is rejected by it."""
+    input_modalities: tuple[Modality, ...] | None = None
+    """What it claims to take: `text`, `image`, `file`, `audio`, `video`."""
+    output_modalities: tuple[Modality, ...] | None = None
+    """What it claims to return."""
+
+
 class PriceSettings(TokenPrices, frozen=True, kw_only=True):
     """Money per 1M tokens of each kind, in the one currency of the service."""
 

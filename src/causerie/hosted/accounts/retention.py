@@ -17,6 +17,7 @@ from causerie.hosted.accounts.authorization import Clock
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = 500
+_MEASUREMENTS_DAYS = 90
 _PAUSE = 0.1  # between two batches: requests are written in between
 
 
@@ -25,6 +26,7 @@ class RetentionStore(Protocol):
 
     async def requests(self, before: datetime, most: int) -> int: ...
     async def audit(self, before: datetime, most: int) -> int: ...
+    async def measurements(self, before: datetime, most: int) -> int: ...
     async def contents(self, now: datetime, before: datetime | None, most: int) -> int: ...
 
 
@@ -58,7 +60,11 @@ class Retention:
         """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
         store, options = self._store, self.options
         await self._all(partial(store.contents, self._clock(), self._before(options.contents)))
-        for days, delete in ((options.requests, store.requests), (options.audit, store.audit)):
+        for days, delete in (
+            (options.requests, store.requests),
+            (options.audit, store.audit),
+            (_MEASUREMENTS_DAYS, store.measurements),
+        ):
             if (before := self._before(days)) is not None:
                 await self._all(partial(delete, before))
 

@@ -66,6 +66,7 @@ class OpenPages:
     chat: PublicChatOptions = PublicChatOptions()  # noqa: RUF009 - frozen
     shared: SharedBudgetStore | None = None
     """Where replicas count the messages of visitors together."""
+    status: bool = False
 
 
 class ConsoleApplication:
@@ -101,6 +102,7 @@ class ConsoleApplication:
             providers,
             sign_up.outbox if sign_up is not None else None,
             open_to.rankings,
+            open_to.status,
         )
 
     async def answer(self, exchange: Exchange) -> None:

@@ -43,7 +43,7 @@ from causerie.hosted.console.catalog_view import (
     sources,
     variants,
 )
-from causerie.hosted.console.charts import trend
+from causerie.hosted.console.charts import Strip, ninety_days, trend
 from causerie.hosted.console.playground import router_snippets
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import (
@@ -190,7 +190,30 @@ async def show_provider(context: RequestContext) -> None:
     if row is None:
         raise NotFound("The catalog has no provider of this name.")
     base = context.base + market.prefix
-    await context.show_openly("catalog/provider.html", row=row, base=base)
+    (days,) = await _days(context, market, [row])
+    await context.show_openly("catalog/provider.html", row=row, base=base, days=days)
+
+
+async def show_status(context: RequestContext) -> None:
+    """``GET /status``: how all providers stand, and how they stood for 90 days."""
+    public = context.services.public_status
+    if not (public or await context.may(Action.USAGE_SEE_ALL)):
+        raise NotFound("There is no such page.")
+    market = _market(context)
+    rows = await _providers(market)
+    days = await _days(context, market, rows)
+    await context.show_openly(
+        "catalog/status.html", rows=[*zip(rows, days, strict=True)], public=public
+    )
+
+
+async def _days(
+    context: RequestContext, market: DoorCatalog, rows: Sequence[ProviderRow]
+) -> Sequence[Strip]:
+    days, now = await market.days(), context.services.clock()
+    return [
+        ninety_days(row.name, [days.get(each, ()) for each in row.targets], now) for row in rows
+    ]
 
 
 async def send_logo(context: RequestContext) -> None:

@@ -24,26 +24,34 @@ from causerie.hosted.console.service_view import (
     ModelPrice,
     ModelRow,
     ServiceView,
-    abilities,
     grouped_parameters,
     model_row,
 )
-from causerie.protocol.targets import UNKNOWN_STATS, CallCounts, TargetStats
+from causerie.protocol.model_entries import Evidence
+from causerie.protocol.targets import (
+    UNKNOWN_STATS,
+    WINDOWS,
+    CallCounts,
+    Figure,
+    Figures,
+    TargetStats,
+)
 
 _MILLION = 1_000_000
 
 
 def list_row(one: Listing) -> ModelRow:
-    """Return the row of a catalog entry, with its current measurements."""
-    measured = [each for each in one.endpoints if each.measured]
-    known = frozenset[str]().union(*(each.parameters for each in measured))
-    thinks = "reasoning" in known and any(each.profile.thinks for each in measured)
+    """Return the row of a catalog entry, as the default route gives it now."""
+    shown, prices = one.headline, {each.tariff for each in one.endpoints}
     return replace(
         model_row(to_builtins(one.entry())),
-        price=model_price(one.cheapest.tariff),
-        abilities=abilities(known, thinks=thinks, images="image" in one.input_modalities),
-        latency=one.latency,
-        throughput=one.throughput,
+        price=model_price(shown.tariff),
+        lowest=model_price(one.cheapest.tariff) if len(prices) > 1 else None,
+        context=shown.profile.context_length,
+        longest=one.context_length,
+        output=shown.profile.max_output_tokens,
+        endpoint=endpoint_names(one)[shown.name] if len(one.endpoints) > 1 else "",
+        figures=one.figures(shown.name),
         ends=one.ends,
         public=True,
     )
@@ -67,6 +75,7 @@ class EndpointRow(Struct, frozen=True):
     model: Listing
     endpoint: CatalogEndpoint
     stats: TargetStats
+    figures: Figures
 
     @property
     def price(self) -> ModelPrice:
@@ -74,7 +83,16 @@ class EndpointRow(Struct, frozen=True):
 
     @property
     def parameters(self) -> Sequence[tuple[str, Sequence[str]]]:
-        return grouped_parameters(sorted(self.endpoint.parameters))
+        found = self.endpoint.capabilities
+        return grouped_parameters(sorted(found.claimed or found.supported))
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.endpoint.capabilities.evidence
+
+    @property
+    def state(self) -> str:
+        return "down" if not self.stats.up else "degraded" if self.stats.degraded else "up"
 
     @property
     def probed_at(self) -> datetime | None:
@@ -84,20 +102,7 @@ class EndpointRow(Struct, frozen=True):
     @property
     def uptime(self) -> float | None:
         """Return the percent of the requests of a day that were answered."""
-        share = self.stats.uptime_day
-        return None if share is None else round(share * 100, 3)
-
-    @property
-    def latency(self) -> float | None:
-        """Return the median of the last half hour, in seconds."""
-        found = self.stats.first_token_half_hour
-        return found.p50 if found else None
-
-    @property
-    def throughput(self) -> float | None:
-        """Return the median of the last half hour, in tokens per second."""
-        found = self.stats.speed_half_hour
-        return found.p50 if found else None
+        return _percent(self.figures)
 
     @property
     def checked_calls(self) -> int:
@@ -110,9 +115,15 @@ class EndpointRow(Struct, frozen=True):
         return 100 * counts.fine / checked if counts and checked else None
 
 
+def _percent(figures: Figures) -> float | None:
+    share = figures.uptime_day
+    return None if share is None else round(share * 100, 3)
+
+
 def endpoints(one: Listing) -> Sequence[EndpointRow]:
+    """Return the endpoints, in the order in which the default route asks them most."""
     names = endpoint_names(one)
-    return [_row(one, each, names[each.name]) for each in one.endpoints]
+    return [_row(one, each, names[each.name]) for each in one.by_default]
 
 
 def endpoint_names(one: Listing) -> Mapping[str, str]:
@@ -127,7 +138,8 @@ def endpoint_names(one: Listing) -> Mapping[str, str]:
 
 
 def _row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
-    return EndpointRow(name, one, endpoint, one.stats_of(endpoint.name) or UNKNOWN_STATS)
+    stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
+    return EndpointRow(name, one, endpoint, stats, one.figures(endpoint.name))
 
 
 class ProviderRow(Struct, frozen=True):
@@ -138,12 +150,23 @@ class ProviderRow(Struct, frozen=True):
     uptime: float | None
 
     @property
-    def latency(self) -> float | None:
-        return _median(each.latency for each in self.offers)
+    def figures(self) -> Figures:
+        every = [each.figures for each in self.offers]
+        return Figures(
+            _median(each.first_token for each in every),
+            _median(each.speed for each in every),
+            last=max((each.last for each in every if each.last is not None), default=None),
+        )
 
     @property
-    def throughput(self) -> float | None:
-        return _median(each.throughput for each in self.offers)
+    def state(self) -> str:
+        """Return down if no endpoint is asked, degraded if one is degraded or down, else up."""
+        states = {each.state for each in self.offers}
+        return "up" if states == {"up"} else "down" if states == {"down"} else "degraded"
+
+    @property
+    def targets(self) -> Sequence[str]:
+        return list(dict.fromkeys(each.endpoint.name for each in self.offers))
 
 
 def path_of_provider(name: str) -> str:
@@ -164,16 +187,19 @@ def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[Provid
 
 
 def _uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
-    targets: Mapping[str, None] = dict.fromkeys(each.endpoint.name for each in offers)
+    targets = dict.fromkeys(each.endpoint.name for each in offers)
     days = [bucket for target in targets for bucket in history(target)]
     answered = sum(bucket.answered for bucket in days)
     asked = answered + sum(bucket.failed for bucket in days)
     return 100 * answered / asked if asked else None
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+def _median(figures: Iterable[Figure | None]) -> Figure | None:
+    known = [each for each in figures if each is not None]
+    if not known:
+        return None
+    longest = max((each.window for each in known), key=WINDOWS.index)
+    return Figure(median(each.value for each in known), longest)
 
 
 def facets(entries: Sequence[Searchable]) -> Mapping[str, Any]:
@@ -224,11 +250,11 @@ class ServedOffer(Struct, frozen=True):
 
     @property
     def parameters(self) -> frozenset[str]:
-        return frozenset(self.view.parameters)
+        return frozenset((*self.view.parameters, *self.view.claimed))
 
     @property
     def input_modalities(self) -> frozenset[str]:
-        return frozenset({"text", "image"}) if self.view.images else frozenset({"text"})
+        return frozenset(self.view.modalities)
 
 
 Offer = Listing | ServedOffer
@@ -267,17 +293,16 @@ class Compared(Struct, frozen=True):
     """A model in a comparison."""
 
     row: ModelRow
-    price: ModelPrice
     endpoints: Sequence[EndpointRow]
     variants: Sequence[str]
 
     @property
     def uptime(self) -> float | None:
-        return max((one.uptime for one in self.endpoints if one.uptime is not None), default=None)
+        return _percent(self.row.figures)
 
 
 class ModelComparison(Struct, frozen=True):
-    """``parameters`` are those that some of the models support, ``alike`` those of all."""
+    """``parameters`` are those that some of the models have, ``alike`` are measured of all."""
 
     models: Sequence[Compared]
     parameters: Sequence[tuple[str, Sequence[str]]]
@@ -297,10 +322,10 @@ class ModelComparison(Struct, frozen=True):
 _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
     "context": (lambda one: one.row.context, 1),
     "output": (lambda one: one.row.output, 1),
-    "prompt": (lambda one: float(one.price.prompt), -1),
-    "completion": (lambda one: float(one.price.completion), -1),
-    "latency": (lambda one: one.row.latency, -1),
-    "throughput": (lambda one: one.row.throughput, 1),
+    "prompt": (lambda one: one.row.price and float(one.row.price.prompt), -1),
+    "completion": (lambda one: one.row.price and float(one.row.price.completion), -1),
+    "latency": (lambda one: one.row.figures.first_token and one.row.figures.first_token.value, -1),
+    "throughput": (lambda one: one.row.figures.speed and one.row.figures.speed.value, 1),
     "uptime": (lambda one: one.uptime, 1),
     "endpoints": (lambda one: len(one.endpoints), 1),
 }
@@ -310,15 +335,13 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelCo
     models = [
         Compared(
             list_row(one),
-            model_price(one.cheapest.tariff),
             endpoints(one),
             [each.id for each in variants(one.id, entries)],
         )
         for one in chosen
     ]
-    sets = [frozenset(each.row.parameters) for each in models]
-    every = frozenset[str]().union(*sets)
-    alike = every.intersection(*sets)
+    every = frozenset[str]().union(*((*one.row.parameters, *one.row.claimed) for one in models))
+    alike = every.intersection(*(one.row.parameters for one in models))
     shared = [name for _, names in grouped_parameters(sorted(alike)) for name in names]
     return ModelComparison(models, grouped_parameters(sorted(every - alike)), shared)
 

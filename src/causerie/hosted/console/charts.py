@@ -5,13 +5,14 @@ endpoints as strips and lines: no script, no library.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
 
-from causerie.protocol.targets import QUARTER_SECONDS, TimeBucket
+from causerie.protocol.targets import DAY_SECONDS, QUARTER_SECONDS, TimeBucket
 
 COLOURS = 7  # of series told apart; all others are the eighth, together
 _BOX = 100.0
@@ -108,7 +109,7 @@ _GOOD, _FAIR = 0.99, 0.9  # shares of requests that were answered
 
 
 class Mark(Struct, frozen=True):
-    """Half an hour of a strip."""
+    """Half an hour, or a day, of a strip."""
 
     start: datetime
     answered: int
@@ -150,6 +151,24 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
         "left_out": len(days) - len(shown),
         "empty": all(strip.uptime is None for strip in drawn),
     }
+
+
+def ninety_days(name: str, found: Iterable[Sequence[TimeBucket]], now: datetime) -> Strip:
+    """Return the last 90 days of all targets of a provider, a mark for each day (UTC)."""
+    by_day: dict[int, list[TimeBucket]] = {}
+    for bucket in chain.from_iterable(found):
+        by_day.setdefault(bucket.start // DAY_SECONDS, []).append(bucket)
+    last = int(now.timestamp()) // DAY_SECONDS
+    marks = [
+        Mark(
+            datetime.fromtimestamp(number * DAY_SECONDS, UTC),
+            sum(one.answered for one in by_day.get(number, ())),
+            sum(one.failed for one in by_day.get(number, ())),
+        )
+        for number in range(last - 89, last + 1)
+    ]
+    answered, failed = sum(mark.answered for mark in marks), sum(mark.failed for mark in marks)
+    return Strip(name, marks, answered, failed)
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:

@@ -60,9 +60,10 @@ _LINKS = (
     NavigationLink("All usage", "/operator/usage", "chart", "Reports", Action.USAGE_SEE_ALL),
     NavigationLink("All activity", "/operator/activity", "list", "Reports", Action.USAGE_SEE_ALL),
     NavigationLink("Rankings", "/rankings", "up", "Reports", Action.USAGE_SEE_ALL),
+    NavigationLink("Status", "/status", "chart", "Reports", Action.USAGE_SEE_ALL),
     NavigationLink("Audit log", "/operator/audit", "shield", "Reports", Action.SERVICE_SEE),
 )
-_MARKET = ("/catalog", "/rankings")
+_MARKET = ("/catalog", "/rankings", "/status")
 
 
 def sections(

@@ -135,6 +135,7 @@ class ConsoleServices(Struct, frozen=True):
     providers: Callable[[], Sequence[OidcProvider]] = tuple
     outbox: Outbox | None = None
     public_rankings: bool = False
+    public_status: bool = False
 
     @property
     def has_catalog(self) -> bool:
@@ -380,4 +381,5 @@ class RequestContext:
             "open_to_all": self.services.open_to_all,
             "has_catalog": has_catalog,
             "has_rankings": self.services.public_rankings,
+            "has_status": self.services.public_status,
         }

@@ -140,6 +140,7 @@ ROUTES = (
     PageRoute("GET", f"{_MODEL}/chat", playground.show_public_chat, open=True),
     PageRoute("POST", f"{_MODEL}/chat", playground.complete_public_chat, open=True, raw=True),
     PageRoute("GET", "/rankings", catalog.show_rankings, open=True),
+    PageRoute("GET", "/status", catalog.show_status, open=True),
     PageRoute("GET", "/rankings.json", catalog.send_rankings, open=True),
     PageRoute("GET", "/projects/{project}/usage", usage.show),
     PageRoute("GET", "/projects/{project}/usage.csv", usage.download),

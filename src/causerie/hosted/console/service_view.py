@@ -4,7 +4,7 @@ and cost, and how those stand who answer.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from hashlib import sha256
@@ -19,8 +19,9 @@ from causerie.hosted.accounts.people import User
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import GROUPS
 from causerie.http.exchange import Exchange
+from causerie.protocol.model_entries import Evidence
 from causerie.protocol.numbers import money
-from causerie.protocol.targets import TimeBucket
+from causerie.protocol.targets import Figures, TimeBucket
 from causerie.routing.target_state import TargetStatus
 
 
@@ -89,7 +90,7 @@ class ServiceView(Protocol):
 
 _MILLION = 1_000_000
 _NEARNESS: Mapping[str, int] = (
-    {"ready": 0, "full": 1, "loading": 2}
+    {"ready": 0, "degraded": 1, "full": 1, "loading": 2}
     | dict.fromkeys(("asleep", "unused", "trying", "half open"), 3)
     | {"down": 4, "rejecting": 4, "failed": 4}
 )
@@ -121,26 +122,42 @@ class ModelPrice(Struct, frozen=True):
         return not (any(tokens) or self.request)
 
 
+class Ability(Struct, frozen=True):
+    """What a model can do, as somebody measured it or its provider claims."""
+
+    word: str
+    evidence: Evidence
+
+
 class ModelRow(Struct, frozen=True):
-    """A model as a page shows it: ``latency`` in seconds, ``throughput`` in tokens per second."""
+    """A model as a page shows it; measurements and price are those of one endpoint."""
 
     id: str
     name: str
     description: str
     context: int | None
     output: int | None
-    images: bool
+    modalities: Sequence[str]
+    modality_evidence: Evidence
     price: ModelPrice | None
     parameters: Sequence[str]
+    claimed: Sequence[str]
+    evidence: Evidence
+    """Of the parameters."""
     thinks: bool | None
     """``None``: not known before it has been loaded."""
     efforts: Sequence[str]
     must_think: bool
     defaults: Mapping[str, float]
     """Parameters where a request sets none; empty if they are not known."""
-    abilities: Sequence[str]
-    latency: float | None = None
-    throughput: float | None = None
+    abilities: Sequence[Ability]
+    figures: Figures = Figures()
+    longest: int | None = None
+    """The longest context of all endpoints."""
+    lowest: ModelPrice | None = None
+    """The price of the cheapest endpoint, if endpoints differ."""
+    endpoint: str = ""
+    """The endpoint that the price and figures are of, if there are several."""
     ends: date | None = None
     public: bool = False
     """It is in the catalog."""
@@ -148,8 +165,32 @@ class ModelRow(Struct, frozen=True):
     """Its price is a list price."""
 
     @property
-    def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
-        return grouped_parameters(self.parameters)
+    def ability_words(self) -> str:
+        plain = [each.word for each in self.abilities if each.evidence != "claimed"]
+        claimed = [each.word for each in self.abilities if each.evidence == "claimed"]
+        return ", ".join([*plain, *([f"claimed: {', '.join(claimed)}"] if claimed else ())])
+
+    @property
+    def images(self) -> bool:
+        return "image" in self.modalities
+
+    @property
+    def is_from(self) -> bool:
+        """Return whether no endpoint costs less, and another costs more."""
+        return self.lowest is not None and self.lowest == self.price
+
+    @property
+    def groups(self) -> Sequence[tuple[str, Sequence[str], Sequence[str]]]:
+        """Return the parameters by purpose: measured, and those that are only claimed."""
+        grouped = grouped_parameters(sorted({*self.parameters, *self.claimed}))
+        return [
+            (
+                title,
+                [name for name in names if name in self.parameters],
+                [name for name in names if name not in self.parameters],
+            )
+            for title, names in grouped
+        ]
 
 
 def grouped_parameters(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
@@ -165,31 +206,56 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
     reasoning = entry.get("reasoning") or {}
     efforts, must_think = reasoning.get("supported_efforts", ()), bool(reasoning.get("mandatory"))
     architecture = entry.get("architecture") or {}
-    images = "image" in (architecture.get("input_modalities") or ())
+    modalities = tuple(architecture.get("input_modalities") or ("text",))
     parameters = tuple(entry.get("supported_parameters") or ())
-    words = abilities(parameters, thinks=bool(efforts), images=images)
+    claimed = tuple(entry.get("claimed_parameters") or ())
     return ModelRow(
         id=id,
         name=str(entry.get("name") or id),
         description=str(entry.get("description") or ""),
         context=entry.get("context_length"),
         output=entry.get("max_output_tokens"),
-        images=images,
+        modalities=modalities,
+        modality_evidence=architecture.get("evidence", "unknown"),
         price=_token_prices(entry.get("pricing") or {}),
         parameters=parameters,
+        claimed=claimed,
+        evidence=entry.get("evidence", "unknown"),
         thinks=None if efforts is None else bool(efforts),
         efforts=tuple(efforts or ()),
         must_think=must_think,
         defaults=entry.get("default_parameters") or {},
-        abilities=[*words, "always thinks"] if must_think else words,
+        abilities=[*_abilities(entry, parameters, claimed, thinks=bool(efforts))],
         listed=bool(entry.get("list_price")),
     )
 
 
-def abilities(parameters: Container[str], *, thinks: bool, images: bool) -> list[str]:
-    words = {"tools": "tools", "response_format": "structured output"}
-    found = [word for name, word in words.items() if name in parameters]
-    return [*found, *(["thinking"] if thinks else ()), *(["images"] if images else ())]
+_ABILITIES = {
+    "tools": "tools",
+    "response_format": "structured output",
+    "reasoning": "thinking",
+    "reasoning_effort": "thinking",
+}
+
+
+def _abilities(
+    entry: Mapping[str, Any], parameters: Container[str], claimed: Container[str], *, thinks: bool
+) -> Iterator[Ability]:
+    found: dict[str, Evidence] = {}
+    for name, word in _ABILITIES.items():
+        if name in parameters and (word != "thinking" or thinks):
+            found[word] = "measured"
+        elif name in claimed:
+            found.setdefault(word, "claimed")
+    architecture = entry.get("architecture") or {}
+    for name in architecture.get("input_modalities") or ():
+        if name != "text":
+            found["images" if name == "image" else name] = architecture.get("evidence", "unknown")
+    if (entry.get("reasoning") or {}).get("mandatory"):
+        found["always thinks"] = "measured"
+    yield from (Ability(word, evidence) for word, evidence in found.items())
+    if entry.get("evidence") == "unknown" and "measured" not in found.values():
+        yield Ability("abilities not known", "unknown")
 
 
 def anchor(model: str) -> str:
@@ -261,6 +327,10 @@ def _target_badge(name: str, status: TargetStatus | None) -> StatusBadge:
     running = f"{status.in_flight} running" if status.in_flight else ""
     if status.state == "up":
         return StatusBadge(name, "ready", "good", running)
+    if status.recent_failures is not None:
+        failed, asked = status.recent_failures
+        why = f"{failed} of {asked} requests failed in five minutes"
+        return StatusBadge(name, status.state, "warn", why)
     wait = f"next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
     tone = "bad" if status.state in ("down", "rejecting") else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))

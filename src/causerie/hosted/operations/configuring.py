@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -13,6 +13,9 @@ from msgspec import Meta, Struct, structs
 from causerie.errors import ServiceError
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.operations import claims
+from causerie.probe.question import dig
+from causerie.probe.questions.listing import listed_length
 from causerie.protocol.events import ReasoningDelta, TextDelta
 from causerie.protocol.numbers import money
 from causerie.protocol.parameters import ParsingRules
@@ -25,6 +28,12 @@ _MOST_MODELS = 2000
 _LONGEST_WORDS = 300
 _LONGEST_DESCRIPTION = 500
 _TOKENS = 32
+_OUTPUTS = (
+    ("max_output_tokens",),
+    ("top_provider", "max_completion_tokens"),
+    ("max_completion_tokens",),
+    ("max_output_length",),
+)
 PRICE_PARTS = ("prompt", "completion", "cached", "reasoning", "request")
 
 
@@ -45,6 +54,12 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     ] = None
     request_price: Annotated[str | None, Meta(description="Per request, if above 0.")] = None
     description: str | None = None
+    created: Annotated[date | None, Meta(description="When it came out.")] = None
+    supported_parameters: Annotated[
+        tuple[str, ...] | None, Meta(description="As the list claims; nobody measured it.")
+    ] = None
+    input_modalities: tuple[str, ...] | None = None
+    output_modalities: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Raise :class:`ValueError` for a wrong price."""
@@ -134,20 +149,21 @@ def published(entries: Sequence[Mapping[str, Any]]) -> tuple[ListedModel, ...]:
 def _model(entry: Mapping[str, Any]) -> ListedModel:
     pricing = entry.get("pricing")
     prices = pricing if isinstance(pricing, dict) else {}
-    context = entry.get("context_length", entry.get("max_model_len"))
-    top = entry.get("top_provider")
-    output = top.get("max_completion_tokens") if isinstance(top, dict) else None
     return ListedModel(
         id=str(entry["id"])[:_LONGEST_WORDS],
         name=_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
-        context_length=_tokens(context),
-        max_output_tokens=_tokens(entry.get("max_output_tokens", output)),
+        context_length=listed_length(entry),
+        max_output_tokens=next(filter(None, (_tokens(dig(entry, *at)) for at in _OUTPUTS)), None),
         prompt_price=_price(prices.get("prompt")),
         completion_price=_price(prices.get("completion")),
         cached_price=_price(prices.get("input_cache_read"), above_zero=True),
         reasoning_price=_price(prices.get("internal_reasoning"), above_zero=True),
         request_price=_price(prices.get("request"), 1, above_zero=True),
         description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
+        created=claims.created(entry, datetime.now(UTC)),
+        supported_parameters=claims.parameters(entry),
+        input_modalities=claims.takes(entry),
+        output_modalities=claims.returns(entry),
     )
 
 

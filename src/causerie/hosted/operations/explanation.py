@@ -293,7 +293,7 @@ class _TargetExplainer:
         return ExplainedTarget(
             target=one.name,
             decided=prospect.decided,
-            reasons=(*self._priority(one, endpoint), _decided(prospect)),
+            reasons=(*self._priority(one, endpoint), *_degraded(status), _decided(prospect)),
             cautions=tuple(self._cautions(one, status)),
             tied=prospect.tied,
             priority=one.priority,
@@ -357,7 +357,7 @@ class _TargetExplainer:
             yield f"failed last time, and this request tests it{_because(status)}"
         elif status.state == "rejecting":
             yield f"rejects all requests{_because(status)}"
-        elif status.state != "up":
+        elif status.state not in ("up", "degraded"):
             yield f"is down{_because(status)}"
         elif status.failures:
             yield f"has failed {status.failures} in a row{_because(status)}"
@@ -377,6 +377,15 @@ class _TargetExplainer:
         what = "rejects all requests" if rejects else "is down"
         words = f"{what}{because}; of such targets only the one back soonest is tried, last"
         return TargetExclusion("", words)
+
+
+def _degraded(status: TargetStatus) -> Iterator[str]:
+    if status.recent_failures is not None:
+        failed, asked = status.recent_failures
+        yield (
+            f"is degraded: {failed} of its {asked} requests of the last five minutes failed, so it "
+            "has a tenth of its weight and keeps no conversation"
+        )
 
 
 def _decided(prospect: RankedTarget) -> str:

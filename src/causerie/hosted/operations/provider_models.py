@@ -220,9 +220,9 @@ def _with_contexts(
     before = provider.settings.get("models", [])
     models = {each["id"]: each for each in before if each["id"] not in gone}
     for one in picked:
-        if one.context_length is not None:
-            known = models.get(one.id, {"id": one.id})
-            models[one.id] = {**known, "context_length": one.context_length}
+        told = {"context_length": one.context_length, "claims": _claims(one)}
+        if found := {name: each for name, each in told.items() if each}:
+            models[one.id] = {**models.get(one.id, {"id": one.id}), **found}
     if list(models.values()) != before:
         yield changed(provider, {**provider.settings, "models": list(models.values())})
 
@@ -326,6 +326,8 @@ def publication(
                 param="catalog_id",
             )
         draft = drafts.setdefault(name, _model(name, one.listed))
+        if one.listed.created is not None:
+            draft.setdefault("created", one.listed.created.isoformat())
         endpoints = {(each.get("provider"), each.get("model")): each for each in draft["endpoints"]}
         endpoints[provider.name, one.listed.id] = _endpoint(provider.name, one.listed, there, rules)
         draft["endpoints"] = list(endpoints.values())
@@ -406,8 +408,21 @@ def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> Entr
 
 
 def _model(name: str, one: ListedModel) -> dict[str, Any]:
-    words = {"name": one.name if one.name != one.id else None, "description": one.description}
+    words = {
+        "name": one.name if one.name != one.id else None,
+        "description": one.description,
+        "created": one.created and one.created.isoformat(),
+    }
     return {"id": name, "endpoints": [], **{key: each for key, each in words.items() if each}}
+
+
+def _claims(one: ListedModel) -> dict[str, Any]:
+    found = {
+        "supported_parameters": one.supported_parameters,
+        "input_modalities": one.input_modalities,
+        "output_modalities": one.output_modalities,
+    }
+    return {name: [*each] for name, each in found.items() if each is not None}
 
 
 def _endpoint(
@@ -430,6 +445,8 @@ def _endpoint(
     for name in ("context_length", "max_output_tokens"):
         if (tokens := getattr(one, name)) is not None:
             made[name] = tokens
+    if claims := _claims(one):
+        made["claims"] = claims
     return made
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Table, or_, select
+from sqlalchemy import Select, Table, or_, select, tuple_
 
 from causerie.hosted.store.database import Database
+from causerie.hosted.store.measurements import KEPT
 from causerie.hosted.store.tables import audit, microseconds, recordings, usage_records
 
 
@@ -35,6 +36,15 @@ class SqlRetention:
         if before is not None:  # an id begins with the time at which it was made
             over = or_(over, of.id < _first_id(before))
         return await self._delete(recordings, select(of.id).where(over).limit(most))
+
+    async def measurements(self, before: datetime, most: int) -> int:
+        start, found = int(before.timestamp()), 0
+        for table in KEPT:
+            key = tuple_(*table.primary_key)
+            over = select(*table.primary_key).where(table.c.start < start).limit(most)
+            async with self._database.writing() as connection:
+                found += (await connection.execute(table.delete().where(key.in_(over)))).rowcount
+        return min(found, most)
 
     async def _delete(self, table: Table, over: Select[Any]) -> int:
         async with self._database.writing() as connection:

@@ -498,6 +498,27 @@ usage_first_token = _table(
 )
 
 
+def _start() -> Column[int]:
+    return Column("start", BigInteger, primary_key=True, autoincrement=False, index=True)
+
+
+# What all processes measured of targets, by the quarter of an hour and by the day, for 90 days.
+# Starts are in Unix seconds; sums as ``QuarterSums`` has them.
+target_quarters = _table(
+    "target_quarters",
+    *_keys(Text, "target"),
+    _start(),
+    *_required(BigInteger, "answered", "failed"),
+    *_required(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
+)
+target_days = _table(
+    "target_days",
+    *_keys(Text, "target"),
+    _start(),
+    *_required(BigInteger, "answered", "failed"),
+)
+
+
 alerts = _table(
     "alerts",
     *_keys(Text, "key"),

@@ -170,14 +170,13 @@ class SqlUsage:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        insert = sqlite.insert if database.sqlite else postgresql.insert
         dialect = database.dialect
         self._insert = str(usage_records.insert().compile(dialect=dialect))
         self._sums = [
-            (_Columns.of(table, span), str(_adding(insert, table).compile(dialect=dialect)))
+            (_Columns.of(table, span), str(adding(database, table).compile(dialect=dialect)))
             for span, table in _SUMS
         ]
-        self._first_tokens = str(_adding(insert, usage_first_token).compile(dialect=dialect))
+        self._first_tokens = str(adding(database, usage_first_token).compile(dialect=dialect))
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
         """Store new records and add them to the sums; raise ``StoreUnavailable``."""
@@ -313,8 +312,9 @@ def _by_bucket(changes: Iterable[_Change]) -> list[tuple[Any, ...]]:
     return [(*place, counts[place]) for place in sorted(counts)]
 
 
-def _adding(insert: Any, table: Table) -> Any:
-    statement = insert(table)
+def adding(database: Database, table: Table) -> Any:
+    """Return the statement that inserts a row, or adds to the one with its primary key."""
+    statement = (sqlite.insert if database.sqlite else postgresql.insert)(table)
     summed = [column.name for column in table.columns if not column.primary_key]
     return statement.on_conflict_do_update(
         index_elements=[column.name for column in table.primary_key],

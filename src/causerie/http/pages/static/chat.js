@@ -7,7 +7,7 @@ import { answerable, codeDialog } from "./code.js";
 import { Conversations } from "./conversations.js";
 import { Door } from "./door.js";
 import { ChatList } from "./chat_list.js";
-import { option, takesImages, thinks } from "./models.js";
+import { measured, option, takesImages, thinks } from "./models.js";
 import { Pane } from "./pane.js";
 import { Settings } from "./settings.js";
 import { onSuggestion, showSuggestions } from "./suggestions.js";
@@ -91,7 +91,7 @@ class ChatPage {
 
   can(ability) {
     const entries = this.active.map((pane) => this.entry(pane.model)).filter(Boolean);
-    const has = (entry) => (ability === "images" ? takesImages(entry) : entry.supported_parameters?.includes(ability));
+    const has = (entry) => (ability === "images" ? takesImages(entry) : !measured(entry) || entry.supported_parameters?.includes(ability));
     return entries.length > 0 && entries.every(has);
   }
 

@@ -1,23 +1,36 @@
 // Models as choices, and what each can do in a few words.
 
 const WORDS = { tools: "tools", response_format: "structured output" };
+const CLAIMS = { ...WORDS, reasoning: "thinking", reasoning_effort: "thinking" };
 
 export function takesImages(entry) {
   return Boolean(entry?.architecture?.input_modalities?.includes("image"));
 }
 
-/** What a model with these parameters can do, in words. */
-export function abilityWords(parameters, thinks) {
-  const words = Object.keys(WORDS).filter((name) => parameters.includes(name)).map((name) => WORDS[name]);
-  return thinks === "yes" ? [...words, "thinking"] : words;
+/** What a model can do, in words: as measured, as its provider claims, or that nobody knows. */
+function abilityWords(entry) {
+  const of = (names, words) => [...new Set(Object.keys(words).filter((name) => names.includes(name)).map((name) => words[name]))];
+  const found = of(entry.supported_parameters || [], WORDS);
+  if (thinks(entry) === "yes") found.push("thinking");
+  const { evidence } = entry.architecture || {};
+  if (takesImages(entry) && evidence !== "claimed") found.push("images");
+  const claimed = of(entry.claimed_parameters || [], CLAIMS).filter((word) => !found.includes(word));
+  if (takesImages(entry) && evidence === "claimed") claimed.push("images");
+  if (claimed.length) found.push(`claimed: ${claimed.join(", ")}`);
+  if (entry.evidence === "unknown" && !found.length) found.push("abilities not known");
+  return found;
 }
 
 /** What a model can do, and how much it reads at once. */
 export function abilities(entry) {
-  const found = abilityWords(entry.supported_parameters || [], thinks(entry));
-  if (takesImages(entry)) found.push("images");
+  const found = abilityWords(entry);
   const context = entry.context_length;
   return context ? [...found, `${new Intl.NumberFormat("en").format(context)} tokens of context`] : found;
+}
+
+/** Whether requests are checked against its parameters; a list of another service says nothing of it. */
+export function measured(entry) {
+  return (entry.evidence ?? "measured") === "measured";
 }
 
 /** Whether a model thinks: yes, no, or maybe, before it has been loaded. */
@@ -30,7 +43,8 @@ export function thinks(entry) {
 /** An option that says which settings its model has; `Settings.follow` reads it. */
 export function option(entry) {
   const made = new Option(entry.id, entry.id);
-  made.dataset.parameters = (entry.supported_parameters || []).join(" ");
+  made.dataset.parameters = measured(entry) ? (entry.supported_parameters || []).join(" ") : "";
+  made.dataset.abilities = abilityWords(entry).join(", ");
   made.dataset.thinks = thinks(entry);
   made.dataset.efforts = (entry.reasoning?.supported_efforts || []).join(" ");
   made.dataset.must = entry.reasoning?.mandatory ? "yes" : "no";
