@@ -35,6 +35,7 @@ from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.audit import AuditEntry
+from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
@@ -43,10 +44,12 @@ from causerie.hosted.accounts.people import GroupGrant, Role, User, actor_of
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.retention import RetentionOptions
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
+from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.tokens import SignInPolicy
-from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
+from causerie.hosted.console.application import ConsoleApplication, OpenPages
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.metadata import IdentityHttp
@@ -55,6 +58,7 @@ from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
+from causerie.hosted.payments.stripe import Stripe, StripeOptions
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
@@ -256,7 +260,7 @@ async def entered(
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
             if outbox is not None:
                 _ = await stack.enter_async_context(owned(outbox.deliver()))
-            yield AccountFrontend(hosted, examinations, outbox, shared_budgets)
+            yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
 
 
 @dataclass(eq=False)
@@ -265,6 +269,7 @@ class AccountFrontend:
 
     backed: AccountBackend
     _examinations: Examinations
+    _credentials: Credentials
     _outbox: Outbox | None = None
     _shared: SharedBudgetStore | None = None
 
@@ -286,6 +291,7 @@ class AccountFrontend:
             paid_requests=settings.free.paid_requests_per_day,
             paid_from=money(settings.free.paid_from),
         )
+        self.backed.conditions.low_balance = money(settings.payments.low_balance)
         governing = policies(settings)
         self.backed.accounts.govern(governing)
         self.backed.bookkeeping.logs_contents = bool(governing.loggers)
@@ -323,6 +329,9 @@ class AccountFrontend:
         )
         scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)
+        sales = sales_of(settings, self._credentials.payments, accounts.credits, clock)
+        if sales.stripe is not None:
+            edge.mount("/webhooks", sales.stripe.answer)
         models = frozenset(settings.public_chat.models)
         chat = {**structs.asdict(settings.public_chat), "models": models}
         console = ConsoleApplication(
@@ -331,8 +340,10 @@ class AccountFrontend:
             site,
             clock=clock,
             open_to=OpenPages(
-                SignUp(self._outbox) if options.sign_up else None,
+                options.sign_up,
+                self._outbox if options.address else None,
                 options.public_rankings,
+                sales,
                 PublicChatOptions(**chat),
                 self._shared,
             ),
@@ -340,6 +351,23 @@ class AccountFrontend:
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
+
+
+def sales_of(
+    settings: Settings, secrets: Mapping[str, str], credits: Credits, clock: Clock
+) -> Sales:
+    """Return how credits are sold."""
+    options, stripe = settings.payments, None
+    if options.stripe_key is not None:
+        asked = StripeOptions(
+            url=options.stripe_url,
+            key=secrets["payments.stripe_key"],
+            webhook_secret=secrets["payments.stripe_webhook_secret"],
+            name=settings.branding.name,
+        )
+        stripe = Stripe(asked, IdentityHttp(), credits, clock)
+    amounts = map(money, (options.least, options.most, options.low_balance))
+    return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
 
 
 def model_prices(settings: Settings) -> ModelPrices:

@@ -25,9 +25,11 @@ def policies(settings: Settings) -> Policies:
     projects = policy_of(settings.policies, "projects")
     of_project, amount = _beginning(projects), settings.console.new_project_budget
     personal: Beginning | None = None
+    credits = money(settings.console.new_project_credits)
     if people.personal_projects == "sign_up":
         personal = of_project
-        if amount != UNLIMITED and (amount != "0" or projects.budget is None):
+        bound = amount != "0" or (projects.budget is None and not credits)
+        if amount != UNLIMITED and bound:
             own = LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
             personal = Beginning(own.added_to(of_project.bounds), of_project.access)
     return Policies(
@@ -36,6 +38,8 @@ def policies(settings: Settings) -> Policies:
         personal_project=personal,
         personal_project_name=people.personal_project_name,
         personal_role=Role(people.role),
+        personal_credits=credits,
+        own_projects=settings.console.projects_per_person,
         loggers=frozenset[RoleColumn](_LOGGERS[projects.request_logging]),
     )
 

@@ -19,7 +19,7 @@ from causerie.engines.weights.reference import Kind, Reference
 from causerie.protocol.model_entries import is_free
 from causerie.settings.alerts import alert_rules, mail_rules
 from causerie.settings.catalog import public_chat_rules
-from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
+from causerie.settings.console import UNLIMITED, identity_rules, logo_rules, payment_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
 from causerie.settings.policies import policy_of, policy_rules
@@ -103,6 +103,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from policy_rules(settings.policies)
     yield from store_rules(settings.store)
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
+    yield from payment_rules(settings.payments, settings.console.address)
     yield from alert_rules(settings.alerts, settings.mail)
     yield from shared_rules(settings.shared)
     yield from worker_rules(settings)
