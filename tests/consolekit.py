@@ -21,6 +21,7 @@ from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
 from causerie.access.allowed import AccessRule, Permissions
 from causerie.catalog.catalog import DoorCatalog
+from causerie.catalog.model import Tariff
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.console.application import ConsoleApplication, OpenPages
@@ -82,6 +83,11 @@ class ScriptedServiceView(Statuses):
 
     def unpriced(self) -> Sequence[str]:
         return self.without_price
+
+    costs: Mapping[tuple[str, str], Tariff] = {}
+
+    def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
+        return self.costs
 
     def market(self) -> DoorCatalog | None:
         return None

@@ -70,7 +70,7 @@ from causerie.routing.target_state import TargetStatus
 from causerie.settings.console import IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
-from causerie.settings.prices import without_price
+from causerie.settings.prices import Prices, without_price
 from causerie.settings.tree import Settings
 
 _log = structlog.get_logger(__name__)
@@ -166,6 +166,9 @@ class LiveServiceView(Struct):
 
     def unpriced(self) -> Sequence[str]:
         return without_price(self._running.now.settings)
+
+    def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
+        return provider_costs(self._running.now.settings)
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
@@ -368,6 +371,28 @@ def sales_of(
         stripe = Stripe(asked, IdentityHttp(), credits, clock)
     amounts = map(money, (options.least, options.most, options.low_balance))
     return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
+
+
+def provider_costs(settings: Settings) -> Mapping[tuple[str, str], Tariff]:
+    """Return what providers charge, by model and target: as published, or by the price list.
+
+    Models of this service cost nothing here.
+    """
+    prices = Prices(settings)
+    found = {
+        (entry.id, each.name): Tariff() if each.cost is None else tariff(each.cost)
+        for entry in settings.catalog
+        for each in entry.endpoints
+        if each.cost is not None or each.provider is None
+    }
+    found |= {(each.id, each.id): Tariff() for each in settings.models}
+    for alias in settings.aliases:
+        unpriced = structs.replace(alias, price=None)
+        for each in alias.targets:
+            price = prices.of(unpriced, structs.replace(each, price=None))
+            if price is not None and (price.rows or each.provider is None):
+                found[alias.id, each.name] = tariff(price.price) if price.rows else Tariff()
+    return found
 
 
 def model_prices(settings: Settings) -> ModelPrices:

@@ -50,6 +50,7 @@ _LINKS = (
     NavigationLink("Activity", "/projects/{project}/activity", "list"),
     NavigationLink("Credits", "/projects/{project}/credits", "card"),
     NavigationLink("Project", "/projects/{project}", "folder"),
+    NavigationLink("Business", "/operator/business", "chart", "Service", Action.USAGE_SEE_ALL),
     NavigationLink("Health", "/operator", "pulse", "Service", Action.SERVICE_SEE),
     NavigationLink("Doors", "/operator/doors", "key", "Service", Action.PROVIDERS_SEE),
     NavigationLink("Routing", "/operator/explain", "route", "Service", Action.PROVIDERS_SEE),
