@@ -21,11 +21,13 @@ from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
 from causerie.access.allowed import AccessRule, Permissions
 from causerie.catalog.catalog import DoorCatalog
+from causerie.catalog.model import Tariff
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.tokens import SessionClient
-from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
+from causerie.hosted.console.application import ConsoleApplication, OpenPages
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.store.database import Database
@@ -81,6 +83,11 @@ class ScriptedServiceView(Statuses):
 
     def unpriced(self) -> Sequence[str]:
         return self.without_price
+
+    costs: Mapping[tuple[str, str], Tariff] = {}
+
+    def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
+        return self.costs
 
     def market(self) -> DoorCatalog | None:
         return None
@@ -270,6 +277,7 @@ async def console_of(
     chat: PublicChatOptions = PublicChatOptions(),  # noqa: B008 - frozen
     providers: Sequence[OidcProvider] = (),
     outbox: Outbox | None = None,
+    sales: Sales = Sales(),  # noqa: B008 - frozen
 ) -> AsyncIterator[Place]:
     service_view = service_view or ScriptedServiceView()
     edge = make_edge(service_view.pipeline, service_view)
@@ -278,7 +286,7 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        open_to=OpenPages(SignUp(outbox) if open_to_all else None, rankings, chat),
+        open_to=OpenPages(open_to_all, outbox, rankings, chat=chat, sales=sales),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

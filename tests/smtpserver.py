@@ -31,6 +31,13 @@ class Mailbox:
         return await asyncio.wait_for(self.letters.get(), 60)
 
 
+def text_of(letter: EmailMessage) -> str:
+    """The plain text of a letter."""
+    body = letter.get_body(("plain",))
+    assert body is not None
+    return str(body.get_content())
+
+
 @asynccontextmanager
 async def smtp(
     trust: ssl.SSLContext | None = None, *, implicit: bool = False

@@ -17,7 +17,7 @@ from configurekit import SECRET, Listing, listing
 from journeykit import Steps
 from playwright.async_api import Page, expect
 from service import free_port, serving
-from smtpserver import Mailbox, smtp
+from smtpserver import Mailbox, smtp, text_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "start" / "catalog.md"
 MODEL = "vendor/small"
@@ -89,7 +89,7 @@ async def sign_up(visitor: Page, mail: Mailbox) -> None:
     await expect(visitor.locator("h1")).to_have_text("Check your e-mail")
     letter = await mail.letter()
     assert letter["To"] == VISITOR
-    link = _LINK.search(letter.get_content())
+    link = _LINK.search(text_of(letter))
     assert link is not None
     await visitor.goto(link[0])
     await visitor.fill("[name=name]", "Eve")

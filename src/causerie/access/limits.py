@@ -17,7 +17,7 @@ from causerie.protocol.targets import Candidate
 
 UNLIMITED = sys.maxsize
 
-ScopeKind = Literal["key", "user", "project", "model", "door"]
+ScopeKind = Literal["key", "user", "member", "project", "model", "door"]
 Measure = Literal["requests", "tokens", "input_tokens", "output_tokens", "concurrent"]
 
 

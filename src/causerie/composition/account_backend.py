@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets, ScopeBudget
 from causerie.hosted.accounts.spending import (
     ExpiringKey,
     ScopeSpending,
+    WatchedBalance,
     WatchedBudget,
     WatchedKey,
     Watching,
@@ -83,6 +85,8 @@ class AccountConditions(Struct):
     _clock: Clock
     budgets: Mapping[tuple[str, str], int] = {}
     """How many there were at the last look, by owner and the share that is used at least."""
+    low_balance: Decimal = Decimal(0)
+    """Balance of credits below which the owners of a project are reminded."""
 
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
         """Return what holds now; raise ``StoreUnavailable``."""
@@ -98,10 +102,12 @@ class AccountConditions(Struct):
             for share in _SHARES
             if each.spending.budget.amount and share <= each.spending.share * 100
         )
+        balances = await self._watching.balances() if self.low_balance else ()
         days = max(alerts.key_expiry_days, default=0)
         expiring = await self._watching.expiring(now + days * _DAY) if days else ()
         found = [
             *(_budget(each, alerts.budget_percent, now) for each in budgets),
+            *(_balance(each) for each in balances if each.left < self.low_balance),
             *(_expiry(each, alerts.key_expiry_days, now) for each in expiring),
         ]
         return [each for each in found if each is not None]
@@ -133,6 +139,17 @@ def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> C
         *(key, AlertKind.BUDGET, summary, {name: each for name, each in details.items() if each}),
         level=max(reached),
         recovers=False,
+        owners=watched.emails,
+    )
+
+
+def _balance(watched: WatchedBalance) -> Condition:
+    project, left = watched.project, exact(max(watched.left, Decimal(0)))
+    return Condition(
+        f"credits:{project.id}",
+        AlertKind.BUDGET,
+        f"Project {project.name} has {left} of credits left",
+        {"owner": f"project:{project.id}", "left": left},
         owners=watched.emails,
     )
 

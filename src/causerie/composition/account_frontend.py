@@ -35,6 +35,7 @@ from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.audit import AuditEntry
+from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
@@ -45,10 +46,12 @@ from causerie.hosted.accounts.policies import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.retention import RetentionOptions
 from causerie.hosted.accounts.sso_provisioning import GroupClaims
+from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.tokens import SignInPolicy
-from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
+from causerie.hosted.console.application import ConsoleApplication, OpenPages
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.metadata import IdentityHttp
@@ -57,6 +60,7 @@ from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
+from causerie.hosted.payments.stripe import Stripe, StripeOptions
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
@@ -69,7 +73,7 @@ from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.policies import PolicySettings, policy_of
-from causerie.settings.prices import without_price
+from causerie.settings.prices import Prices, without_price
 from causerie.settings.tree import Settings
 from causerie.settings.values import LimitSettings
 
@@ -82,9 +86,11 @@ def policies(settings: Settings) -> Policies:
     projects = policy_of(settings.policies, "projects")
     of_project, amount = _beginning(projects), settings.console.new_project_budget
     personal: Beginning | None = None
+    credits = money(settings.console.new_project_credits)
     if people.personal_projects == "sign_up":
         personal = of_project
-        if amount != UNLIMITED and (amount != "0" or projects.budget is None):
+        bound = amount != "0" or (projects.budget is None and not credits)
+        if amount != UNLIMITED and bound:
             own = LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
             personal = Beginning(own.added_to(of_project.bounds), of_project.access)
     return Policies(
@@ -93,6 +99,8 @@ def policies(settings: Settings) -> Policies:
         personal_project=personal,
         personal_project_name=people.personal_project_name,
         personal_role=Role(people.role),
+        personal_credits=credits,
+        own_projects=settings.console.projects_per_person,
         loggers=frozenset[RoleColumn](_LOGGERS[projects.request_logging]),
     )
 
@@ -216,6 +224,9 @@ class LiveServiceView(Struct):
     def unpriced(self) -> Sequence[str]:
         return without_price(self._running.now.settings)
 
+    def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
+        return provider_costs(self._running.now.settings)
+
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
         for model, names in self._shown():
@@ -310,7 +321,7 @@ async def entered(
             examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
             if outbox is not None:
                 _ = await stack.enter_async_context(owned(outbox.deliver()))
-            yield AccountFrontend(hosted, examinations, outbox, shared_budgets)
+            yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
 
 
 @dataclass(eq=False)
@@ -319,6 +330,7 @@ class AccountFrontend:
 
     backed: AccountBackend
     _examinations: Examinations
+    _credentials: Credentials
     _outbox: Outbox | None = None
     _shared: SharedBudgetStore | None = None
 
@@ -340,6 +352,7 @@ class AccountFrontend:
             paid_requests=settings.free.paid_requests_per_day,
             paid_from=money(settings.free.paid_from),
         )
+        self.backed.conditions.low_balance = money(settings.payments.low_balance)
         governing = policies(settings)
         self.backed.accounts.govern(governing)
         self.backed.bookkeeping.logs_contents = bool(governing.loggers)
@@ -377,6 +390,9 @@ class AccountFrontend:
         )
         scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)
+        sales = sales_of(settings, self._credentials.payments, accounts.credits, clock)
+        if sales.stripe is not None:
+            edge.mount("/webhooks", sales.stripe.answer)
         models = frozenset(settings.public_chat.models)
         chat = {**structs.asdict(settings.public_chat), "models": models}
         console = ConsoleApplication(
@@ -385,8 +401,10 @@ class AccountFrontend:
             site,
             clock=clock,
             open_to=OpenPages(
-                SignUp(self._outbox) if options.sign_up else None,
+                options.sign_up,
+                self._outbox if options.address else None,
                 options.public_rankings,
+                sales,
                 PublicChatOptions(**chat),
                 self._shared,
                 options.public_status,
@@ -395,6 +413,45 @@ class AccountFrontend:
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/"))
+
+
+def sales_of(
+    settings: Settings, secrets: Mapping[str, str], credits: Credits, clock: Clock
+) -> Sales:
+    """Return how credits are sold."""
+    options, stripe = settings.payments, None
+    if options.stripe_key is not None:
+        asked = StripeOptions(
+            url=options.stripe_url,
+            key=secrets["payments.stripe_key"],
+            webhook_secret=secrets["payments.stripe_webhook_secret"],
+            name=settings.branding.name,
+        )
+        stripe = Stripe(asked, IdentityHttp(), credits, clock)
+    amounts = map(money, (options.least, options.most, options.low_balance))
+    return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
+
+
+def provider_costs(settings: Settings) -> Mapping[tuple[str, str], Tariff]:
+    """Return what providers charge, by model and target: as published, or by the price list.
+
+    Models of this service cost nothing here.
+    """
+    prices = Prices(settings)
+    found = {
+        (entry.id, each.name): Tariff() if each.cost is None else tariff(each.cost)
+        for entry in settings.catalog
+        for each in entry.endpoints
+        if each.cost is not None or each.provider is None
+    }
+    found |= {(each.id, each.id): Tariff() for each in settings.models}
+    for alias in settings.aliases:
+        unpriced = structs.replace(alias, price=None)
+        for each in alias.targets:
+            price = prices.of(unpriced, structs.replace(each, price=None))
+            if price is not None and (price.rows or each.provider is None):
+                found[alias.id, each.name] = tariff(price.price) if price.rows else Tariff()
+    return found
 
 
 def model_prices(settings: Settings) -> ModelPrices:

@@ -197,7 +197,7 @@ def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
         if before != now:
             stays = f"{name} stays {before} until the service is started again"
             notes.append(f"{stays}; the configuration says {now}")
-    for name in ("store", "shared", "mail", "branding", "tracing"):  # some hold secrets
+    for name in ("store", "shared", "mail", "branding", "payments", "tracing"):  # some hold secrets
         if attrgetter(name)(running) != attrgetter(name)(wanted):
             notes.append(f"{name} stays as it was until the service is started again")
     return notes

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import formataddr, formatdate, make_msgid, parseaddr
 from functools import partial
 from threading import Thread
 from typing import Literal, TypeVar
@@ -76,11 +76,14 @@ class MailServer:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One letter, in plain text."""
+    """One letter, in plain text, and in HTML too if there is ``html``."""
 
     to: str = field(repr=False)
     subject: str
     text: str = field(repr=False)
+    html: str = field(default="", repr=False)
+    name: str = ""
+    """Name of the sender, unless the settings give one."""
 
 
 class Outbox:
@@ -137,12 +140,16 @@ class Outbox:
 def send_now(server: MailServer, letter: Letter) -> None:
     """Hand a letter to the server; blocks. Raises what ``NOT_SENT`` lists."""
     message = EmailMessage()
-    message["From"], message["To"], message["Subject"] = server.sender, letter.to, letter.subject
+    name, address = parseaddr(server.sender)
+    message["From"] = formataddr((name or letter.name, address))
+    message["To"], message["Subject"] = letter.to, letter.subject
     if [each.addr_spec for each in message["To"].addresses] != [letter.to]:
         raise ValueError("a letter has one recipient, named by its address alone")
     message["Date"], message["Message-ID"] = formatdate(), make_msgid(domain=server.host)
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(letter.text)
+    if letter.html:
+        message.add_alternative(letter.html, subtype="html")
     with _connected(server) as connection:
         if server.user is not None:
             connection.login(server.user, server.password or "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import ROUND_HALF_EVEN, Decimal
 
 BILLION = 1_000_000_000
-_FINE = Decimal("0.0001")
 _LEAST = Decimal("0.000000001")  # amounts are kept to a billionth
 
 
@@ -26,11 +25,10 @@ def exact(amount: Decimal) -> str:
 
 
 def rounded(amount: Decimal | float) -> str:
+    """Return the amount to three significant digits below 1, else to a hundredth."""
     value = Decimal(amount)
     if not value:
         return "$0.00"
-    if abs(value) >= 1:
-        return exact(value.quantize(Decimal("0.01")))
-    digits = _LEAST if abs(value) < _LEAST else Decimal(1).scaleb(value.adjusted() - 1)
-    short = value.quantize(min(max(digits, _LEAST), _FINE))
+    digits = Decimal(1).scaleb(min(max(value.adjusted() - 2, -9), -2))
+    short = value.quantize(digits)
     return exact(short) if short else f"<{exact(_LEAST)}"

@@ -83,6 +83,13 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Money that the project of a person who signed up may spend in a month, until an operator
     changes its budgets, like `"5"`. `"0"`: the budget of the policy of projects, and without one
     only what costs nothing; `"unlimited"`: no budget."""
+    new_project_credits: values.Money = "0"
+    """Credits that the project of a person who signed up begins with, like `"1"`. They bound what
+    it spends in all; with them, `new_project_budget` of `"0"` means no budget."""
+    projects_per_person: Annotated[int, Meta(ge=0, le=1000)] = 3
+    """How many projects somebody may own and still create one. Such a project spends nothing until
+    it has credits or an operator gives it a budget. Nobody may where the policy of people has
+    `personal_projects = "never"`."""
     public_rankings: bool = False
     """Whether everybody may see which models and providers of the catalog are used most, by tokens
     of all projects together. Otherwise only operators see it."""
@@ -96,6 +103,46 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Address of the service as browsers see it, for links and the check of forms, like
     `https://causerie.example.org`; at other host names there is no console. Unset: as the browser
     sends it."""
+
+
+class PaymentSettings(Struct, frozen=True, kw_only=True):
+    """Sales of credits to projects, by Stripe Checkout or at a page of your own."""
+
+    stripe_key: values.KeyPlace | None = None
+    """Where the secret key of a Stripe account is found (`sk_…`, or a restricted one that may
+    write Checkout Sessions). Unset: nothing is sold by Stripe."""
+    stripe_webhook_secret: values.KeyPlace | None = None
+    """Where the signing secret (`whsec_…`) of the webhook is found. It posts to
+    `/webhooks/stripe`, with the events `checkout.session.completed`,
+    `checkout.session.async_payment_succeeded` and `charge.refunded`."""
+    stripe_url: values.WebAddress = "https://api.stripe.com"
+    """Address of Stripe's API."""
+    page: values.WebAddress | None = None
+    """Page of a shop of your own, where people buy credits; `{project}` in it stands for the id
+    of the project. The shop reports a payment by `POST /api/projects/{project}/credits` with an
+    operator key."""
+    amounts: tuple[values.Money, ...] = ("10", "25", "100")
+    """Amounts in dollars that are offered."""
+    least: values.Money = "5"
+    """Least amount of one purchase."""
+    most: values.Money = "1000"
+    """Highest amount of one purchase."""
+    low_balance: values.Money = "1"
+    """Pages warn, and owners get a reminder where `alerts.remind_owners` is on, when the balance
+    of a project falls below it."""
+
+
+def payment_rules(payments: PaymentSettings, address: str | None) -> Iterator[Broken]:
+    if (payments.stripe_key is None) != (payments.stripe_webhook_secret is None):
+        words = "and `stripe_webhook_secret` go together; set both or none"
+        yield Broken(("payments", "stripe_key"), words)
+    if payments.stripe_key is not None and address is None:
+        words = "needs `console.address`, which people come back to"
+        yield Broken(("payments", "stripe_key"), words)
+    if not payments.stripe_url.startswith("https://") and not is_here(
+        urlsplit(payments.stripe_url).hostname or ""
+    ):
+        yield Broken(("payments", "stripe_url"), "begins with `http://`; use `https://`")
 
 
 # Logos that settings name: files or data, never addresses.

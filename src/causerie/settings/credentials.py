@@ -47,6 +47,8 @@ class Credentials:
     """Keys of servers that others run, by the ids of our models."""
     mail: str | None = field(default=None, repr=False)
     """Password of the mail server."""
+    payments: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Key and webhook secret of Stripe, by their paths."""
     alerts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secrets of webhooks, by their names."""
 
@@ -79,6 +81,7 @@ def read_credentials(
         store=tuple(found["store"].values()),
         models=found["models"],
         mail=found["mail"].get("mail.password"),
+        payments=found["payments"],
         alerts=found["alerts"],
     )
 

@@ -137,7 +137,9 @@ def _prefix(name: str, kind: str) -> str:
 
 # Rules for doors: no addresses that collide, models that exist, openness stated.
 
-_OURS = frozenset({"api", "console", "docs", "health", "metrics", "openapi.json", "scim", "v1"})
+_OURS = frozenset(
+    {"api", "console", "docs", "health", "metrics", "openapi.json", "scim", "v1", "webhooks"}
+)
 _BEHIND = {
     "endpoint": "model of our own",
     "gateway": "alias",

@@ -39,7 +39,7 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
     personal_projects: Literal["sign_up", "never"] = "sign_up"
     """For `people`: with `sign_up`, people who sign up get a project of their own; with `never`
     they come only into projects of their groups or by invitation."""
-    personal_project_name: Annotated[str, Meta(min_length=1, max_length=100)] = "Main"
+    personal_project_name: Annotated[str, Meta(min_length=1, max_length=100)] = "{name}'s project"
     """For `people`: its name; `{name}` and `{email}` are replaced by theirs."""
     role: Literal["owner", "admin", "member", "viewer"] = "owner"
     """For `people`: their role in it. Only owners and admins invite others and turn on request

@@ -26,7 +26,7 @@ from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
 from causerie.settings import catalog
 from causerie.settings.alerts import alert_rules, mail_rules
-from causerie.settings.console import UNLIMITED, identity_rules, logo_rules
+from causerie.settings.console import UNLIMITED, identity_rules, logo_rules, payment_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
 from causerie.settings.policies import policy_of, policy_rules
@@ -267,6 +267,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from policy_rules(settings.policies)
     yield from store_rules(settings.store)
     yield from mail_rules(settings.mail, settings.console.address, sign_up=settings.console.sign_up)
+    yield from payment_rules(settings.payments, settings.console.address)
     yield from alert_rules(settings.alerts, settings.mail)
     yield from shared_rules(settings.shared)
     yield from worker_rules(settings)

@@ -22,7 +22,12 @@ from causerie.settings.catalog import (
     PublicChatSettings,
     TargetSettings,
 )
-from causerie.settings.console import BrandingSettings, ConsoleSettings, IdentityProvider
+from causerie.settings.console import (
+    BrandingSettings,
+    ConsoleSettings,
+    IdentityProvider,
+    PaymentSettings,
+)
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
 from causerie.settings.policies import PolicySettings
 from causerie.settings.provider import ProviderSettings
@@ -331,6 +336,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: RetentionSettings = RetentionSettings()
     shared: SharedSettings = SharedSettings()
     console: ConsoleSettings = ConsoleSettings()
+    payments: PaymentSettings = PaymentSettings()
     branding: BrandingSettings = BrandingSettings()
     public_chat: PublicChatSettings = PublicChatSettings()
     mail: Mail = Mail()

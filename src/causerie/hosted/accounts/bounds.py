@@ -94,6 +94,15 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class CreditBudget(Budget):
+    """The credits of a project, as the budget that bounds it."""
+
+    def words(self) -> str:
+        """Return the amount: ``$5.00``."""
+        return exact(self.amount)
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """Limits by the minute and of concurrent requests, of one model or (empty) all."""
 
@@ -111,6 +120,12 @@ class LimitsAndBudgets:
 
     limits: tuple[Limit, ...] = ()
     budgets: tuple[Budget, ...] = ()
+
+    @property
+    def spends_nothing(self) -> bool:
+        """Return whether a budget of no money admits only what costs nothing."""
+        none = Decimal(0), Unit.MONEY, "", False
+        return any((one.amount, one.unit, one.model, one.soft) == none for one in self.budgets)
 
     def words(self) -> str:
         """Return one line for the audit log."""
@@ -130,6 +145,19 @@ class LimitsAndBudgets:
             (*self.limits, *(each for each in before.limits if each.model not in limits)),
             (*self.budgets, *(each for each in before.budgets if _place(each) not in budgets)),
         )
+
+    def tightened(self, own: LimitsAndBudgets) -> LimitsAndBudgets:
+        """Return these with the lower of both values wherever ``own`` has one too."""
+        if own == UNBOUNDED:
+            return self
+        limits = {each.model: each for each in self.limits}
+        for each in own.limits:
+            limits[each.model] = _lower(limits.get(each.model, each), each)
+        budgets = {(*_place(each), each.soft): each for each in self.budgets}
+        for one in own.budgets:
+            place = (*_place(one), one.soft)
+            budgets[place] = min(budgets.get(place, one), one, key=lambda each: each.amount)
+        return LimitsAndBudgets((*limits.values(),), (*budgets.values(),))
 
     def check(self) -> None:
         """Raise :class:`InvalidRequest` for wrong limits and budgets."""
@@ -154,6 +182,8 @@ class LimitsAndBudgets:
 
 
 UNBOUNDED = LimitsAndBudgets()
+NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
+"""A budget of nothing a month, which ends with the first credit."""
 
 
 def _problem(budget: Budget) -> str:
@@ -169,6 +199,23 @@ def _problem(budget: Budget) -> str:
 
 def _place(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
     return budget.model, budget.unit, budget.period
+
+
+def _lower(one: Limit, other: Limit) -> Limit:
+    values = {
+        each.name: min(
+            (value for value in (getattr(one, each.name), getattr(other, each.name)) if value),
+            default=None,
+        )
+        for each in fields(Limit)
+        if each.name != "model"
+    }
+    return Limit(one.model, **values)
+
+
+def own_bounds(project_id: str, user_id: str = "") -> str:
+    """Return the owner of the bounds that owners of a project set for it, or for a member."""
+    return f"member:{project_id}/{user_id}" if user_id else f"own:{project_id}"
 
 
 def _for(model: str) -> str:
@@ -209,12 +256,12 @@ def bounded(bounds: LimitsAndBudgets, put_in: Decimal | None) -> LimitsAndBudget
     """Return the bounds of a project with this sum of credits; ``None``: without credits."""
     if put_in is None:
         return bounds
-    amount = max(put_in, Decimal(0))
+    least: Budget = CreditBudget(max(put_in, Decimal(0)), BudgetPeriod.NEVER, Unit.MONEY)
     others: list[Budget] = []
     for each in bounds.budgets:
         place = each.model, each.unit, each.period, each.soft
         if place == ("", Unit.MONEY, BudgetPeriod.NEVER, False):
-            amount = min(amount, each.amount)
+            least = min(least, each, key=lambda one: one.amount)
         else:
             others.append(each)
-    return replace(bounds, budgets=(*others, Budget(amount, BudgetPeriod.NEVER, Unit.MONEY)))
+    return replace(bounds, budgets=(*others, least))

@@ -31,6 +31,7 @@ from causerie.errors import OverBudget, StoreUnavailable
 from causerie.hosted.accounts.bounds import (
     UNBOUNDED,
     Budget,
+    CreditBudget,
     Limit,
     LimitsAndBudgets,
     covers,
@@ -331,21 +332,28 @@ def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""
-    if not budget.amount:
+    credit = isinstance(budget, CreditBudget)
+    what = "credits" if credit else "budget"
+    if credit and not waits:
+        said = f", {budget.words()}, are spent. Add credits, or use a model that costs nothing."
+    elif not budget.amount:
         said = f" is {budget.words()}, so it may use only models that cost nothing."
         if owner == "project":
             said += " An operator of the service can raise it."
     elif waits:
-        said = f", {budget.words()}, is held by requests that run now; try again when they end."
+        held = "are" if credit else "is"
+        said = f", {budget.words()}, {held} held by requests that run now; "
+        said += "try again when they end."
     else:
         said = f", {budget.words()}, is spent."
     if end is not None and budget.amount:
         said += f" It begins anew at {end:%Y-%m-%dT%H:%MZ}."
     return OverBudget(
-        f"The budget of this {owner}{model}{said}",
+        f"The {what} of this {owner}{model}{said}",
         metadata={
             "budget": {
                 "owner": owner,
+                "credits": credit,
                 "model": budget.model or None,
                 "unit": budget.unit,
                 "period": budget.period,
@@ -392,6 +400,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
     bounds: Sequence[tuple[ScopeKind, str, LimitsAndBudgets]] = (
         ("key", key, grant.key.bounds),
         ("user", person, grant.person_bounds if person else UNBOUNDED),
+        ("member", f"{project}/{person}", grant.member_bounds if person else UNBOUNDED),
         ("project", project, grant.project_bounds),
     )
     return Entitlement(

@@ -294,6 +294,7 @@ def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
         until=None,
         project_bounds=place.bounds,
         person_bounds=place.person_bounds,
+        member_bounds=place.member_bounds,
         access=place.access,
         recorded=project.recording_days is not None,
         project_networks=project.networks,

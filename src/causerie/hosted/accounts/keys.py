@@ -122,6 +122,8 @@ class Grant:
     project_bounds: LimitsAndBudgets
     person_bounds: LimitsAndBudgets = UNBOUNDED
     """Bounds of the person, over all their keys and projects."""
+    member_bounds: LimitsAndBudgets = UNBOUNDED
+    """Bounds of the person in the project, which its owners set."""
     access: tuple[AccessRule, ...] = ()
     """What project, person and membership allow, where they restrict something."""
     recorded: bool = False
@@ -169,12 +171,15 @@ class LinkKind(StrEnum):
     OWNER = "owner"
     INVITATION = "invitation"
     RESET = "reset"
+    ADDRESS = "address"
+    """It gives the account of ``user_id`` the address that it was sent to."""
 
 
 _LIFETIMES = {
     LinkKind.OWNER: timedelta(days=1),
     LinkKind.INVITATION: timedelta(days=7),
     LinkKind.RESET: timedelta(hours=2),
+    LinkKind.ADDRESS: timedelta(days=1),
 }
 
 
@@ -205,6 +210,8 @@ class OneTimeLink:
 # Creators of the links of sign-ups: one sent to its address, and one that an operator passes on.
 SIGN_UP = Actor("system", "sign-up", "sign-up")
 APPROVED = Actor("system", "sign-up-approved", "sign-up")
+ADDRESS = Actor("system", "address-change", "change of address")
+FORGOTTEN = Actor("system", "password-reset", "password reset")
 
 
 @dataclass(frozen=True, slots=True)

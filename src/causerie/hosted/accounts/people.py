@@ -262,7 +262,13 @@ class Action(StrEnum):
         "X______ _X___",
         "set limits, budgets, allowed models and doors of the project, and of users",
     )
-    CREDITS_PUT = "credits.put", "X______ _X___", "add credits to the project"
+    BOUNDS_LOWER = (
+        "bounds.lower",
+        "XX_____ _X___",
+        "set lower limits and budgets for the project and its members",
+    )
+    CREDITS_PUT = "credits.put", "X______ _X___", "add credits to the project, and take them out"
+    CREDITS_BUY = "credits.buy", "XXX____ _____", "buy credits for the project"
     MODELS_ASK = (
         "models.ask",
         "_XXX___ _____",

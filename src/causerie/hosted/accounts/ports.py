@@ -262,6 +262,8 @@ class CreditRepository(Protocol):
     """Amounts paid in for projects."""
 
     async def add(self, credit: Credit, /) -> None: ...
+    async def find(self, id: str) -> Credit | None: ...
+    async def totals(self) -> Mapping[str, Decimal]: ...  # of all projects with credits
     async def of(self, project_id: str) -> Sequence[Credit]: ...  # newest first
     async def total(self, project_id: str) -> Decimal | None: ...  # None without credits
 

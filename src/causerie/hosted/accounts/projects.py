@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from causerie.access.allowed import AccessRule
 from causerie.access.networks import tidy_networks
-from causerie.errors import Forbidden
+from causerie.errors import Forbidden, counted
 from causerie.hosted.accounts.access import found_rules
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
     Narrowed,
     conflict,
+    forbidden,
     found_user,
     handed_over,
     no_such,
+    reach,
     require,
     supported_links,
     visible_project,
@@ -24,7 +26,7 @@ from causerie.hosted.accounts.authorization import (
     withdraw_open,
     working,
 )
-from causerie.hosted.accounts.bounds import LimitsAndBudgets, bounded
+from causerie.hosted.accounts.bounds import LimitsAndBudgets, bounded, own_bounds
 from causerie.hosted.accounts.keys import (
     ApiKey,
     LinkGrant,
@@ -36,12 +38,14 @@ from causerie.hosted.accounts.keys import (
 from causerie.hosted.accounts.people import (
     Action,
     Actor,
+    Extent,
     Membership,
     Project,
     ProjectMember,
     Role,
     User,
 )
+from causerie.hosted.accounts.policies import Beginning
 from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
@@ -53,6 +57,11 @@ class ProjectOverview:
 
     project: Project
     bounds: LimitsAndBudgets
+    """Those in force: of operators, and of the project's owners."""
+    granted: LimitsAndBudgets
+    """Those that operators have set."""
+    own: LimitsAndBudgets
+    """Those that owners have set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,7 @@ class PlaygroundProject:
     project: Project
     bounds: LimitsAndBudgets
     person_bounds: LimitsAndBudgets
+    member_bounds: LimitsAndBudgets
     access: tuple[AccessRule, ...] = ()
 
 
@@ -73,13 +83,21 @@ class Projects(AccountService):
     """
 
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
-        """Create a project; its owner is this user, or the one who creates it."""
+        """Create a project; its owner is this user, or the one who creates it.
+
+        People without the right may create few, which spend nothing at first.
+        """
         now = self._clock()
         project = Project(new_id("prj"), tidy_name(name), now)
         owner_id = owner or (actor.id if actor.kind == "user" else None)
-        async with self._writing(actor, Action.PROJECTS_CREATE) as tx:
+        async with self._store.writing() as tx:
+            beginning = self.policies.project
+            if await reach(tx, actor, Action.PROJECTS_CREATE) is not Extent.ALL:
+                if owner is not None and owner != actor.id:
+                    raise forbidden(Action.PROJECTS_CREATE, Extent.NO)
+                beginning = await self._own_beginning(tx, actor)
             await tx.projects.add(project)
-            await self.policies.project.give(tx, f"project:{project.id}")
+            await beginning.give(tx, f"project:{project.id}")
             if owner_id is not None:
                 await found_user(tx, owner_id)
                 await tx.projects.join(Membership(project.id, owner_id, Role.OWNER, now))
@@ -88,11 +106,36 @@ class Projects(AccountService):
             )
         return project
 
+    async def may_create(self, user: User) -> bool:
+        """Return whether somebody may create one more project of their own."""
+        return self.room_for(await self.of(user))
+
+    def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
+        """Return whether somebody with these projects may create one more of their own."""
+        return _owned(found) < self._most()
+
+    async def _own_beginning(self, tx: Transaction, actor: Actor) -> Beginning:
+        beginning, most = self.policies.later_project, self._most()
+        if actor.kind != "user" or beginning is None or not most:
+            raise forbidden(Action.PROJECTS_CREATE, Extent.NO)
+        await tx.people.find(actor.id)  # locked, so that two at once are counted
+        if _owned(await tx.projects.of(actor.id)) >= most:
+            raise conflict(
+                "too_many_projects",
+                f"You own {counted(most, 'project')}, which is the most here. Archive one first.",
+            )
+        return beginning
+
+    def _most(self) -> int:
+        return self.policies.own_projects if self.policies.personal_project is not None else 0
+
     async def see(self, actor: Actor, project_id: str) -> ProjectOverview:
         """Return a project with its limits and budgets."""
         async with self._store.reading() as tx:
             project = await visible_project(tx, actor, project_id)
-            return ProjectOverview(project, await tx.keys.bounds(f"project:{project_id}"))
+            owners = f"project:{project_id}", own_bounds(project_id)
+            granted, own = map((await tx.keys.bounds_of(owners)).__getitem__, owners)
+            return ProjectOverview(project, granted.tightened(own), granted, own)
 
     async def ask(self, actor: Actor, project_id: str) -> PlaygroundProject:
         """Return a project for requests from the playground, bounded by its credits.
@@ -104,11 +147,13 @@ class Projects(AccountService):
             if project.archived_at is not None:
                 raise Forbidden("The project is archived; bring it back first.", code="archived")
             put_in = await tx.credits.total(project_id)
-            owners = f"project:{project_id}", f"user:{actor.person}"
+            member = own_bounds(project_id, actor.person)
+            owners = f"project:{project_id}", own_bounds(project_id), f"user:{actor.person}", member
             found = await tx.keys.bounds_of(owners)
-            bounds = bounded(found[owners[0]], put_in)
+            granted, own, person, inside = (found[each] for each in owners)
+            bounds = bounded(granted.tightened(own), put_in)
             access = await found_rules(tx, project_id, actor.person)
-            return PlaygroundProject(project, bounds, found[owners[1]], access)
+            return PlaygroundProject(project, bounds, person, inside, access)
 
     async def of(self, user: User) -> Sequence[tuple[Project, Membership]]:
         """Return the projects of a user, by name."""
@@ -168,6 +213,33 @@ class Projects(AccountService):
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
             await self._set_bounds(tx, actor, "project.bounds", project_id, bounds)
+
+    async def member_bounds(self, actor: Actor, project_id: str, user_id: str) -> LimitsAndBudgets:
+        """Return the limits and budgets of a member in a project, which its owners set."""
+        async with self._reading(actor, Action.MEMBERS_SEE, project_id) as tx:
+            return await tx.keys.bounds(own_bounds(project_id, user_id))
+
+    async def lower(
+        self, actor: Actor, project_id: str, bounds: LimitsAndBudgets, user_id: str = ""
+    ) -> None:
+        """Replace the limits and budgets that owners set, for the project or for a member.
+
+        They hold beside those of operators. Raises :class:`InvalidRequest`.
+        """
+        bounds.check()
+        owner = own_bounds(project_id, user_id)
+        async with self._writing(actor, Action.BOUNDS_LOWER, project_id) as tx:
+            if user_id:
+                await self._member(tx, project_id, user_id)
+            before = await tx.keys.bounds(owner)
+            await tx.keys.set_bounds(owner, bounds)
+            changed = f"user:{user_id}" if user_id else f"project:{project_id}"
+            await tx.keys.announce(changed, self._clock())
+            await self._record(
+                *(tx, actor, "member.lower" if user_id else "project.lower"),
+                *(user_id or project_id, project_id),
+                bounds=difference(before.words(), bounds.words()),
+            )
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
         """Return the members, by name."""
@@ -328,3 +400,8 @@ class Projects(AccountService):
         for key in given:
             await tx.keys.change(key)
         return Narrowed(keys_transferred=tuple(given))
+
+
+def _owned(found: Iterable[tuple[Project, Membership]]) -> int:
+    owners = (each for project, each in found if project.archived_at is None)
+    return sum(each.role is Role.OWNER for each in owners)

@@ -16,10 +16,32 @@ import structlog
 
 from causerie.errors import Forbidden, InvalidRequest, NotFound, Overloaded, Unauthenticated
 from causerie.hosted.accounts import passwords
-from causerie.hosted.accounts.authorization import Clock, conflict, no_such, usable_link
-from causerie.hosted.accounts.keys import LinkKind, OneTimeLink, no_such_link
+from causerie.hosted.accounts.audit import difference
+from causerie.hosted.accounts.authorization import (
+    Clock,
+    conflict,
+    no_such,
+    shut_out,
+    usable_link,
+)
+from causerie.hosted.accounts.keys import (
+    ADDRESS,
+    LinkGrant,
+    LinkKind,
+    NewLink,
+    OneTimeLink,
+    new_link,
+    no_such_link,
+)
 from causerie.hosted.accounts.passwords import Passwords
-from causerie.hosted.accounts.people import Actor, User, actor_of
+from causerie.hosted.accounts.people import (
+    Actor,
+    Membership,
+    Project,
+    Role,
+    User,
+    actor_of,
+)
 from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import (
@@ -410,13 +432,96 @@ class OwnAccount(AccountService):
         """Set a new password by a link, and end every session; raise :class:`NotFound`."""
         now = self._clock()
         async with self._store.reading() as tx:
-            link, user = await _reset_link(tx, token, now)
+            link, user = await _user_link(tx, token, now)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            await _reset_link(tx, token, now)  # hashing took a while
+            await _user_link(tx, token, now)  # hashing took a while
             if not await tx.links.use(link.id, now):
                 raise no_such_link()
             return await self._set(tx, user, hashed, but=None)
+
+    async def new_address(
+        self, user: User, email: str, password: str, client: SessionClient
+    ) -> NewLink | None:
+        """Create a link for a new address of the account; ``None`` if another account has it.
+
+        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        """
+        now, email = self._clock(), tidy_email(email)
+        if user.user_name:
+            raise conflict("provisioned", "Your directory sets the address of this account.")
+        await self._prove(user, password, client)
+        made = new_link(LinkKind.ADDRESS, now, ADDRESS, LinkGrant(email, user_id=user.id))
+        async with self._store.writing() as tx:
+            if await tx.people.by_email(email) is not None:
+                return None
+            before = await tx.links.resets(user.id, now)
+            former = (one.id for one in before if one.kind is LinkKind.ADDRESS)
+            await tx.links.withdraw(*former)
+            await tx.links.add(made.link)
+        return made
+
+    async def change_address(self, token: str) -> tuple[str, str]:
+        """Set a new address by a link; return the old and the new one."""
+        now = self._clock()
+        async with self._store.writing() as tx:
+            link, user = await _user_link(tx, token, now, LinkKind.ADDRESS)
+            taken = await tx.people.by_email(link.email or "") is not None
+            if taken or not await tx.links.use(link.id, now):
+                raise no_such_link()
+            changed = replace(user, email=link.email or user.email)
+            await tx.people.change(changed)
+            await tx.links.withdraw(*(one.id for one in await tx.links.resets(user.id, now)))
+            await self._record(
+                *(tx, actor_of(user), "user.address", user.id),
+                email=difference(user.email, changed.email),
+            )
+        return user.email, changed.email
+
+    async def close(self, user: User, password: str, client: SessionClient) -> None:
+        """Delete one's own account: its personal data, its ways in, its keys and its own projects.
+
+        Projects without another member are archived, and what they have logged is deleted. Usage
+        and the audit log keep the id. Raises :class:`Unauthenticated`, and :class:`InvalidRequest`
+        for the last operator, and for the last owner of a project that others are in.
+        """
+        if user.password is not None:
+            await self._prove(user, password, client)
+        now = self._clock()
+        async with self._store.writing() as tx:
+            operators = await tx.people.operators()
+            current = await _current(tx, user)
+            if current.operator and operators == 1:
+                raise conflict("last_operator", "Make somebody else an operator first.")
+            for project, membership in await tx.projects.of(user.id):
+                await self._leave(tx, current, project, membership, now)
+            await tx.keys.withdraw([key.id for key in await tx.keys.derived(user.id)], now)
+            await tx.sessions.end_all(user.id)
+            await tx.factors.remove(user.id)
+            await tx.groups.leave_all(user.id)
+            for identity in await tx.people.identities(user.id):
+                await tx.people.unlink(identity)
+            gone = User(
+                *(user.id, f"{user.id.lower()}@deleted.invalid", "Deleted account", None, False),
+                *(current.created_at, now),
+            )
+            await shut_out(tx, current, now)
+            await tx.people.change(gone)
+            await tx.keys.announce(f"user:{user.id}", now)
+            await self._record(tx, actor_of(gone), "user.delete", user.id)
+
+    async def _leave(
+        self, tx: Transaction, user: User, project: Project, membership: Membership, now: datetime
+    ) -> None:
+        if len(await tx.projects.members(project.id)) == 1:
+            await tx.projects.change(replace(project, archived_at=now))
+            await tx.projects.set_recording(project.id, None)
+            await tx.recordings.forget(project.id)
+            await tx.keys.announce(f"project:{project.id}", now)
+            await self._record(tx, actor_of(user), "project.archive", project.id, project.id)
+        elif membership.role is Role.OWNER and await tx.projects.owners(project.id) == 1:
+            raise conflict("last_owner", f"Make another member of {project.name} its owner first.")
+        await tx.projects.leave(project.id, user.id, now)
 
     async def enrol(self, user: User, issuer: str) -> Enrolment:
         """Create a secret for two-factor authentication, which :meth:`confirm` puts in force."""
@@ -492,10 +597,12 @@ def _wrong_password() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 
-async def _reset_link(tx: Transaction, token: str, now: datetime) -> tuple[OneTimeLink, User]:
+async def _user_link(
+    tx: Transaction, token: str, now: datetime, kind: LinkKind = LinkKind.RESET
+) -> tuple[OneTimeLink, User]:
     link = await usable_link(tx, token, now)
     user = await tx.people.find(link.user_id or "")
-    if link.kind is not LinkKind.RESET or user is None or user.disabled_at is not None:
+    if link.kind is not kind or user is None or user.disabled_at is not None:
         raise no_such_link()
     return link, user
 

@@ -13,7 +13,15 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from causerie.hosted.accounts.authorization import Clock, found_user, require
-from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit, covers
+from causerie.hosted.accounts.bounds import (
+    Budget,
+    BudgetPeriod,
+    CreditBudget,
+    LimitsAndBudgets,
+    Unit,
+    covers,
+    own_bounds,
+)
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
 from causerie.hosted.accounts.ports import AccountStore, Transaction
@@ -223,7 +231,7 @@ class Summaries(AccountService):
     ) -> Mapping[str, Sequence[Spending]]:
         owners = {id: f"{by}:{id}" for id in ids}
         async with self._reading(actor, Action.USERS_SEE) as tx:
-            bounds = await tx.keys.bounds_of(tuple(owners.values()))
+            bounds = await bounds_in_force(tx, tuple(owners.values()))
         reader = SpendingReader(self._usage, actor, None, self._clock())
         return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
 
@@ -253,6 +261,15 @@ class WatchedBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedBalance:
+    """What is left of a project's credits, and the addresses of its owners."""
+
+    project: Project
+    left: Decimal
+    emails: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ExpiringKey:
     """A working key and the address of the person from whom it derives (empty: nobody)."""
 
@@ -277,7 +294,7 @@ class Watching(AccountService):
             users = await tx.people.every()
             people = {each.id: each for each in users if each.disabled_at is None}
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
-            bounds = await tx.keys.bounds_of(owners)
+            bounds = await bounds_in_force(tx, owners)
             keys = _working(await tx.keys.budgeted(), projects, now)
             owners_of = await tx.projects.owner_emails()
         reader = SpendingReader(self._usage, SYSTEM, None, now)
@@ -301,6 +318,26 @@ class Watching(AccountService):
             found += [WatchedBudget(watched, one, emails) for one in states[key.id]]
         return found
 
+    async def balances(self) -> Sequence[WatchedBalance]:
+        """Return the balances of active projects that have credits."""
+        async with self._store.reading() as tx:
+            totals = await tx.credits.totals()
+            projects = await _projects(tx) if totals else {}
+            owners_of = await tx.projects.owner_emails() if totals else {}
+        credits = {
+            id: (CreditBudget(total, BudgetPeriod.NEVER),)
+            for id, total in totals.items()
+            if id in projects
+        }
+        reader = SpendingReader(self._usage, SYSTEM, None, self._clock())
+        return [
+            WatchedBalance(
+                projects[id], one.budget.amount - one.spent, tuple(owners_of.get(id, ()))
+            )
+            for id, states in (await reader.of_owners(By.PROJECT, credits)).items()
+            for one in states
+        ]
+
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
         """Return the working keys that expire until then."""
         now = self._clock()
@@ -319,6 +356,13 @@ class Watching(AccountService):
                 email = emails.get(key.person, "")
                 found.append(ExpiringKey(projects[key.project_id], key, key.expires_at, email))
         return found
+
+
+async def bounds_in_force(tx: Transaction, owners: Sequence[str]) -> Mapping[str, LimitsAndBudgets]:
+    """Return bounds of projects and people, of projects with those that their owners have set."""
+    own = {each: own_bounds(each.removeprefix("project:")) for each in owners}
+    found = await tx.keys.bounds_of([*owners, *own.values()])
+    return {each: found[each].tightened(found[own[each]]) for each in owners}
 
 
 async def _projects(tx: Transaction) -> Mapping[str, Project]:

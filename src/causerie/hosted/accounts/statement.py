@@ -15,13 +15,20 @@ from hashlib import blake2b
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.bounds import Balance, Budget, BudgetPeriod, Credit, Unit
+from causerie.hosted.accounts.authorization import Clock, conflict
+from causerie.hosted.accounts.bounds import (
+    NOTHING_FOR_NEWCOMERS,
+    Balance,
+    Budget,
+    BudgetPeriod,
+    Credit,
+    Unit,
+)
 from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id
 from causerie.hosted.accounts.usage import RecordFilter, UsageReader, provider_of
@@ -35,8 +42,6 @@ from causerie.protocol.key_statements import (
 )
 from causerie.protocol.money import BILLION
 
-NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
-"""A budget of nothing a month, which ends with the first credit."""
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
 _LONGEST_NOTE = 200
@@ -49,8 +54,13 @@ class Credits(AccountService):
         super().__init__(store, clock)
         self._reader = reader
 
-    async def put(self, actor: Actor, project_id: str, amount: Decimal, note: str = "") -> Credit:
-        """Add a credit, negative to withdraw money; raise :class:`InvalidRequest`."""
+    async def put(
+        self, actor: Actor, project_id: str, amount: Decimal, note: str = "", payment: str = ""
+    ) -> Credit:
+        """Add a credit, negative to withdraw money; raise :class:`InvalidRequest`.
+
+        A ``payment`` is a credit once, however often it is reported: the first one is returned.
+        """
         if not amount.is_finite() or not 0 < amount.copy_abs() <= _MOST:
             raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
         if amount != amount.quantize(Decimal("0.000000001")):
@@ -58,20 +68,56 @@ class Credits(AccountService):
         if len(note) > _LONGEST_NOTE:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
         now = self._clock()
-        made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
+        id = f"pay:{payment}" if payment else new_id("cr")
+        made = Credit(id, project_id, amount, now, actor.label, note.strip())
         async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
+            # ``_writing`` has locked the project, so that two reports of a payment come in turn.
+            known = await tx.credits.find(id) if payment else None
+            if known is not None and known.project_id == project_id:
+                return known
             in_all = (await tx.credits.total(project_id) or 0) + amount
             if abs(in_all) > _MOST:
                 raise InvalidRequest(
                     f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
                 )
-            await tx.credits.add(made)
-            if amount > 0:
-                await self._end_newcomers_budget(tx, actor, project_id)
-            await tx.keys.announce(f"project:{project_id}", now)
-            details = {"amount": f"{amount:f}", "note": made.note}
-            await self._record(tx, actor, "credits.put", made.id, project_id, **details)
+            await self._add(tx, actor, made)
         return made
+
+    async def take_back(
+        self, actor: Actor, project_id: str, payment: str, refunded: Decimal, note: str = ""
+    ) -> Decimal:
+        """Withdraw what was ``refunded`` of a payment in all; return what was taken now.
+
+        Reports of refunds may come again, out of order, and before that of the payment.
+        """
+        now, taken = self._clock(), Decimal(0)
+        async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
+            begin = f"pay:{payment}:refund:"
+            for each in await tx.credits.of(project_id):
+                taken -= each.amount if each.id.startswith(begin) else 0
+            if refunded > taken:
+                id, less = f"{begin}{refunded:f}", taken - refunded
+                await self._add(tx, actor, Credit(id, project_id, less, now, actor.label, note))
+        return max(refunded - taken, Decimal(0))
+
+    async def _add(self, tx: Transaction, actor: Actor, made: Credit) -> None:
+        try:
+            await tx.credits.add(made)
+        except Taken as failure:
+            raise conflict("taken", "The payment was added to another project.") from failure
+        if made.amount > 0:
+            await self._end_newcomers_budget(tx, actor, made.project_id)
+        await tx.keys.announce(f"project:{made.project_id}", made.at)
+        details = {"amount": f"{made.amount:f}", "note": made.note}
+        await self._record(tx, actor, "credits.put", made.id, made.project_id, **details)
+
+    async def left(self, project_id: str) -> Decimal | None:
+        """Return the balance of a project; ``None`` without credits."""
+        async with self._store.reading() as tx:
+            put_in = await tx.credits.total(project_id)
+        if put_in is None:
+            return None
+        return put_in - (await self._reader.spent(f"project:{project_id}", "", BEGINNING)).amount
 
     async def _end_newcomers_budget(self, tx: Transaction, actor: Actor, project_id: str) -> None:
         before = await tx.keys.bounds(f"project:{project_id}")

@@ -19,8 +19,10 @@ from causerie.hosted.accounts.authorization import (
     used_link,
     withdraw_links,
 )
+from causerie.hosted.accounts.bounds import Credit
 from causerie.hosted.accounts.keys import (
     APPROVED,
+    FORGOTTEN,
     SIGN_UP,
     LinkGrant,
     LinkKind,
@@ -80,6 +82,21 @@ class SignUps(AccountService):
             await tx.links.forget(SIGN_UP.label, email, now)
             await tx.links.add(made.link)
             return Asked(made, await tx.people.by_email(email) is not None)
+
+    async def forgotten(self, email: str) -> Asked:
+        """Create a link for a new password, ``known`` for accounts that have one.
+
+        The steps are the same for all addresses, as for :meth:`ask`.
+        """
+        now, email = self._clock(), tidy_email(email)
+        async with self._store.writing() as tx:
+            user = await tx.people.by_email(email)
+            known = user is not None and user.password is not None and user.disabled_at is None
+            grant = LinkGrant(email=email, user_id=user.id if known and user else None)
+            made = new_link(LinkKind.RESET, now, FORGOTTEN, grant)
+            await tx.links.forget(FORGOTTEN.label, email, now)
+            await tx.links.add(made.link)
+        return Asked(made, known)
 
     async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
         """Return the open sign-ups of people without an account, oldest first."""
@@ -415,6 +432,11 @@ class Users(AccountService):
         creator = actor_of(user)
         await self._record(tx, creator, "project.create", project.id, project.id, name=name)
         await policies.personal_project.give(tx, f"project:{project.id}")
+        if policies.personal_credits:
+            given = policies.personal_credits
+            await tx.credits.add(
+                Credit(new_id("cr"), project.id, given, now, SIGN_UP.label, "for a new account")
+            )
 
     async def _join(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:

@@ -10,8 +10,6 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.errors import (
     Forbidden,
@@ -35,6 +33,7 @@ from causerie.hosted.console.request_context import (
     token_in,
 )
 from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
+from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
@@ -51,18 +50,16 @@ _FORM = "application/x-www-form-urlencoded"
 _FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
 
 
-class SignUp(Struct, frozen=True):
-    """People may ask for accounts without an invitation, and get their link by mail if there is."""
-
-    outbox: Outbox | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class OpenPages:
     """Rights of strangers in addition to reading the catalog."""
 
-    sign_up: SignUp | None = None
+    sign_up: bool = False
+    """People may ask for accounts without an invitation."""
+    outbox: Outbox | None = None
+    """Sends letters with links, if the service has a public address."""
     rankings: bool = False
+    sales: Sales = Sales()  # noqa: RUF009 - frozen
     chat: PublicChatOptions = PublicChatOptions()  # noqa: RUF009 - frozen
     shared: SharedBudgetStore | None = None
     """Where replicas count the messages of visitors together."""
@@ -83,9 +80,9 @@ class ConsoleApplication:
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
-        site, sign_up = site or Site(), open_to.sign_up
+        site = site or Site()
         self._statics = Statics(_STATIC, site.brand.style())
-        pages = ROUTES if sign_up is None else (*SIGN_UP_ROUTES, *ROUTES)
+        pages = (*SIGN_UP_ROUTES, *ROUTES) if open_to.sign_up else ROUTES
         self._routes = RouteTable(pages, str.isprintable)
         logos = logo_addresses(f"{PREFIX}/logos", site.logos)
         templates = environment(self._statics, site.brand, logos)
@@ -98,11 +95,12 @@ class ConsoleApplication:
             site,
             clock,
             PublicChat(open_to.chat, clock, open_to.shared),
-            sign_up is not None,
+            open_to.sign_up,
             providers,
-            sign_up.outbox if sign_up is not None else None,
+            open_to.outbox,
             open_to.rankings,
             open_to.status,
+            open_to.sales,
         )
 
     async def answer(self, exchange: Exchange) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -21,9 +22,9 @@ from causerie.hosted.console.bounds import CHOICES, NO_ROWS, BoundsRows
 from causerie.hosted.console.fields import FormFields, listed, page_of
 from causerie.hosted.console.playground import management_snippets
 from causerie.hosted.console.project import heirs
-from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import DoorView
-from causerie.http.pages.snippets import SnippetGroup, request_snippets
+from causerie.http.pages.snippets import SnippetGroup, first_bodies, request_snippets
 from causerie.protocol.numbers import money
 
 ENDS = (
@@ -150,10 +151,22 @@ async def show_list(context: RequestContext) -> None:
     )
 
 
+async def get_key(context: RequestContext) -> None:
+    """Lead to a new key, first to an account, and keep the model that a visitor came from."""
+    model = f"?model={quote(context.query.get('model'), safe='')}"
+    if context.user is None:
+        first = "sign-up" if context.services.open_to_all else "sign-in"
+        context.go(f"/{first}?next={quote(f'{PREFIX}/get-key{model}', safe='')}")
+        return
+    project = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
+    context.go(f"/projects/{project.id}/keys/new{model}" if project else "/")
+
+
 async def new(context: RequestContext) -> None:
     await context.project()
     await context.check_right(Action.KEYS_CREATE)
-    await context.show("keys/new.html", **await _choices(context, KeyForm()))
+    wanted = context.form.get("wanted", context.query.get("model"))
+    await context.show("keys/new.html", wanted=wanted, **await _choices(context, KeyForm()))
 
 
 async def create(context: RequestContext) -> None:
@@ -256,7 +269,7 @@ def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
     return all(each.access.opens(door.name) for each in rules)
 
 
-def _first_request(
+async def _first_request(
     context: RequestContext, key: ApiKey, doors: Sequence[DoorView], rules: Sequence[AccessRule]
 ) -> tuple[DoorView | None, str]:
     usable = [
@@ -267,10 +280,14 @@ def _first_request(
     ]
     if not usable:
         return None, "MODEL"
+    view = await context.project()
 
-    def reluctance(pair: tuple[DoorView, Mapping[str, Any]]) -> tuple[bool, bool]:
-        pricing = pair[1].get("pricing") or {}
-        return str(pair[1]["id"]).endswith("*"), any(map(money, pricing.values()))
+    wanted, pays = context.form.get("wanted"), not view.bounds.spends_nothing
+
+    def reluctance(pair: tuple[DoorView, Mapping[str, Any]]) -> tuple[bool, ...]:
+        id, priced = str(pair[1]["id"]), any(map(money, (pair[1].get("pricing") or {}).values()))
+        other = id.partition(":")[0] != wanted.partition(":")[0]
+        return id.endswith("*"), priced and not pays, id != wanted, other, priced
 
     door, entry = min(usable, key=reluctance)
     return door, str(entry["id"])
@@ -283,7 +300,7 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
         for door in context.service_view.doors()
         if (key.doors is None or door.name in key.doors) and door_allowed(door, rules)
     ]
-    first, model = _first_request(context, key, doors, rules)
+    first, model = await _first_request(context, key, doors, rules)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
     code: Sequence[SnippetGroup] = ()
@@ -291,14 +308,9 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
         bases, code = [], management_snippets(context.base, credential, key.project_id)
     elif bases:
         code = request_snippets(bases[0][1], credential, model)
-    shown = {"bases": bases, "code": code, "old_ends": old_ends}
+    bodies = first_bodies(bases[0][1], model) if bases and first else {}
+    shown = {"bases": bases, "code": code, "old_ends": old_ends, "bodies": bodies, "model": model}
     await context.show("keys/made.html", key=key, credential=credential, **shown)
-
-
-def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
-    pricing = entry.get("pricing") or {}
-    prices = [price for price in pricing.values() if isinstance(price, str)]
-    return str(entry["id"]).endswith("*"), any(map(money, prices))
 
 
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:

@@ -32,6 +32,11 @@ class NavigationSection(Struct, frozen=True):
     links: Sequence[NavigationLink]
     icon: str = ""
 
+    def selling(self, selling: bool) -> NavigationSection:
+        """Return the links without credits, where a project has none and none are sold."""
+        kept = [each for each in self.links if selling or not each.path.endswith("/credits")]
+        return replace(self, links=kept)
+
 
 _SECTIONS = {"Service": "pulse", "Models": "cube", "People": "people", "Reports": "chart"}
 """Sections of operators, with their icons."""
@@ -43,7 +48,9 @@ _LINKS = (
     NavigationLink("API Keys", "/projects/{project}/keys", "key"),
     NavigationLink("Usage", "/projects/{project}/usage", "chart"),
     NavigationLink("Activity", "/projects/{project}/activity", "list"),
+    NavigationLink("Credits", "/projects/{project}/credits", "card"),
     NavigationLink("Project", "/projects/{project}", "folder"),
+    NavigationLink("Business", "/operator/business", "chart", "Service", Action.USAGE_SEE_ALL),
     NavigationLink("Health", "/operator", "pulse", "Service", Action.SERVICE_SEE),
     NavigationLink("Doors", "/operator/doors", "key", "Service", Action.PROVIDERS_SEE),
     NavigationLink("Routing", "/operator/explain", "route", "Service", Action.PROVIDERS_SEE),
@@ -93,6 +100,9 @@ NOTICES: Mapping[str, str] = {
     "key-transferred": "The key was transferred.",
     "name-saved": "The name was changed.",
     "password-saved": "The password was changed; all other sessions have ended.",
+    "address-asked": "If no account has the address yet, a letter to it is on its way.",
+    "address-changed": "The address of your account was changed.",
+    "account-deleted": "Your account was deleted.",
     "account-ready": "Sign in with the password that you chose. If the address had an account "
     "before, that and its password are unchanged: sign in, and open the link again.",
     "networks-saved": "Keys work from these networks only, within a second.",
@@ -109,6 +119,8 @@ NOTICES: Mapping[str, str] = {
     "project-renamed": "The project was renamed.",
     "project-archived": "The project was archived; its keys no longer work.",
     "project-restored": "The project was restored; its keys work again.",
+    "credits-put": "The credits were changed.",
+    "paid": "Thank you. The credits are here as soon as the payment is confirmed.",
     "bounds-saved": "Limits and budgets were changed.",
     "access-saved": "Allowed models and doors were changed.",
     "recording-on": "Request logging is on.",

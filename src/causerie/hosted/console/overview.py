@@ -24,7 +24,9 @@ from causerie.hosted.console.usage import total_usage
 async def show_start(context: RequestContext) -> None:
     """Lead to the overview of the project that was open last; without one, what to do about it."""
     found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
-    if found is not None:
+    if context.services.sales.open and await context.may(Action.USAGE_SEE_ALL):
+        context.go("/operator/business", done=context.query.get("done"))
+    elif found is not None:
         context.go(f"/projects/{found.id}/overview", done=context.query.get("done"))
     elif context.me.operates:
         seen = await context.may(Action.USERS_SEE)

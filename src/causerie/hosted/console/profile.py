@@ -7,9 +7,13 @@ from collections.abc import Mapping
 import segno
 from markupsafe import Markup
 
-from causerie.errors import ServiceError
+from causerie.errors import InvalidRequest, ServiceError
+from causerie.hosted.accounts.passwords import sign_up_scopes
+from causerie.hosted.accounts.tokens import new_token, tidy_email
 from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.letters import IGNORE, send_letter
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.sign_in import link_address
 
 _LONGEST_ADDRESS = 600
 _REMOVAL_FIELDS: Mapping[str, str] = {"wrong_code": "code", "wrong_credentials": "password"}
@@ -44,6 +48,45 @@ async def change_password(context: RequestContext) -> None:
             problem.param = "old"
         raise
     context.go("/profile", done="password-saved")
+
+
+async def ask_address(context: RequestContext) -> None:
+    await context.show("profile/address.html", email=context.form.get("email"))
+
+
+async def send_address(context: RequestContext) -> None:
+    """Mail a link to the new address, whose holder it has to be."""
+    email = tidy_email(context.form.get("email"))
+    await context.accounts.attempts.begin(sign_up_scopes(email, context.client.address))
+    made = await context.accounts.profile.new_address(
+        context.me, email, context.form.raw("password"), context.client
+    )
+    name = context.services.site.brand.name
+    if made is not None:
+        send_letter(
+            context,
+            email,
+            f"Confirm your new address at {name}",
+            [
+                f"The account of {context.me.name} at {context.base} is to have this address. "
+                "This link confirms it. It works once, within a day:",
+                IGNORE,
+            ],
+            ("Confirm the address", link_address(context.base, made.token)),
+        )
+    context.go("/profile", done="address-asked")
+
+
+async def ask_deletion(context: RequestContext) -> None:
+    await context.show("profile/delete.html")
+
+
+async def delete(context: RequestContext) -> None:
+    if context.form.get("email").lower() != context.me.email:
+        raise InvalidRequest("Type the address of your account.", param="email")
+    await context.accounts.profile.close(context.me, context.form.raw("password"), context.client)
+    context.keep(new_token(), None)
+    context.go("/sign-in", done="account-deleted")
 
 
 async def enrol(context: RequestContext) -> None:

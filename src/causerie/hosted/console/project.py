@@ -7,6 +7,7 @@ from typing import Any
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
+from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.exports import contents_lines
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
@@ -84,7 +85,36 @@ async def ask_archive(context: RequestContext) -> None:
 async def ask_bounds(context: RequestContext) -> None:
     view = await context.project()
     await context.check_right(Action.BOUNDS_SET)
-    await context.show("project/bounds.html", **offered(context, view.bounds))
+    words = f"For all keys of {view.project.name} together. Where several apply, all are enforced."
+    await _ask_bounds(context, "bounds", words, view.granted)
+
+
+async def ask_lower(context: RequestContext) -> None:
+    """Show the limits and budgets that owners set, of the project or (with ``user``) a member."""
+    view = await context.project()
+    await context.check_right(Action.BOUNDS_LOWER)
+    if "user" not in context.params:
+        words = f"Your own for {view.project.name}, beside those that operators have set."
+        await _ask_bounds(context, "lower", words, view.own)
+        return
+    user, projects = (await _member(context)).user, context.accounts.projects
+    found = await projects.member_bounds(context.actor, view.project.id, user.id)
+    words = f"For all keys of {user.name} in {view.project.name}, and their playground there."
+    await _ask_bounds(context, f"members/{user.id}/bounds", words, found)
+
+
+async def _ask_bounds(
+    context: RequestContext, action: str, words: str, bounds: LimitsAndBudgets
+) -> None:
+    shown = {"action": action, "words": words, **offered(context, bounds)}
+    await context.show("project/bounds.html", **shown)
+
+
+async def lower(context: RequestContext) -> None:
+    id, user = (await context.project()).project.id, context.params.get("user", "")
+    bounds = BoundsRows.typed(context.form).bounds()
+    await context.accounts.projects.lower(context.actor, id, bounds, user)
+    context.go(f"/projects/{id}{'' if user else '/limits'}", done="bounds-saved")
 
 
 async def set_bounds(context: RequestContext) -> None:
@@ -140,7 +170,30 @@ async def invite(context: RequestContext) -> None:
     made = await context.accounts.projects.invite(
         context.actor, project_id, _role(context), email=context.form.get("email") or None
     )
-    await show_new_link(context, "Your invitation", made, f"/projects/{project_id}")
+    await show_new_link(
+        context, "Your invitation", made, f"/projects/{project_id}", await _offer(context)
+    )
+
+
+async def resend(context: RequestContext) -> None:
+    """Replace an invitation by one with a new link."""
+    projects, id = context.accounts.projects, (await context.project()).project.id
+    link = found_link(await projects.invitations(context.actor, id), context.params["link"])
+    await projects.withdraw(context.actor, id, link.id)
+    made = await projects.invite(context.actor, id, link.role or Role.MEMBER, email=link.email)
+    await show_new_link(context, "Your invitation", made, f"/projects/{id}", await _offer(context))
+
+
+async def _offer(context: RequestContext) -> str:
+    return f"{(await context.project()).project.name} ({context.services.site.brand.name})"
+
+
+def found_link(links: Sequence[OneTimeLink], id: str) -> OneTimeLink:
+    """Return the invitation of this id; raise :class:`NotFound`."""
+    for link in links:
+        if link.id == id:
+            return link
+    raise no_such("invitation")
 
 
 async def withdraw(context: RequestContext) -> None:

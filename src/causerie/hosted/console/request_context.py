@@ -38,6 +38,7 @@ from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.navigation import NOTICES, sections
 from causerie.hosted.console.public_chat import PublicChat
+from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import ServiceView
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.operations.configuring import Configuring
@@ -136,6 +137,7 @@ class ConsoleServices(Struct, frozen=True):
     outbox: Outbox | None = None
     public_rankings: bool = False
     public_status: bool = False
+    sales: Sales = Sales()
 
     @property
     def has_catalog(self) -> bool:
@@ -334,7 +336,13 @@ class RequestContext:
         if current is None:
             current = self.usual(projects)
         role = next((each.role for one, each in found if current and one.id == current.id), None)
-        return self._around(projects, current, role)
+        around = self._around(projects, current, role)
+        around["creates"] |= self.user is not None and self.accounts.projects.room_for(found)
+        if current is not None and self.user is not None:
+            around["balance"] = await self.accounts.credits.left(current.id)
+        selling = around["balance"] is not None or self.services.sales.open
+        around["sections"] = [each.selling(selling) for each in around["sections"]]
+        return around
 
     def usual(self, projects: Sequence[Project]) -> Project | None:
         """Return the project that was open last in this browser, else the first."""
@@ -374,6 +382,8 @@ class RequestContext:
             "project": current,
             "columns": parts,
             "may": may,
+            "creates": may(Action.PROJECTS_CREATE),
+            "balance": None,
             "sections": sections(current, path, may=may, has_catalog=has_catalog),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.services.clock(),

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from causerie.access.allowed import AccessRule
 from causerie.catalog.catalog import DoorCatalog
+from causerie.catalog.model import Tariff
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.people import User
 from causerie.hosted.operations.ports import Operations
@@ -61,6 +62,9 @@ class ServiceView(Protocol):
 
     def unpriced(self) -> Sequence[str]:
         """Return the models of providers that cost nothing, since no price of theirs is known."""
+
+    def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
+        """Return what targets charge this service, as far as it is known, by model and target."""
 
     def market(self) -> DoorCatalog | None:
         """Return the public catalog; ``None`` without a router door."""

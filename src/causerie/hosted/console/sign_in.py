@@ -23,6 +23,7 @@ from causerie.hosted.accounts.tokens import (
     tidy_email,
 )
 from causerie.hosted.accounts.users import Asked
+from causerie.hosted.console.letters import IGNORE, invite_by_mail, send_letter
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.identity.provider import (
     Claims,
@@ -31,7 +32,6 @@ from causerie.hosted.identity.provider import (
     Returned,
     SignInAttempt,
 )
-from causerie.observe.mail import Letter
 
 
 async def show_sign_in(context: RequestContext) -> None:
@@ -97,20 +97,31 @@ def next_path(given: str) -> str:
     return given.removeprefix(PREFIX)
 
 
-def link_address(base: str, token: str) -> str:
-    """Return the link for a token; ``base`` is the service's address without a path."""
+def link_address(base: str, token: str, after: str = "") -> str:
+    """Return the link for a token, which leads to ``after`` in the end.
+
+    ``base`` is the service's address without a path.
+    """
     # Behind the # the token gets into no log and no ``Referer``; a script puts it into a form.
-    return f"{base}{PREFIX}/link#{token}"
+    query = f"?next={quote(after)}" if after else ""
+    return f"{base}{PREFIX}/link{query}#{token}"
 
 
-async def show_new_link(context: RequestContext, title: str, made: NewLink, back: str) -> None:
-    """Show a link this once; ``back`` is the page that leads on."""
+async def show_new_link(
+    context: RequestContext, title: str, made: NewLink, back: str, offered: str = ""
+) -> None:
+    """Show a link this once, and mail an invitation to what is ``offered``.
+
+    ``back`` is the page that leads on.
+    """
     address = link_address(context.base, made.token)
-    await context.show("project/link.html", title=title, address=address, link=made.link, back=back)
+    mailed = bool(offered) and invite_by_mail(context, made, address, offered)
+    shown = {"title": title, "address": address, "link": made.link, "back": back}
+    await context.show("project/link.html", mailed=mailed, **shown)
 
 
 async def show_link(context: RequestContext) -> None:
-    await context.show("links/token.html")
+    await context.show("links/token.html", next=context.form.get("next", context.query.get("next")))
 
 
 async def follow_link(context: RequestContext) -> None:
@@ -121,12 +132,16 @@ async def follow_link(context: RequestContext) -> None:
     if link.project_id is not None:  # whoever holds the link may know the project's name
         offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
     page = "links/account.html"
-    if link.kind is LinkKind.RESET:
-        page = "links/password.html"
+    if link.kind in _PAGES:
+        page = _PAGES[link.kind]
     elif link.kind is LinkKind.INVITATION and context.user is not None:
         page = "links/join.html"
     email, name = link.email or context.form.get("email"), context.form.get("name")
-    await context.show(page, link=link, token=token, offered=offered, email=email, name=name)
+    shown = {"offered": offered, "email": email, "name": name, "next": context.form.get("next")}
+    await context.show(page, link=link, token=token, signs_up=proves_address(link), **shown)
+
+
+_PAGES = {LinkKind.RESET: "links/password.html", LinkKind.ADDRESS: "links/address.html"}
 
 
 async def opened_link(context: RequestContext, token: str) -> OneTimeLink:
@@ -160,7 +175,7 @@ async def accept_invitation(context: RequestContext) -> None:
     started = await context.accounts.sign_in.with_password(
         email, password, context.client, old_token=context.token
     )
-    go_on(context, started, "")
+    go_on(context, started, form.get("next"))
 
 
 def proves_address(link: OneTimeLink) -> bool:
@@ -314,34 +329,78 @@ async def _provider_address(
     return await provider.begin(back, state)
 
 
+async def change_address(context: RequestContext) -> None:
+    token = context.form.get("token")
+    await opened_link(context, token)
+    before, after = await context.accounts.profile.change_address(token)
+    name = context.services.site.brand.name
+    send_letter(
+        context,
+        before,
+        f"Your address at {name} was changed",
+        [
+            f"Your account at {context.base} has the address {after} now.",
+            "If it was not you, write to the operators of the service at once.",
+        ],
+    )
+    context.go("/profile", done="address-changed")
+
+
+async def show_forgotten(context: RequestContext) -> None:
+    await context.show("sign_in/forgotten.html", email=context.form.get("email"))
+
+
+async def send_reset(context: RequestContext) -> None:
+    """Mail a link for a new password to the holder of an account."""
+    # The answer is the same whether the address has an account, as is the work.
+    email = tidy_email(context.form.get("email"))
+    await context.accounts.attempts.begin(
+        passwords.sign_up_scopes(f"reset:{email}", context.client.address)
+    )
+    asked = await context.accounts.sign_ups.forgotten(email)
+    if asked.known:
+        send_letter(
+            context,
+            email,
+            f"A new password for {context.services.site.brand.name}",
+            [
+                f"Somebody, probably you, asked for a new password at {context.base}. "
+                "This link works once, within two hours:",
+                IGNORE,
+            ],
+            ("Choose a new password", link_address(context.base, asked.made.token)),
+        )
+    await context.show("sign_in/asked.html", email=email, by_mail=True, path="/sign-in/forgotten")
+
+
 async def show_sign_up(context: RequestContext) -> None:
-    await context.show("sign_in/account.html", email=context.form.get("email"))
+    after = context.form.get("next", context.query.get("next"))
+    email = context.form.get("email", context.query.get("email"))
+    await context.show("sign_in/account.html", email=email, next=after)
 
 
 async def enter_sign_up(context: RequestContext) -> None:
     """Record the address, and send its holder a letter."""
     # The answer is the same whether the address has an account: only its holder learns that.
-    email, outbox = tidy_email(context.form.get("email")), context.services.outbox
+    email, after = tidy_email(context.form.get("email")), context.form.get("next")
     # Every sign-up counts, right or not.
     await context.accounts.attempts.begin(passwords.sign_up_scopes(email, context.client.address))
     asked = await context.accounts.sign_ups.ask(email)
-    if outbox is not None:
-        outbox.send(_sign_up_letter(context, email, asked))
-    await context.show("sign_in/asked.html", email=email, by_mail=outbox is not None)
+    _send_sign_up(context, email, asked, after)
+    by_mail = context.services.outbox is not None
+    shown = {"email": email, "by_mail": by_mail, "next": after, "path": "/sign-up"}
+    await context.show("sign_in/asked.html", **shown)
 
 
-def _sign_up_letter(context: RequestContext, email: str, asked: Asked) -> Letter:
-    ending = "\nIf it was not you, ignore this letter; nothing has changed.\n"
+def _send_sign_up(context: RequestContext, email: str, asked: Asked, after: str) -> None:
+    name = context.services.site.brand.name
+    begin = f"Somebody, probably you, asked for an account at {context.base} with this address."
     if asked.known:
-        text = (
-            f"Somebody, probably you, asked for an account at {context.base} with this address.\n"
-            f"There is one already. Sign in at\n\n    {context.base}{PREFIX}/sign-in\n\n"
-            "If you do not know the password any more, ask an operator of the service for a link.\n"
-        )
-        return Letter(email, "You have an account already", text + ending)
-    text = (
-        f"Somebody, probably you, asked for an account at {context.base} with this address.\n"
-        f"This link creates it. It works once, within seven days:\n\n"
-        f"    {link_address(context.base, asked.made.token)}\n"
-    )
-    return Letter(email, "Your account", text + ending)
+        subject, button = f"You have an account at {name} already", "Sign in"
+        address = f"{context.base}{PREFIX}/sign-in"
+        lines = [f"{begin} There is one already. Sign in, or ask there for a new password:"]
+    else:
+        subject, button = f"Confirm your account at {name}", "Create the account"
+        address = link_address(context.base, asked.made.token, after)
+        lines = [f"{begin} This link creates it. It works once, within seven days:"]
+    send_letter(context, email, subject, [*lines, IGNORE], (button, address))

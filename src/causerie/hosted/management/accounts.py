@@ -213,6 +213,13 @@ async def set_project_bounds(call: WithBody[requests.BoundsBody], project: str) 
     return views.BoundsView.of(bounds)
 
 
+@route("PUT /projects/{project}/own-bounds", "Set lower limits and budgets of a project")
+async def lower_bounds(call: WithBody[requests.BoundsBody], project: str) -> views.BoundsView:
+    bounds = call.body.bounds()
+    await call.accounts.projects.lower(call.actor, project, bounds)
+    return views.BoundsView.of(bounds)
+
+
 async def _see_access(call: Call, project: str = "", user: str = "") -> views.AccessView:
     return views.AccessView.of(await call.accounts.access.see(call.actor, project, user))
 
@@ -258,7 +265,10 @@ async def see_credits(call: Call, project: str) -> views.CreditsView:
 
 @route("POST /projects/{project}/credits 201", "Add credits to a project")
 async def add_credits(call: WithBody[requests.PutCredits], project: str) -> views.CreditView:
-    made = await call.accounts.credits.put(call.actor, project, call.body.amount, call.body.note)
+    body = call.body
+    made = await call.accounts.credits.put(
+        call.actor, project, body.amount, body.note, body.payment
+    )
     return views.CreditView.of(made)
 
 

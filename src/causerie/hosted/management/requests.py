@@ -193,6 +193,13 @@ class PutCredits(Body, frozen=True):
     note: Annotated[
         str, Meta(max_length=200, description="Shown in the list and in the audit log.")
     ] = ""
+    payment: Annotated[
+        str,
+        Meta(
+            pattern=r"^([A-Za-z0-9_.-]{1,100})?\Z",
+            description="Id of the payment, if any. Sent again, it adds nothing.",
+        ),
+    ] = ""
 
 
 class InviteMember(Body, frozen=True):

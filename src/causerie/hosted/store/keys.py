@@ -24,6 +24,7 @@ from causerie.hosted.accounts.bounds import (
     LimitsAndBudgets,
     Unit,
     bounded,
+    own_bounds,
 )
 from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, Purpose
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
@@ -47,6 +48,7 @@ from causerie.protocol.money import amount_of, billionths
 
 class SqlCredits(SqlRows):
     table = credits
+    kind = Credit
 
     async def of(self, project_id: str) -> Sequence[Credit]:
         query = (
@@ -55,6 +57,11 @@ class SqlCredits(SqlRows):
             .order_by(credits.c.at.desc(), credits.c.id)
         )
         return await self._all(query, lambda row: Credit(**row))
+
+    async def totals(self) -> Mapping[str, Decimal]:
+        query = select(credits.c.project_id, func.sum(credits.c.amount))
+        found = await self._execute(query.group_by(credits.c.project_id))
+        return {project: total for project, total in found}  # noqa: C416 - rows, not pairs
 
     async def total(self, project_id: str) -> Decimal | None:
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
@@ -238,7 +245,9 @@ class SqlKeys(SqlRepository):
             return None
         key = _key(row)
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
-        owners += [f"user:{key.person}"] if key.person else []
+        project = key.project_id
+        owners += [own_bounds(project)]
+        owners += [f"user:{key.person}", own_bounds(project, key.person)] if key.person else []
         bounds = await self._bounds(owners)
         access = rules_of(key.project_id, key.person)
         rules = await self.access([*access])
@@ -250,8 +259,9 @@ class SqlKeys(SqlRepository):
             key=replace(key, bounds=bounds[owners[0]]),
             works=works,
             until=min(ends, default=None),
-            project_bounds=bounded(bounds[owners[1]], put_in),
+            project_bounds=bounded(bounds[owners[1]].tightened(bounds[owners[2]]), put_in),
             person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
+            member_bounds=bounds.get(own_bounds(project, key.person), UNBOUNDED),
             access=tuple(AccessRule(access[owner], rule) for owner, rule in rules.items()),
             recorded=row["recording_days"] is not None,
             project_networks=row["project_networks"],

@@ -476,7 +476,10 @@ def records_query(filter: RecordFilter) -> Select[Any]:
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Select cost and charged tokens of a key, a user, a project, a tag or a provider."""
+    """Select cost and charged tokens of a key, a user, a member, a project, a tag or a provider.
+
+    A member is ``PROJECT/USER``.
+    """
     kind, _, id = owner.partition(":")
     table = {"tag": usage_tags, "provider": usage_targets}.get(kind, usage_daily)
     if kind == "tag":
@@ -485,6 +488,9 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
         owned = and_(table.c.served_by != "", table.c.served_by.not_like("%/%"))
     elif kind == "provider":
         owned = table.c.served_by.startswith(f"{id}/", autoescape=True)
+    elif kind == "member":
+        project, _, user = id.partition("/")
+        owned = and_(table.c.project_id == project, table.c.user_id == user)
     else:
         owned = table.c[f"{kind}_id"] == id
     query = select(

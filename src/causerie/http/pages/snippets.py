@@ -99,6 +99,11 @@ def request_snippets(base: str, key: str, model: str) -> list[SnippetGroup]:
     ]
 
 
+def first_bodies(base: str, model: str) -> dict[str, dict[str, Any]]:
+    """Return address and body of a first request in each API, for a script."""
+    return {api.id: {"url": base + api.path, "body": {"model": model, **api.first}} for api in APIS}
+
+
 def _requests(api: CodeApi, base: str, key: str, model: str) -> list[Snippet]:
     body = {"model": model, **api.first}
     address = _client_base(api, base)

@@ -18,6 +18,7 @@ from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding, initials
 from causerie.http.pages.snippets import BLANKS, CODE
 from causerie.protocol.money import exact, rounded
+from causerie.protocol.numbers import money
 
 _LOOKS = {
     "moment": "%Y-%m-%d %H:%M UTC",
@@ -54,7 +55,7 @@ def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (coded, ago, exact, decimal, count, counted, short, seconds, day)
+    filters = (coded, ago, exact, price, count, counted, short, seconds, day)
     made.filters |= {each.__name__: each for each in filters}
     made.filters |= {look: partial(_time, look) for look in _LOOKS}
     made.filters["money"] = rounded
@@ -135,10 +136,16 @@ def count(number: int | Decimal) -> str:
     return f"{int(number):,}"
 
 
-def decimal(amount: Decimal) -> str:
-    """Return an amount of money to a hundredth of a cent, so that a column of them is aligned."""
-    least = Decimal("0.0001")
-    return f"< ${least}" if 0 < amount < least / 2 else f"${amount:,.4f}"
+def price(amount: Decimal | str) -> Markup:
+    """Return an amount for a list: aligned at its point, and exact in its title."""
+    try:
+        value = money(amount) if isinstance(amount, str) else Decimal(amount)
+    except ValueError:  # as a provider lists it
+        return escape(amount)
+    whole, point, rest = rounded(value).partition(".")
+    return Markup('<span class="price" title="{}">{}<span>{}</span></span>').format(
+        exact(value), whole, point + rest
+    )
 
 
 def counted(number: int, noun: str) -> str:

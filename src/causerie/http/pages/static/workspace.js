@@ -6,3 +6,4 @@ import "./times.js";
 import "./rows.js";
 import "./table.js";
 import "./palette.js";
+import "./run.js";

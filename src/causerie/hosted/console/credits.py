@@ -1,0 +1,77 @@
+"""Credits of a project: balance, history, purchase, and what operators add or take."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.bounds import Credit
+from causerie.hosted.accounts.people import Action
+from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.request_context import PREFIX, RequestContext
+from causerie.protocol.money import exact
+from causerie.protocol.numbers import money
+
+
+async def show(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    credits = context.accounts.credits
+    found = await credits.of(context.actor, project_id)
+    page = page_of(found, context.query, lambda each: (each.note, each.id))
+    sales = context.services.sales
+    await context.show(
+        "project/credits.html",
+        balance=await credits.balance(context.actor, project_id),
+        page=page,
+        total=len(found),
+        sales=sales,
+        shop=sales.page_for(project_id),
+        amount=context.form.get("amount"),
+        put=context.form.get("put"),
+        note=context.form.get("note"),
+        who=_who,
+    )
+
+
+def _who(credit: Credit) -> str:
+    kind, _, id = credit.by.partition(":")
+    return {"system": id, "key": "operator key"}.get(kind, "operator")
+
+
+async def buy(context: RequestContext) -> None:
+    """Show a link to the page of the payment: the content policy lets no form lead there."""
+    project_id, sales = (await context.project()).project.id, context.services.sales
+    await context.check_right(Action.CREDITS_BUY)
+    if sales.stripe is None:
+        raise NotFound("Credits are not sold here.")
+    amount = _amount(context, "amount")
+    if not sales.least <= amount <= sales.most:
+        words = f"An amount is from {exact(sales.least)} to {exact(sales.most)}."
+        raise InvalidRequest(words, param="amount")
+    if amount != amount.quantize(Decimal("0.01")):
+        raise InvalidRequest("An amount has two decimals.", param="amount")
+    back = f"{context.base}{PREFIX}/projects/{project_id}/credits"
+    address = await sales.stripe.begin(context.me, project_id, amount, back)
+    await context.show("project/pay.html", address=address, amount=amount)
+
+
+async def put(context: RequestContext) -> None:
+    project_id = (await context.project()).project.id
+    amount = _amount(context, "put", signed=True)
+    note = context.form.get("note")
+    try:
+        await context.accounts.credits.put(context.actor, project_id, amount, note)
+    except InvalidRequest as problem:
+        problem.param = "put" if problem.param == "amount" else problem.param
+        raise
+    context.go(f"/projects/{project_id}/credits", done="credits-put")
+
+
+def _amount(context: RequestContext, name: str, **options: Any) -> Decimal:
+    text = context.form.get(name).replace("$", "").replace(",", "")
+    try:
+        return money(text, **options)
+    except ValueError as failure:
+        words = f"`{text[:20]}` is no amount; one looks like 25 or 0.50."
+        raise InvalidRequest(words, param=name) from failure

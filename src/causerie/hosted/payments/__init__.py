@@ -1,0 +1,1 @@
+"""Payments for credits at providers of others."""

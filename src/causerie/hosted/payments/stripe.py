@@ -1,0 +1,137 @@
+"""Stripe Checkout over its HTTP API: sessions that people pay in, and signed reports of payments.
+
+Only the address of the settings is requested. Stripe reports a payment by webhook, perhaps again,
+late and out of order; each is one credit by the id of its payment, and a refund takes back the
+share that was refunded. Taxes and invoices are Stripe's: credits are what was bought without tax.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+import msgspec
+import structlog
+
+from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
+from causerie.hosted.accounts.people import Actor, User
+from causerie.hosted.accounts.statement import Credits
+from causerie.hosted.identity.metadata import IdentityHttp, IdentityProviderFailed
+from causerie.http.exchange import BodyLimits, Exchange, read_body
+from causerie.protocol.numbers import whole_number
+
+_log = structlog.get_logger(__name__)
+STRIPE = Actor("system", "stripe", "Stripe", operator=True)
+_TOLERANCE_SECONDS = 300
+_LIMITS = BodyLimits(max_bytes=512 * 1024, seconds=10.0)
+_MOST_CENTS = 100_000_000
+_PAID = ("checkout.session.completed", "checkout.session.async_payment_succeeded")
+_REFUNDED = "charge.refunded"
+_NO_PAYMENT = (AttributeError, TypeError, ValueError, NotFound, InvalidRequest)
+
+
+class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How Stripe is asked, and what it signs its reports with."""
+
+    url: str
+    key: str
+    webhook_secret: str
+    name: str
+    """Name of the service, on the page of the payment."""
+
+
+class Stripe:
+    """Creates sessions, and adds credits as their payments are reported."""
+
+    def __init__(
+        self,
+        options: StripeOptions,
+        http: IdentityHttp,
+        credits: Credits,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._options = options
+        self._http = http
+        self._credits = credits
+        self._clock = clock
+
+    async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
+        """Return the address of a page where ``amount`` is paid, which leads ``back``.
+
+        Raises :class:`UpstreamFailed` if Stripe does not answer.
+        """
+        cents = int(amount * 100)
+        of = {"project": project_id, "cents": str(cents)}
+        form = {
+            "mode": "payment",
+            "success_url": f"{back}?done=paid",
+            "cancel_url": back,
+            "client_reference_id": project_id,
+            "customer_email": user.email,
+            "line_items[0][quantity]": "1",
+            "line_items[0][price_data][currency]": "usd",
+            "line_items[0][price_data][unit_amount]": str(cents),
+            "line_items[0][price_data][product_data][name]": f"Credits for {self._options.name}",
+            **{f"metadata[{name}]": value for name, value in of.items()},
+            **{f"payment_intent_data[metadata][{name}]": value for name, value in of.items()},
+        }
+        headers = [("authorization", f"Bearer {self._options.key}")]
+        url = f"{self._options.url.rstrip('/')}/v1/checkout/sessions"
+        try:
+            found = (await self._http.ask(url, headers, form)).get("url")
+        except IdentityProviderFailed as failure:
+            _log.error("stripe.failed", reason=str(failure))
+            found = None
+        if not isinstance(found, str) or not found.startswith(("https://", self._options.url)):
+            raise UpstreamFailed("The payment cannot begin now: Stripe gave no page for it.")
+        return found
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer a webhook: 400 for a wrong signature, 200 for every report that needs no other."""
+        body = await read_body(exchange, _LIMITS)
+        given = exchange.headers.get("stripe-signature", "")
+        if exchange.method != "POST" or not self.signed(given, body):
+            raise InvalidRequest("The signature of this webhook is wrong or too old.")
+        try:
+            event = msgspec.json.decode(body, type=dict[str, Any])
+            await self.record(str(event["type"]), event["data"]["object"])
+        except (msgspec.DecodeError, LookupError, ArithmeticError, *_NO_PAYMENT) as failure:
+            # Signed, so it would be no other at the next delivery.
+            _log.error("stripe.event_left", reason=type(failure).__name__)
+        exchange.respond(200, b'{"received": true}', content_type="application/json")
+
+    def signed(self, header: str, body: bytes) -> bool:
+        """Return whether one of the signatures in a header fits; it is at most 300 s old."""
+        parts = [part.strip().partition("=")[::2] for part in header.split(",")]
+        at = whole_number(next((value for name, value in parts if name == "t"), ""), 10**12)
+        if at is None or abs(self._clock().timestamp() - at) > _TOLERANCE_SECONDS:
+            return False
+        secret = self._options.webhook_secret.encode()
+        right = hmac.new(secret, b"%d.%b" % (at, body), hashlib.sha256).hexdigest().encode()
+        given = [value.encode("utf-8", "replace") for name, value in parts if name == "v1"]
+        return any(hmac.compare_digest(right, each) for each in given[:10])
+
+    async def record(self, kind: str, what: Mapping[str, Any]) -> None:
+        """Add the credits of a paid session, or take back those of a refunded charge."""
+        if kind not in (*_PAID, _REFUNDED) or "project" not in (what.get("metadata") or {}):
+            return  # of another product of the same account
+        project, cents = what["metadata"]["project"], int(what["metadata"]["cents"])
+        if what["currency"] != "usd" or not 0 < cents <= _MOST_CENTS:
+            raise ValueError("no amount that was asked for")
+        amount = Decimal(cents) / 100
+        if kind == _REFUNDED:
+            share = Decimal(cents * what["amount_refunded"]) / what["amount"]
+            back = share.to_integral_value(ROUND_HALF_EVEN) / 100
+            payment = _payment(what["payment_intent"] or what["id"])
+            await self._credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
+        elif what["payment_status"] == "paid" and what["amount_subtotal"] == cents:
+            payment = _payment(what["payment_intent"] or what["id"])
+            await self._credits.put(STRIPE, project, amount, "paid by Stripe", payment)
+
+
+def _payment(id: str) -> str:
+    return f"stripe:{id[:100]}"
