@@ -30,7 +30,7 @@ _FAULTS = """() => {
     const holder = node.parentElement;
     const seen = {checkOpacity: true, checkVisibilityCSS: true};
     if (!text || holder.closest(layered) || !holder.checkVisibility(seen)) continue;
-    let block = holder; // an ellipsis is drawn by the box that the text is a line of, and by no other
+    let block = holder; // an ellipsis is drawn by the box that has the line, by no other
     while (getComputedStyle(block).display === "inline") block = block.parentElement;
     const range = document.createRange();
     range.selectNodeContents(node);
@@ -51,7 +51,7 @@ _FAULTS = """() => {
         if (style.overflowY !== "visible")
           [top, bottom] = [Math.max(top, box.top), Math.min(bottom, box.bottom)];
         if (each.matches(".card, .panel") && !scrolls && right > box.right + 1 && bottom - top > 1)
-          found.push(`“${text.slice(0, 40)}” leaves its card by ${Math.round(right - box.right)} px`);
+          found.push(`“${text.slice(0, 40)}” leaves its card at the right`);
       }
       const shown = getComputedStyle(holder).clipPath === "none";
       if (shown && right - left > 1 && bottom - top > 1)

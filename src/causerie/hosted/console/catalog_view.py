@@ -139,11 +139,11 @@ class ProviderRow(Struct, frozen=True):
 
     @property
     def latency(self) -> float | None:
-        return _median(each.latency for each in self.offers)
+        return median_of(each.latency for each in self.offers)
 
     @property
     def throughput(self) -> float | None:
-        return _median(each.throughput for each in self.offers)
+        return median_of(each.throughput for each in self.offers)
 
 
 def path_of_provider(name: str) -> str:
@@ -171,7 +171,7 @@ def _uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
     return 100 * answered / asked if asked else None
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def median_of(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
