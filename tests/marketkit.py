@@ -198,6 +198,41 @@ def small_market(now: datetime) -> ScriptedMarket:
     return ScriptedMarket(cards, figures, days)
 
 
+LLAMA = "meta-llama/llama-3.1-405b-instruct"
+UGLY = (
+    (LLAMA, "Llama 3.1 405B Instruct"),
+    ("nousresearch/deephermes-3-mistral-24b-preview", "DeepHermes 3 Mistral 24B Preview"),
+    ("qwen/qwen3-vl-235b-a22b-thinking-2507", "Qwen3 VL 235B A22B Thinking 2507"),
+    ("cognitivecomputations/dolphin-mistral-24b-venice-edition", "Uncensored Dolphin Venice"),
+)
+"""Models whose names and prices are as long as those of a real catalog."""
+UGLY_PROVIDERS = ("deepinfra", "brightgpu-eu-west", "fireworks-ai", "together", "gale", "novita")
+
+
+def ugly_market(now: datetime) -> ScriptedMarket:
+    """The small market, and models with the names, prices and endpoints of a real catalog."""
+    made = small_market(now)
+    cards = list(made.cards)
+    for id, name in UGLY:
+        offered = [
+            endpoint(
+                provider, f"0.0{631125 + n * 977}", f"1.{63625 + n * 311}", cached="0.0081875",
+                thinking="2.0631125", model=id, parameters=THINKS, context=131_072,
+                output=16_384, probed=date(2026, 11, 2), quantization="fp8", private=n % 2 == 0,
+            )
+            for n, provider in enumerate(UGLY_PROVIDERS)
+        ]  # fmt: skip
+        about = (
+            f"{name} follows instructions, calls tools and reads a hundred languages, at length."
+        )
+        cards.append((card(id, name, about, date(2026, 7, 23)), offered, None))
+        for n, each in enumerate(offered):
+            ill = range(0) if n else range(20, 80)
+            made.figures[each.name] = target_stats(0.0314 * (n + 1), 623.4 - 90 * n, 1 - n * 0.06)
+            made.days[each.name] = day(now, 0.3 + n / 10, 60.0, ill)
+    return ScriptedMarket(cards, made.figures, made.days)
+
+
 _WORDS = (
     "Swift",
     "Amber",

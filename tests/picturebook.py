@@ -15,7 +15,7 @@ import msgspec
 from accountkit import PASSWORD, World
 from consolekit import Place
 from ledgerkit import record
-from marketkit import Fair
+from marketkit import UGLY, UGLY_PROVIDERS, Fair
 from pageskit import LONG, Team
 from playwright.async_api import Locator, Page, expect
 
@@ -36,6 +36,7 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
+from causerie.routing.target_state import TargetStatus
 
 _THOUGHT = """The coast redwood is the tallest *living* species. I should compare:
 
@@ -184,10 +185,47 @@ async def ranked(world: World, team: Team) -> None:
     await SqlUsage(world.database).append(made)
 
 
+def many_targets() -> Sequence[TargetStatus]:
+    """Three hundred targets of real providers, most of them up."""
+    made = []
+    for n in range(300):
+        provider, (model, _) = UGLY_PROVIDERS[n % 6], UGLY[n % 4]
+        state = "down" if n % 97 == 13 else "half_open" if n % 131 == 7 else "up"
+        reason = "" if state == "up" else "upstream_timeout"
+        name = f"{provider}/{model}-{n:03}"
+        made.append(TargetStatus(name, state, n % 5, 0 if state == "up" else 6, 0.0, reason))
+    return made
+
+
+def real_catalog() -> str:
+    """Return the configuration of providers and catalog models with long names and prices."""
+    parts = [
+        f'[[providers]]\nname = "{name}"\nbase_url = "http://127.0.0.1:9/v1"\n'
+        for name in UGLY_PROVIDERS
+    ]
+    for id, name in UGLY:
+        parts.append(f'[[catalog]]\nid = "{id}"\nname = "{name}"\n')
+        parts += [
+            f'[[catalog.endpoints]]\nprovider = "{provider}"\nmodel = "{id}"\n'
+            'price = { prompt = "0.0631125", completion = "1.63625" }\n'
+            'quantization = "fp8"\nkeeps_data = false\n'
+            for provider in UGLY_PROVIDERS
+        ]
+    return "\n".join(["", *parts]).replace("{ prompt", "{{ prompt").replace('5" }', '5" }}')
+
+
 def long_list() -> Sequence[dict[str, Any]]:
     """Models of a provider with many, some without a price."""
     authors = ("vendor", "north-labs", "an-organisation-with-a-long-name")
-    return [
+    ugly = [
+        {
+            "id": id,
+            "context_length": 131_072,
+            "pricing": {"prompt": "6.31125e-8", "completion": "1.63625e-6"},
+        }
+        for id, _ in UGLY
+    ]
+    return ugly + [
         {
             "id": f"{authors[n % 3]}/model-{n}",
             "name": f"Model {n}",

@@ -21,10 +21,22 @@ from browserkit import chromium
 from configurekit import added, configure, listing
 from consolekit import console_of
 from frontkit import front
-from marketkit import day, small_market
-from operationskit import Market, alerted, lived, market, provider
+from marketkit import day, ugly_market
+from operationskit import MARKET, Market, alerted, lived, market, provider
 from pageskit import a_team, with_history
-from picturebook import Broken, Go, Scene, alone, at, furnished, inside, long_list, outside
+from picturebook import (
+    Broken,
+    Go,
+    Scene,
+    alone,
+    at,
+    furnished,
+    inside,
+    long_list,
+    many_targets,
+    outside,
+    real_catalog,
+)
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from causerie.hosted.accounts.people import SYSTEM, User
@@ -106,7 +118,7 @@ class _Album:
 
 
 @asynccontextmanager
-async def _scene() -> AsyncIterator[Scene]:
+async def scene() -> AsyncIterator[Scene]:
     over = asyncio.Event()
 
     async def stopping(number: int) -> None:
@@ -118,8 +130,9 @@ async def _scene() -> AsyncIterator[Scene]:
         database = Database(f"sqlite:///{Path(folder) / 'causerie.db'}")
         await upgrade(database)
         world = World(database)
-        service_view = Broken(small_market(world.now))
-        names = [each.name for each in service_view.targets()]
+        service_view = Broken(ugly_market(world.now))
+        names = [each.name for each in service_view.targets()[:2]]
+        service_view.target_states += many_targets()
         service_view.days = {
             name: day(world.now, 0.4, 50.0, range(30, 34 + n * 6)) for n, name in enumerate(names)
         }
@@ -128,7 +141,9 @@ async def _scene() -> AsyncIterator[Scene]:
         try:
             async with (
                 provider(gate=stopping) as (slow, _),
-                market(world, Path(folder), south=slow, bounds=_PATIENT) as seen_to,
+                market(
+                    world, Path(folder), south=slow, bounds=_PATIENT, text=MARKET + real_catalog()
+                ) as seen_to,
                 listing() as gallery,
             ):
                 await lived(seen_to)
@@ -163,12 +178,12 @@ async def main(to: Path, wanted: Collection[str]) -> None:
     to.mkdir(parents=True, exist_ok=True)
     # One picture is of a bug, which says so in the log.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    async with _scene() as scene, async_playwright() as playwright, AsyncExitStack() as stack:
+    async with scene() as shown, async_playwright() as playwright, AsyncExitStack() as stack:
         browser = await playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
         stack.push_async_callback(browser.close)
-        album = _Album(to, wanted, scene)
+        album = _Album(to, wanted, shown)
         for kind, context in (await _contexts(browser, stack)).items():
             await album.fill(context, kind)
 

@@ -9,6 +9,8 @@ from accountkit import PASSWORD
 from consolekit import Place
 from ledgerkit import record
 from marketkit import day
+from pageskit import Shop
+from picturebook import many_targets
 
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
@@ -279,16 +281,44 @@ async def test_health_shows_engines_and_targets(place: Place) -> None:
     assert "out of &lt;memory&gt;" in page.text
     assert "queue full" in page.text
     assert "Worker processes" not in page.text
-    assert "No requests in the last 24 hours" in page.text
+    assert "No requests to this service" in page.text
     place.service_view.days = {"m": day(place.world.now, 0.4, 50.0, range(30, 34))}
     page = await visitor.get("/operator")
-    assert re.search(r'aria-label="m answered [\d,]+ of [\d,]+ requests"', page.text)
+    assert re.search(r'aria-label="this service answered [\d,]+ of [\d,]+ requests"', page.text)
     assert page.text.count('class="mark-bad"') == 2  # two half hours in which half of all failed
     polled = await visitor.get("/operator", {"hx-request": "true"})
-    assert "mark-bad" not in polled.text  # only what changes comes every few seconds
     assert "sidebar" not in polled.text
     place.service_view.place = (2, 3)
     assert "As worker process 2 of 3 sees it" in (await visitor.get("/operator")).text
+
+
+async def test_health_has_problems_first_and_targets_on_demand(shop: Place) -> None:
+    assert isinstance(shop.service_view, Shop)
+    now, many = shop.world.now, many_targets()
+    shop.service_view.target_states = [*many]
+    good = next(each.name for each in many if each.state == "up")
+    provider = good.partition("/")[0]
+    shop.service_view.days = {good: day(now, 0.4, 50.0, range(0, 96))}
+    owner = await shop.world.person(operator=True)
+    project = await shop.world.project(owner=owner)
+    at = int(now.timestamp()) * 1_000_000
+    spent = {"served_by": good, "amount": Decimal("1.25")}
+    await SqlUsage(shop.world.database).append([record(project=project.id, at=at, **spent)])
+    visitor = await shop.visitor_of(owner)
+    page = await visitor.get("/operator")
+    text = page.text
+    assert text.index("Problems") < text.index("Providers</h2>")
+    assert len(re.findall(r'href="/console/operator\?provider=[^"]*#open"', text)) < 20
+    assert good not in text  # targets that are well come on demand
+    row = text[text.index(f">{provider}</a>") :]
+    row = re.sub(r"<[^>]+>|\s+", " ", row[: row.index("</tr>")])
+    assert "50 targets" in row
+    assert "50." in row  # percent that failed
+    assert "$1.25" in row
+    opened = await visitor.get(f"/operator?provider={provider}")
+    assert good in opened.text
+    others = [each.name for each in many if not each.name.startswith(provider)]
+    assert not any(f'<strong class="cut" title="{name}"' in opened.text for name in others)
 
 
 _PROJECT_PAGES = {

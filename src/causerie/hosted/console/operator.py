@@ -1,4 +1,4 @@
-"""The whole service, for its operators: health, users, projects, log."""
+"""The whole service, for its operators: users, their rights, operator keys, projects."""
 
 from __future__ import annotations
 
@@ -8,33 +8,11 @@ from causerie.hosted.accounts.keys import KeyState, NewLink, OneTimeLink
 from causerie.hosted.accounts.people import Action, RoleColumn, User
 from causerie.hosted.accounts.spending import DAYS, PersonSummary
 from causerie.hosted.accounts.usage import By
-from causerie.hosted.console.charts import strips
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.keys import ENDS, KeyForm
 from causerie.hosted.console.project import found_link, texts_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.service_view import service_badges, troubled
 from causerie.hosted.console.sign_in import show_new_link
-
-_STRIPS = 12  # targets whose day the page of health shows
-
-
-async def show_health(context: RequestContext) -> None:
-    await context.check_right(Action.SERVICE_SEE)
-    targets = context.service_view.targets()
-    asked = {each.name: context.service_view.requests(each.name) for each in targets}
-    asked = {name: requests for name, requests in asked.items() if requests}
-    busiest = sorted(asked, key=asked.__getitem__, reverse=True)[:_STRIPS]
-    days = {name: context.service_view.history(name) for name in asked if name in busiest}
-    await context.show(
-        "operator/health.html",
-        engines=context.service_view.status(),
-        targets=targets,
-        strips=strips(days, context.services.clock()),
-        left_out=len(asked) - len(days),
-        worker=context.service_view.worker(),
-        troubled=len(troubled(service_badges(context.service_view))),
-    )
 
 
 async def show_users(context: RequestContext) -> None:

@@ -52,7 +52,7 @@ async def show_overview(context: RequestContext) -> None:
     }
     await context.show(
         "overview.html",
-        today=await _used(context, project.id, _midnight(now)),
+        today=await _used(context, project.id, midnight(now)),
         spending=await reader.of_project(view.bounds.budgets),
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
         errors=await _errors(context, project.id),
@@ -72,7 +72,7 @@ async def _sees_service(context: RequestContext) -> bool:
 async def _service_health(context: RequestContext) -> dict[str, Any]:
     badges = service_badges(context.service_view)
     ailing = troubled(badges)
-    today = await _used(context, None, _midnight(context.services.clock()))
+    today = await _used(context, None, midnight(context.services.clock()))
     unpriced = context.service_view.unpriced()
     if unpriced and not await context.accounts.projects.any_budget(context.actor):
         unpriced = ()
@@ -83,8 +83,8 @@ async def _service_health(context: RequestContext) -> dict[str, Any]:
 
 
 async def _used(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
-    until = _midnight(context.services.clock()) + timedelta(days=1)
-    question = UsageQuery(_midnight(since), until, Step.ALL)
+    until = midnight(context.services.clock()) + timedelta(days=1)
+    question = UsageQuery(midnight(since), until, Step.ALL)
     usage = context.accounts.usage
     return total_usage(await usage.sums(context.actor, project, question))
 
@@ -101,7 +101,7 @@ async def _errors(context: RequestContext, project: str) -> Sequence[RequestExpl
     return [RequestExplanation(one) for one in found]
 
 
-def _midnight(at: datetime) -> datetime:
+def midnight(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 

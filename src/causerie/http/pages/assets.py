@@ -65,7 +65,15 @@ _TYPES: Mapping[str, str] = {
     "woff2": "font/woff2",
 }
 SHEETS: Mapping[str, Sequence[str]] = {
-    "console.css": ("10-tokens", "20-base", "30-frame", "40-parts", "41-picker", "62-charts"),
+    "console.css": (
+        "10-tokens",
+        "20-base",
+        "30-frame",
+        "40-parts",
+        "41-picker",
+        "42-tables",
+        "62-charts",
+    ),
     "chat.css": ("60-playground", "66-chat"),
     "catalog.css": ("61-models", "64-catalog"),
     "workspace.css": ("63-activity", "65-providers", "67-overview", "68-palette", "69-entries"),

@@ -129,3 +129,8 @@ def initials(name: str) -> str:
     if len(words) == 1:
         return words[0][:2].upper()
     return "".join(word[0] for word in words[:2]).upper()
+
+
+def hue(name: str) -> int:
+    """Return the colour of a mark without an image, from 1 to 7: the same for the same name."""
+    return 1 + sum(name.casefold().encode()) % 7

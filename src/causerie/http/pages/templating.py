@@ -15,7 +15,7 @@ from causerie.catalog.page_cache import CachedPage
 from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
 from causerie.http.pages.assets import PAGE_HEADERS, Statics
-from causerie.http.pages.branding import Branding, initials
+from causerie.http.pages.branding import Branding, hue, initials
 from causerie.http.pages.snippets import BLANKS, CODE
 from causerie.protocol.money import exact, rounded
 from causerie.protocol.numbers import money
@@ -61,7 +61,7 @@ def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}
     made.filters["money"] = rounded
     made.globals |= {"static": statics.address, "module": partial(_module, statics)}
     made.globals |= {"seconds": seconds}
-    made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials}
+    made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials, "hue": hue}
     made.globals |= {"code_table": CODE, "code_blanks": BLANKS}
     return made
 
