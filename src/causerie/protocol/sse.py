@@ -129,7 +129,8 @@ class EventDecoder(Struct, eq=False):
                 self._started = True
                 return event
         elif piece.startswith(_NAME) and piece.count(b"\n") == 3:
-            return (self._named_events(piece) or [None])[0]
+            for event in self._named_events(piece) or ():
+                return event
         return None
 
     def _named_events(self, piece: bytes) -> list[bytes] | None:
