@@ -24,7 +24,7 @@ from causerie.errors import RateLimited, UpstreamFailed
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.store.usage import SqlUsage
 from causerie.http.api import RequestLimits
 from causerie.protocol.events import (

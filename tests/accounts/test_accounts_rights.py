@@ -35,7 +35,7 @@ from causerie.hosted.accounts.people import (
     actor_of,
     extent,
 )
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.accounts.tokens import digest, new_token
 from causerie.hosted.accounts.usage import RecordFilter, UsageQuery
 from causerie.metering.ledger import record_id

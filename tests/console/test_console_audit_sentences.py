@@ -13,7 +13,7 @@ import causerie
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, AuditKind, both, difference
 from causerie.hosted.accounts.operating import Entries, EntryChange
 from causerie.hosted.accounts.people import SYSTEM, Action, actor_of
-from causerie.hosted.accounts.ports import EntryDraft
+from causerie.hosted.accounts.records import EntryDraft
 from causerie.hosted.console.audit import KINDS, SENTENCES, AuditWords
 
 _AT = datetime(2026, 11, 20, tzinfo=UTC)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from causerie.composition.entries import KINDS, entry_of, known, merged_with, moved, new_problems
 from causerie.hosted.accounts.operating import Entries, EntryChange, changed_settings
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.ports import EntryDraft, StoredEntry
+from causerie.hosted.accounts.records import EntryDraft, StoredEntry
 from causerie.observe.alerts import secret_bytes
 from causerie.settings.credentials import secret_value
 from causerie.settings.entries import KEYS, Entry, ReadWith, filed_index, merged, refusals

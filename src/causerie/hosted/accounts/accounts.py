@@ -9,7 +9,6 @@ from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.operator_keys import OperatorKeyIssuing
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.policies import Policies
-from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.provisioning import Provisioning
 from causerie.hosted.accounts.recordings import Recordings
@@ -20,13 +19,14 @@ from causerie.hosted.accounts.sso_provisioning import GroupMemberships, SsoProvi
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.usage import Rankings, UsageReader, UsageReports
 from causerie.hosted.accounts.users import SignUps, Users
+from causerie.hosted.store.accounts import SqlStore
 
 
 class Accounts:
     """The services of one store."""
 
     def __init__(
-        self, store: AccountStore, reader: UsageReader, passwords: Passwords, clock: Clock
+        self, store: SqlStore, reader: UsageReader, passwords: Passwords, clock: Clock
     ) -> None:
         self.users = Users(store, passwords, clock)
         self.sign_ups = SignUps(store, clock)

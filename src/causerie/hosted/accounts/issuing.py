@@ -22,9 +22,9 @@ from causerie.hosted.accounts.authorization import (
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id, new_secret
 from causerie.hosted.accounts.people import Action, Actor, Extent
-from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import digest, tidy_name
+from causerie.hosted.store.accounts import Transaction
 
 BY_OPERATOR = "operator"
 GRACE = timedelta(hours=24)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from causerie.access.allowed import ALL, Access
 from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.hosted.accounts.people import Role, RoleColumn, User
-from causerie.hosted.accounts.ports import Transaction
+from causerie.hosted.store.accounts import Transaction
 
 _LONGEST_NAME = 100
 LOGGERS = frozenset({RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MANAGEMENT_KEY})

@@ -42,9 +42,9 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
+from causerie.hosted.store.accounts import Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, conflict, found_user, no_such
 from causerie.hosted.accounts.people import IdentityGroup, User
-from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.sso_provisioning import GroupClaims, GroupMemberships
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.accounts.users import Users
+from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Provisioning(AccountService):
     """
 
     def __init__(
-        self, store: AccountStore, clock: Clock, users: Users, memberships: GroupMemberships
+        self, store: SqlStore, clock: Clock, users: Users, memberships: GroupMemberships
     ) -> None:
         super().__init__(store, clock)
         self._users = users

@@ -20,7 +20,7 @@ from causerie.hosted.accounts.authorization import Clock, conflict, no_such, usa
 from causerie.hosted.accounts.keys import LinkKind, OneTimeLink, no_such_link
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Actor, User, actor_of
-from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import (
     PASSWORD,
@@ -36,6 +36,7 @@ from causerie.hosted.accounts.tokens import (
     tidy_email,
     tidy_name,
 )
+from causerie.hosted.store.accounts import SqlStore, Transaction
 
 _log = structlog.get_logger(__name__)
 _SIGN_IN_PAGE = Actor("system", "sign-in", "sign-in page")  # refuses who has no account
@@ -130,7 +131,7 @@ class SignIn(AccountService):
     time.
     """
 
-    def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
         self._attempts = Attempts(store, clock)
@@ -374,7 +375,7 @@ class Enrolment:
 class OwnAccount(AccountService):
     """Changes of one's own account."""
 
-    def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
         self._attempts = Attempts(store, clock)

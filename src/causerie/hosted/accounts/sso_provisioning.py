@@ -11,11 +11,11 @@ from causerie.errors import InvalidRequest, Unauthenticated
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import withdraw_links, withdraw_open
 from causerie.hosted.accounts.people import Actor, GroupGrant, Membership, Role, User
-from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, tidy_name
 from causerie.hosted.accounts.users import Users
+from causerie.hosted.store.accounts import Transaction
 
 _log = structlog.get_logger(__name__)
 _RANK = {role: rank for rank, role in enumerate(Role)}  # owner first

@@ -17,8 +17,8 @@ from typing import Protocol
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import Clock, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.store.accounts import SqlStore
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import amount_of
 
@@ -258,7 +258,7 @@ class UsageReader(Protocol):
 class UsageReports:
     """Usage of projects and of the whole service, for actors with the right to see it."""
 
-    def __init__(self, store: AccountStore, reader: UsageReader) -> None:
+    def __init__(self, store: SqlStore, reader: UsageReader) -> None:
         self._store = store
         self._reader = reader
 
@@ -431,7 +431,7 @@ class _Sums:
 class Rankings(AccountService):
     """Rankings over all projects; the sums are read once a minute at most."""
 
-    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
         self._kept: dict[RankingPeriod, _Sums] = {}

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from causerie.errors import ServiceError
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.accounts.records import EntryKind
 from causerie.protocol.events import ReasoningDelta, TextDelta
 from causerie.protocol.numbers import money
 from causerie.protocol.parameters import ParsingRules

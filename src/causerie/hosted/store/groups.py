@@ -8,18 +8,20 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from causerie.hosted.accounts.people import IdentityGroup, User
-from causerie.hosted.accounts.ports import Taken
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.store.repository import SqlRows
 from causerie.hosted.store.tables import identity_group_members as members
 from causerie.hosted.store.tables import identity_groups as groups
 from causerie.hosted.store.tables import users
 
 
-class SqlGroups(SqlRows):
-    table = groups
-    kind = IdentityGroup
+class SqlGroups(SqlRows[IdentityGroup]):
+    """Groups of directories; ``join`` raises :class:`Taken` for an unknown user."""
+
+    table, kind = groups, IdentityGroup
 
     async def remove(self, id: str) -> None:
+        """Remove a group without members."""
         await self._execute(groups.delete().where(groups.c.id == id))
 
     async def search(
@@ -64,6 +66,7 @@ class SqlGroups(SqlRows):
         await self._execute(members.delete().where(members.c.user_id == user_id))
 
     async def names(self, provider: str, user_id: str) -> frozenset[str]:
+        """Return the names and external ids of a user's groups."""
         query = (
             select(groups.c.name, groups.c.external_id)
             .join(members, members.c.group_id == groups.c.id)
