@@ -125,7 +125,10 @@ async def _keys(world: World, team: Team) -> str:
         SYSTEM,
         project.id,
         LimitsAndBudgets(
-            (Limit("", 600, 200_000, concurrent=20), Limit(LONG, 30)),
+            (
+                Limit("", requests_per_minute=600, tokens_per_minute=200_000, concurrent=20),
+                Limit(LONG, requests_per_minute=30),
+            ),
             (
                 Budget(Decimal(50)),
                 Budget(Decimal(2_000_000), BudgetPeriod.WEEK, Unit.TOKENS, "small"),
@@ -140,13 +143,13 @@ async def _keys(world: World, team: Team) -> str:
     await accounts.scope_budgets.set(SYSTEM, "tag", "search", [Budget(Decimal(40), soft=True)])
     await accounts.scope_budgets.set(SYSTEM, "provider", "north", [Budget(Decimal(900))])
     for person in (owner, team.member):
-        bounds = LimitsAndBudgets((Limit("", 120),), (Budget(Decimal(25)),))
+        bounds = LimitsAndBudgets((Limit("", requests_per_minute=120),), (Budget(Decimal(25)),))
         await world.person_bounds.set(SYSTEM, person.id, bounds)
     await world.projects.invite(actor_of(owner), project.id, Role.MEMBER, email="new@example.org")
     await world.users.invite(SYSTEM, email="someone@example.org")
     made = await world.key(
         project, owner, name="Nightly report of the quarter, by region and by product line",
-        bounds=LimitsAndBudgets((Limit("", 60),), (Budget(Decimal(25)),)),
+        bounds=LimitsAndBudgets((Limit("", requests_per_minute=60),), (Budget(Decimal(25)),)),
         expires_at=world.now + timedelta(days=9),
     )  # fmt: skip
     small = LimitsAndBudgets((), (Budget(Decimal(1)),))

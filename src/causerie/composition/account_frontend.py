@@ -27,7 +27,7 @@ from causerie.composition.alerting import mail_server
 from causerie.composition.operations import LiveOperations
 from causerie.composition.pages import branding, leading_to
 from causerie.composition.policies import policies
-from causerie.composition.pricing import Pricing, tariff
+from causerie.composition.pricing import ModelPricing, tariff
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -344,7 +344,7 @@ class AccountFrontend:
 
 def model_prices(settings: Settings) -> ModelPrices:
     """Return the prices that requests are charged at."""
-    pricing = Pricing(settings)
+    pricing = ModelPricing(settings)
     models = {one.id: tariff(one.price) for one in settings.models}
     endpoints: dict[tuple[str, str], Tariff] = {}
     wildcards = {}

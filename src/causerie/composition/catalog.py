@@ -26,7 +26,7 @@ from causerie.catalog.model import (
     of_provider,
 )
 from causerie.chat.embeddings import EmbeddingTarget
-from causerie.composition.pricing import Pricing, tariff
+from causerie.composition.pricing import ModelPricing, tariff
 from causerie.composition.targets import OwnModel
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import AliasTarget, CatalogEndpointSettings, CatalogModelSettings
@@ -90,7 +90,7 @@ class _Known(Struct, frozen=True):
 
 
 def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
-    created, pricing = time.time_ns() // 1_000_000_000, Pricing(settings)
+    created, pricing = time.time_ns() // 1_000_000_000, ModelPricing(settings)
     for model in settings.models:
         name = model.name or model.id
         card = ModelCard(model.id, name, model.description, created, model.aliases)

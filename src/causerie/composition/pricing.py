@@ -38,7 +38,7 @@ def _one(million: str | None) -> Decimal | None:
     return None if million is None else money(million) / _MILLION
 
 
-class Pricing:
+class ModelPricing:
     """Tariffs of aliases."""
 
     def __init__(self, settings: Settings) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import Clock, require, visible_project
@@ -437,15 +437,15 @@ class Rankings(AccountService):
         self._kept: dict[RankingPeriod, _Sums] = {}
         self._turn = asyncio.Lock()
 
-    async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
-        """Return the ranking of all models for operators; raise :class:`Forbidden`."""
+    async def of_all(
+        self, by: Literal["model", "provider"], actor: Actor, period: RankingPeriod
+    ) -> Ranking:
+        """Return the ranking of all models or providers for operators; raise :class:`Forbidden`."""
         await self.require(actor, Action.USAGE_SEE_ALL)
-        return _ranking(period, await self._sums(period), lambda served: served[0])
-
-    async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
-        """Return the ranking of all providers for operators; raise :class:`Forbidden`."""
-        await self.require(actor, Action.USAGE_SEE_ALL)
-        return _ranking(period, await self._sums(period), lambda served: provider_of(served[1]))
+        sums = await self._sums(period)
+        if by == "model":
+            return _ranking(period, sums, lambda served: served[0])
+        return _ranking(period, sums, lambda served: provider_of(served[1]))
 
     async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
         """Return the ranking of these models for everybody, which the caller has to allow."""

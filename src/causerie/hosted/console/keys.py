@@ -295,11 +295,5 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
     await context.show("keys/made.html", key=key, credential=credential, **shown)
 
 
-def _reluctance(entry: Mapping[str, Any]) -> tuple[bool, bool]:
-    pricing = entry.get("pricing") or {}
-    prices = [price for price in pricing.values() if isinstance(price, str)]
-    return str(entry["id"]).endswith("*"), any(map(money, prices))
-
-
 def _back(context: RequestContext, key: ApiKey, done: str) -> None:
     context.go(f"/projects/{key.project_id}/keys", done=done)

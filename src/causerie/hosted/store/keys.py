@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+from msgspec import structs
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
 
 from causerie.access.allowed import ALL, Access, AccessRule
@@ -161,7 +162,11 @@ class SqlKeys(SqlRepository):
             some = owners[first : first + _OWNERS_AT_ONCE]
             for table in (limits, budgets):
                 await self._execute(table.delete().where(table.c.owner.in_(some)))
-        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.limits]
+        rows = [
+            {"owner": who, **structs.asdict(one)}
+            for who, all in bounds.items()
+            for one in all.limits
+        ]
         if rows:
             await self._execute(limits.insert(), rows)
         rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.budgets]

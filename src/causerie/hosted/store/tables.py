@@ -157,10 +157,6 @@ def _required(kind: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, kind, nullable=False) for name in names)
 
 
-def _optional(kind: Any, *names: str) -> Iterator[Column[Any]]:
-    return (Column(name, kind) for name in names)
-
-
 _TYPES: Mapping[Any, Any] = {
     **{str: Text, bool: Boolean, int: BigInteger, bytes: LargeBinary},
     **{datetime: Moment, Decimal: Money},
