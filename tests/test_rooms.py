@@ -169,7 +169,7 @@ PLANTED = {
         "observe.tracing may not import hosted.console.routes",
     ),
     "by a computed name": Planted(
-        "hosted/identity/metadata.py",
+        "hosted/identity/provider.py",
         "__import__(name)",
         "hosted.identity may not import importlib.import_module",
     ),

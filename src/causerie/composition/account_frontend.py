@@ -41,16 +41,15 @@ from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import GroupGrant, Role, User, actor_of
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.provisioning import GroupClaims
 from causerie.hosted.accounts.retention import RetentionOptions
-from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages, SignUp
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.console.sign_in import directory
-from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations

@@ -51,6 +51,10 @@ class FormFields:
     def every(self, name: str) -> Sequence[str]:
         return [value.strip() for key, value in self._pairs if key == name]
 
+    def chosen(self, name: str) -> frozenset[str] | None:
+        """Return the chosen ones of a field, or ``None`` for all."""
+        return frozenset(self.every(name)) if self.get(f"{name}_all") == "some" else None
+
     def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
         """Return rows of fields, each named by the prefix and a column."""
         values = [self.every(f"{prefix}_{name}") for name in columns]

@@ -11,9 +11,8 @@ from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import SqlEntries, SqlRecordings
-from causerie.hosted.store.groups import SqlGroups
 from causerie.hosted.store.keys import SqlCredits, SqlKeys, SqlOperatorKeys
-from causerie.hosted.store.people import SqlAudit, SqlPeople, SqlProjects
+from causerie.hosted.store.people import SqlAudit, SqlGroups, SqlPeople, SqlProjects
 from causerie.hosted.store.sign_in import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
 
 

@@ -1,13 +1,14 @@
-"""Users and projects, and the audit log of what they did, which only grows."""
+"""Users, groups that directories provision, projects, and the audit log, which only grows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
 
 from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, not_, or_, select
+from sqlalchemy.exc import IntegrityError
 
 from causerie.hosted.accounts.audit import (
     CONFIGURATION,
@@ -17,6 +18,7 @@ from causerie.hosted.accounts.audit import (
     AuditKind,
 )
 from causerie.hosted.accounts.people import (
+    IdentityGroup,
     LinkedIdentity,
     Membership,
     PersonStatus,
@@ -25,6 +27,7 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of, row_of, upsert
 from causerie.hosted.store.tables import (
     api_keys,
@@ -36,6 +39,8 @@ from causerie.hosted.store.tables import (
     projects,
     users,
 )
+from causerie.hosted.store.tables import identity_group_members as members
+from causerie.hosted.store.tables import identity_groups as groups
 
 # The columns of a user and of their membership that :func:`person_status_of` reads.
 PERSON_STATUS = (
@@ -272,3 +277,63 @@ def _about(kind: AuditKind) -> ColumnElement[bool]:
     entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
     configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))
     return or_(audit.c.action.startswith(f"{kind}.", autoescape=True), configured)
+
+
+class SqlGroups(SqlRows[IdentityGroup]):
+    """Groups of directories; ``join`` raises :class:`Taken` for an unknown user."""
+
+    table, kind = groups, IdentityGroup
+
+    async def remove(self, id: str) -> None:
+        """Remove a group without members."""
+        await self._execute(groups.delete().where(groups.c.id == id))
+
+    async def search(
+        self, provider: str, where: Mapping[str, str], start: int, count: int
+    ) -> tuple[int, Sequence[IdentityGroup]]:
+        query = select(groups).where(groups.c.provider == provider)
+        for name, value in where.items():
+            if name == "member":
+                held = select(members.c.group_id).where(members.c.user_id == value)
+                query = query.where(groups.c.id.in_(held))
+            elif name == "name":  # which is not case-exact (RFC 7643, section 4.2)
+                query = query.where(func.lower(groups.c.name) == value.lower())
+            else:
+                query = query.where(groups.c[name] == value)
+        return await self._page(query, start, count)
+
+    async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
+        found: dict[str, list[User]] = {id: [] for id in group_ids}
+        query = (
+            select(members.c.group_id, users)
+            .join(users, users.c.id == members.c.user_id)
+            .where(members.c.group_id.in_(found))
+            .order_by(users.c.created_at, users.c.id)
+        )
+        for row in await self._all(query, dict):
+            found[row.pop("group_id")].append(User(**row))
+        return found
+
+    async def join(self, group_id: str, user_ids: Collection[str]) -> None:
+        if user_ids:
+            rows = [{"group_id": group_id, "user_id": id} for id in sorted(user_ids)]
+            try:
+                await self._execute(members.insert(), rows)
+            except IntegrityError as failure:
+                raise Taken(members.name) from failure
+
+    async def leave(self, group_id: str, user_ids: Collection[str]) -> None:
+        of_group = members.c.group_id == group_id, members.c.user_id.in_(user_ids)
+        await self._execute(members.delete().where(*of_group))
+
+    async def leave_all(self, user_id: str) -> None:
+        await self._execute(members.delete().where(members.c.user_id == user_id))
+
+    async def names(self, provider: str, user_id: str) -> frozenset[str]:
+        """Return the names and external ids of a user's groups."""
+        query = (
+            select(groups.c.name, groups.c.external_id)
+            .join(members, members.c.group_id == groups.c.id)
+            .where(members.c.user_id == user_id, groups.c.provider == provider)
+        )
+        return frozenset(each for row in await self._execute(query) for each in row if each)
