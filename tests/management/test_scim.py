@@ -176,7 +176,7 @@ async def test_a_deactivated_person_is_out_at_once(served: Company) -> None:
     again = await served.made("grace")
     assert (again["id"], again["active"]) == (user.id, True), "usage stays with the same person"
     assert await served.roles() == {}
-    found = await accounts.projects.audit_of_all(SYSTEM, AuditFilter(actor="system:entra"))
+    found = await accounts.projects.audit(SYSTEM, None, AuditFilter(actor="system:entra"))
     assert {"user.create", "user.disable", "user.enable", "user.unprovision", "group.create"} <= {
         each.action for each in found
     }

@@ -46,7 +46,7 @@ from causerie.settings.load import Loaded
 from causerie.settings.rules import notes
 
 if TYPE_CHECKING:
-    from causerie.hosted.accounts.ports import StoredEntry
+    from causerie.hosted.accounts.records import StoredEntry
 
 
 log = structlog.get_logger(__name__)

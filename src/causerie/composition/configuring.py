@@ -35,7 +35,7 @@ from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, Overloaded
 from causerie.hosted.accounts.operating import Entries, EntryChange, changed_settings, meanwhile
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
-from causerie.hosted.accounts.ports import EntryDraft, EntryKind, StoredEntry
+from causerie.hosted.accounts.records import EntryDraft, EntryKind, StoredEntry
 from causerie.hosted.operations.configuring import (
     EntryStep,
     EntryView,
