@@ -26,8 +26,8 @@ from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
 from causerie.composition.catalog import Pricing, tariff
+from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
-from causerie.composition.pages import branding, leading_to
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService

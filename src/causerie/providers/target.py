@@ -40,9 +40,8 @@ from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers import wire
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
-from causerie.providers.native import COUNTED, NativeIncoming, native_of, only
+from causerie.providers.native import COUNTED, NativeIncoming, PassedReader, native_of, only
 from causerie.providers.outgoing import Outgoing, outgoing
-from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
 
 _NEVER = float("inf")
