@@ -1,4 +1,4 @@
-"""Doors, paths and bounds of the server, from the settings; and pages of a service without accounts:
+"""Doors, paths and bounds of the server, from the settings; and pages of services without accounts:
 the chat page at `/`, and `/docs`.
 
 A page is made when it is first asked for, so that a gateway whose pages nobody opens keeps its
