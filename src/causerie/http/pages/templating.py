@@ -1,5 +1,5 @@
-"""Templates of the pages, how values look in them, and the files that they load. Everything in a page
-is escaped unless made here.
+"""Templates of the pages, how values look in them, and the files that they load. Everything in a
+page is escaped unless made here.
 
 Styles, scripts, pictures and the typeface are read once, named by content and kept by browsers for
 a year; headers of pages and files let a browser do little with them. A page loads the style sheets
