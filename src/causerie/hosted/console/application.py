@@ -38,8 +38,9 @@ from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
 from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.http.exchange import BodyLimits, Exchange, read_body
+from causerie.http.pages.assets import Statics
 from causerie.http.pages.branding import logo_addresses
-from causerie.http.pages.templating import Statics, environment
+from causerie.http.pages.templating import environment
 from causerie.http.routing import RouteTable
 from causerie.observe.mail import Outbox
 

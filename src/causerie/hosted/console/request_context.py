@@ -46,8 +46,8 @@ from causerie.http.answers import Export, send_cached, send_compressed
 from causerie.http.event_loop import Turns
 from causerie.http.exchange import Exchange
 from causerie.http.head import Headers
+from causerie.http.pages.assets import PAGE_HEADERS, asked_by_person
 from causerie.http.pages.branding import Branding, Logo
-from causerie.http.pages.templating import PAGE_HEADERS, asked_by_person
 from causerie.observe.mail import Outbox
 
 _NAME = "causerie"

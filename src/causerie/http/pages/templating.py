@@ -1,160 +1,23 @@
-"""Templates of the pages, how values look in them, and the files that they load. Everything in a
-page is escaped unless made here.
-
-Styles, scripts, pictures and the typeface are read once, named by content and kept by browsers for
-a year; headers of pages and files let a browser do little with them. A page loads the style sheets
-and scripts that it needs: see `SHEETS` and the templates. Scripts are ES modules, and a page
-preloads all that its script imports.
-"""
+"""Templates of the pages, and how values look in them. Everything is escaped unless made here."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, partial
+from functools import partial
 from hashlib import blake2b
-from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from causerie.catalog.page_cache import CachedPage
-from causerie.errors import NotFound
 from causerie.http.answers import send_cached
 from causerie.http.exchange import Exchange
+from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding, initials
 from causerie.http.pages.snippets import BLANKS, CODE
 from causerie.protocol.money import exact, rounded
-
-_CONTENT_POLICY = (
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "img-src 'self' data:",
-    "font-src 'self'",
-    "connect-src 'self'",
-    "form-action 'self'",
-    "base-uri 'none'",
-    "frame-ancestors 'none'",
-)
-PAGE_HEADERS: Mapping[str, str] = {
-    "content-security-policy": "; ".join(_CONTENT_POLICY),
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "referrer-policy": "same-origin",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-}
-"""Of pages."""
-FILE_HEADERS: Mapping[str, str] = {
-    "content-security-policy": "default-src 'none'",
-    "cross-origin-resource-policy": "same-origin",
-    "x-content-type-options": "nosniff",
-}
-"""Of styles, scripts and pictures. A page that loads them has said the rest; opened by themselves
-they are text, or a picture that runs nothing."""
-
-
-def asked_by_person(headers: Mapping[str, str]) -> bool:
-    """Return true if this site or the user opened the page, by the headers of the browser.
-
-    No other site chose such a request, so its answer may be compressed.
-    """
-    opens = headers.get("sec-fetch-mode") == "navigate"
-    return opens and headers.get("sec-fetch-site") in ("same-origin", "none")
-
-
-_TYPES: Mapping[str, str] = {
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-    "woff2": "font/woff2",
-}
-SHEETS: Mapping[str, Sequence[str]] = {
-    "console.css": ("10-tokens", "20-base", "30-frame", "40-parts", "41-picker", "62-charts"),
-    "chat.css": ("60-playground", "66-chat"),
-    "catalog.css": ("61-models", "64-catalog"),
-    "workspace.css": ("63-activity", "65-providers", "67-overview", "68-palette", "69-entries"),
-    "docs.css": ("70-docs",),
-}
-"""Style sheets and their parts: of every page, and of pages by subject."""
-_IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
-_STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
-_TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
-
-
-class Statics:
-    def __init__(self, prefix: str, last_style: bytes = b"") -> None:
-        """``last_style`` follows the styles of every page."""
-        self._addresses: dict[str, str] = {}
-        self._files: dict[str, CachedPage] = {}
-        others, texts = _contents()
-        for name, content in others.items():
-            self._add(prefix, name, content)
-        for name, parts in SHEETS.items():
-            style = "".join(texts[f"{part}.css"] for part in parts)
-            located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
-            self._add(prefix, name, located.encode() + last_style)
-            last_style = b""
-        self._scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
-        for name in self._scripts:
-            self._add_script(prefix, name)
-
-    def address(self, name: str) -> str:
-        return self._addresses[name]
-
-    def imports(self, name: str) -> Sequence[str]:
-        found: dict[str, None] = {}
-        waiting = [name]
-        while waiting:
-            text = self._scripts[waiting.pop()]
-            new = [each for each in _STATIC_IMPORT.findall(text) if each not in found]
-            found |= dict.fromkeys(new)
-            waiting += new
-        return [self._addresses[each] for each in found]
-
-    async def answer(self, exchange: Exchange) -> None:
-        file = self._files.get(exchange.path)
-        if file is None:
-            raise NotFound("There is no such file.")
-        kind = _TYPES[exchange.path.rpartition(".")[2]]
-        headers = {**FILE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
-        await send_cached(exchange, file, headers, content_type=kind)
-
-    def _add_script(self, prefix: str, name: str) -> None:
-        # Imports come first, as an address names content: no script meets one of another version.
-        if name in self._addresses:
-            return
-
-        def addressed(found: re.Match[str]) -> str:
-            self._add_script(prefix, found[2])
-            return found[1] + self._addresses[found[2]] + found[3]
-
-        self._add(prefix, name, _IMPORT.sub(addressed, self._scripts[name]).encode())
-
-    def _add(self, prefix: str, name: str, content: bytes) -> None:
-        stem, _, kind = name.rpartition(".")
-        hashed = hashlib.sha256(content).hexdigest()[:16]
-        address = f"{prefix}/{stem}.{hashed}.{kind}"
-        self._addresses[name] = address
-        small = gzip.compress(content, mtime=0)
-        self._files[address] = CachedPage(content, f'W/"{hashed}"', small)
-
-
-@cache
-def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
-    folder = files(__package__) / "static"
-    kept = [each for each in folder.iterdir() if each.name.rpartition(".")[2] in _TYPES]
-    others = {each.name: each.read_bytes() for each in kept}
-    names = [name for name in others if name.endswith((".css", ".js"))]
-    texts = {name: others.pop(name).decode() for name in names}
-    return others, texts
-
 
 _LOOKS = {
     "moment": "%Y-%m-%d %H:%M UTC",
