@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from casekit import each_of
 
 from causerie.hosted.console.charts import Chart, stacked
+from causerie.http.pages.assets import Statics
 from causerie.http.pages.branding import Branding
-from causerie.http.pages.templating import Statics, environment, short, since
+from causerie.http.pages.templating import environment, short, since
 
 
 @each_of(

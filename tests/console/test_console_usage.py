@@ -30,8 +30,9 @@ from causerie.hosted.console.charts import lines, scale, stacked
 from causerie.hosted.console.fields import FormFields, period
 from causerie.hosted.console.usage import DisplayNames
 from causerie.hosted.store.usage import SqlUsage
+from causerie.http.pages.assets import Statics
 from causerie.http.pages.branding import Branding
-from causerie.http.pages.templating import Statics, environment, seconds, short
+from causerie.http.pages.templating import environment, seconds, short
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import rounded
 
