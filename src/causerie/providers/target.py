@@ -30,12 +30,7 @@ from causerie.protocol.events import (
     Usage,
     in_portions,
 )
-from causerie.protocol.request import (
-    ChatRequest,
-    NativeRequest,
-    output_estimate,
-    prompt_estimate,
-)
+from causerie.protocol.request import ChatRequest, NativeRequest, output_estimate, prompt_estimate
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers import wire
 from causerie.providers.answer import Separators

@@ -13,12 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import (
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from time import monotonic
 from typing import Any, TypeVar
