@@ -122,6 +122,8 @@ def _price(given: str | None) -> Decimal | None:
     return None if given is None else money(given)
 
 
+# Entrances.
+
 _log = structlog.get_logger(__name__)
 
 

@@ -98,6 +98,8 @@ class Pricing:
         return self._listed[name]
 
 
+# Models behind doors.
+
 ProfileReader = Callable[[], ModelProfile]
 
 

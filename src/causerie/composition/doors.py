@@ -147,6 +147,9 @@ def _door(
     )
 
 
+# Pages of services without accounts.
+
+
 def branding(settings: BrandingSettings) -> Branding:
     from causerie.http.pages.branding import Branding  # noqa: PLC0415 - memory, for visitors only
 

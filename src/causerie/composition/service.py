@@ -134,6 +134,8 @@ def _facts(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str | int
     return facts
 
 
+# The service.
+
 _FIRST_SECONDS = 2.0
 
 

@@ -226,6 +226,8 @@ def _with_model(data: bytes, field: str, model: str) -> bytes:
     return msgspec.json.encode(event)
 
 
+# Replies of other operations, which pass through.
+
 _CONTENT: Mapping[str, tuple[str, ...]] = {
     "embeddings": ("data", "embeddings"),
     "rerank": ("results", "data"),

@@ -211,6 +211,9 @@ def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> Ser
 # here but by ``incoming``, which gives the same events. None of these is ever part of a circle, so
 # nobody looks for one in them (``gc=False``).
 
+
+# The target, and a reply that comes whole.
+
 Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
 _Some = Annotated[int, Meta(ge=1, le=wire.MOST_TOKENS)]

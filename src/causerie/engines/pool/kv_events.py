@@ -172,6 +172,8 @@ class PrefixIndex:
         self._old: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
 
 
+# What a member publishes.
+
 BlockHash = int | bytes
 _GPU = "GPU"
 # First bytes of msgpack's arrays, as older versions of vLLM encode batches; newer ones use maps.
