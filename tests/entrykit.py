@@ -26,8 +26,7 @@ from sitekit import (
 )
 from valkey.asyncio import Valkey
 
-from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView
-from causerie.engines.pool.prefix_index import PrefixIndex
+from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView, PrefixIndex
 from causerie.errors import ServiceError
 from causerie.hosted.identity.provider import (
     IdentityHttp,

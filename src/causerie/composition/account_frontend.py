@@ -26,8 +26,8 @@ from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
 from causerie.composition.catalog import ModelPricing, tariff
+from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
-from causerie.composition.pages import branding, leading_to
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -128,6 +128,8 @@ def _names(given: tuple[str, ...] | None) -> frozenset[str] | None:
 def _price(given: str | None) -> Decimal | None:
     return None if given is None else money(given)
 
+
+# Entrances.
 
 _log = structlog.get_logger(__name__)
 

@@ -99,6 +99,8 @@ class ModelPricing:
         return self._listed[name]
 
 
+# Models behind doors.
+
 ProfileReader = Callable[[], ModelProfile]
 
 

@@ -168,6 +168,8 @@ class EntryImport(Struct):
         return [Problem(entry.origin, "", reason) for entry, reason in found]
 
 
+# Changes that operators make, one after the other.
+
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")
 _TRIALS_AT_ONCE = 4
