@@ -20,7 +20,6 @@ from causerie.chat.compiler import Compiler
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
 from causerie.chat.lark import TOO_COMPLEX
-from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema import prepare, regex
 from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InvalidRequest, Overloaded
