@@ -328,6 +328,8 @@ async def test_pages_and_descriptions(served: Company) -> None:
         2,
     )
     assert [each["displayName"] for each in page["Resources"]] == ["Person1", "Person2"]
+    status, behind = await served.ask("GET", f"/Users?startIndex={'9' * 30}")
+    assert (status, behind["totalResults"], behind["Resources"]) == (200, 5, [])
     _, none = await served.ask("GET", "/Users?count=0")
     assert (none["totalResults"], none["Resources"]) == (5, [])
     _, capable = await served.ask("GET", "/ServiceProviderConfig")

@@ -282,6 +282,9 @@ def _admitted_reply(
     wish = next(wanted)
     while True:
         mask = matcher.compute_bitmask()
+        if matcher.is_error():  # beyond the library's limits; llama.cpp goes on without it, too
+            yield from (wish, *wanted, FAKE_END)
+            return
         if has_bit(mask, wish):
             chosen = wish
             wish = next(wanted, FAKE_END)

@@ -43,6 +43,7 @@ _CORE = "urn:ietf:params:scim:schemas:core:2.0:"
 _MESSAGES = "urn:ietf:params:scim:api:messages:2.0:"
 _LIMITS = BodyLimits(max_bytes=1024 * 1024)
 _WORK = bounded_json.Bounds(values=50_000, exponents=0)
+_LAST = 2**31  # resource that a page begins with
 _COUNT, _MOST = 100, 200  # resources of a page; the latter is in the descriptions too
 _AT_ONCE = 16
 _DESCRIPTIONS = files(__package__).joinpath("scim.json").read_text()
@@ -60,7 +61,7 @@ class ScimQuery(Struct, frozen=True, rename="camel"):
     @property
     def page(self) -> tuple[int, int]:
         """Offset and number of the wanted resources (RFC 7644, section 3.4.2.4)."""
-        return max(self.start_index, 1) - 1, min(max(self.count, 0), _MOST)
+        return min(max(self.start_index, 1), _LAST) - 1, min(max(self.count, 0), _MOST)
 
 
 @dataclass(frozen=True, slots=True)
