@@ -20,6 +20,9 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
 
+REMOVED = "(removed)"
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """A person; ``password`` is a hash, or unset for those who sign in with another provider."""
@@ -36,7 +39,7 @@ class User:
     user_name: str = ""
     """Name at the directory that provisions the account by SCIM; empty: none does."""
     external_id: str = ""
-    """Id at that directory."""
+    """Id at that directory; :data:`REMOVED` where it has deleted the person."""
     rights: frozenset[str] = frozenset()
     """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`; an ``operator`` has all."""
 

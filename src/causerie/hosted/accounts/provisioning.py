@@ -2,7 +2,8 @@
 
 The groups of a directory have the grants of its identity provider, as the groups that people bring
 at a sign-in. A person whom the directory deletes is disabled, because usage and audit log name
-them; they are shown to it no more, and creating them anew takes the same account up again.
+them; they are shown to it no more, and creating them anew takes the same account up again. An
+account that an operator has disabled is taken up by nobody.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import Clock, conflict, found_user, no_such
-from causerie.hosted.accounts.people import IdentityGroup, User
+from causerie.hosted.accounts.people import REMOVED, IdentityGroup, User
 from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.sso_provisioning import GroupClaims, GroupMemberships
@@ -77,7 +78,7 @@ class Provisioning(AccountService):
         async with self._store.reading() as tx:
             user = await tx.people.by_email(tidy_email(person.email))
             await _check_unique(tx, "", "", person.user_name)
-        if user is None or user.disabled_at is None or user.user_name:
+        if user is None or user.disabled_at is None or user.external_id != REMOVED:
             user = await self._users.create(
                 directory.actor, email=person.email, name=person.name, password=None
             )
@@ -126,7 +127,7 @@ class Provisioning(AccountService):
             enabled = replace(user, disabled_at=None)  # whose rights end by the same rules
             await self._memberships.settle(tx, enabled, directory)
             user = await found_user(tx, user_id)
-            await tx.people.change(replace(user, user_name="", external_id=""))
+            await tx.people.change(replace(user, user_name="", external_id=REMOVED))
             await self._record(tx, directory.actor, "user.unprovision", user_id)
 
     async def groups(
