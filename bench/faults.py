@@ -80,9 +80,9 @@ targets = [{ provider = "down", model = "lost" }]
 """
 MANY, PROJECT = 8, 12  # requests at once of the first key, and of the project
 PAID = 150  # words that the budget of the second key pays
-RATED = 50  # requests a minute of the third key
+RATED = 25  # requests a minute of the third key
 LENGTHS = (3, 12, 6, 9)
-WARM, AFTER = 20, 30  # replies that end before and after a fault
+WARM, AFTER = 20, 20  # replies that end before and after a fault
 JOURNAL_KB = 192
 PAUSE = 0.04  # of the provider, between two words
 _LATEST = 30  # seconds until everything has to be in its place

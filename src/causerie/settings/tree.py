@@ -223,6 +223,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     keys: Keys | None = None
     """Keys of the model's own door: `"off"`, `"accounts"`, or digests. Unset: `server.keys`; a
     model that a router offers has no door of its own then."""
+    networks: tuple[Network, ...] | None = None
+    """Addresses or networks of clients that may use the model's own door. Unset: all."""
     name: Text | None = None
     """Name for people. Unset: the id."""
     description: str = ""

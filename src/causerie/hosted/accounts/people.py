@@ -72,12 +72,14 @@ class IdentityGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupGrant:
-    """Right of the members of a group: a role in a project, or that of an operator."""
+    """Right of the members of a group: a role in a project, that of an operator, or ``rights``."""
 
     group: str
     project_id: str = ""
     role: Role = Role.MEMBER
     operator: bool = False
+    rights: frozenset[str] = frozenset()
+    """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,18 +80,26 @@ class GroupMemberships(AccountService):
                 await tx.keys.announce(f"user:{user.id}", now)
 
     async def _set_operator(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
-        mark = next((claims.mark(each) for each in claims.held if each.operator), "")
-        if user.operator == bool(mark) or (user.operator and not claims.gave(user.operator_group)):
+        held = claims.held
+        grants = [one for one in held if one.operator] or [one for one in held if one.rights]
+        mark, operator = (claims.mark(grants[0]), grants[0].operator) if grants else ("", False)
+        rights = frozenset(right for one in grants for right in one.rights if not operator)
+        by_hand = user.operates and not claims.gave(user.operator_group)
+        if by_hand or (user.operator, user.rights) == (operator, rights):
             return False
         operators = await tx.people.operators()  # locked before the user, as by everybody
         current = await tx.people.find(user.id)
         if current is None:
             return False
-        if not mark and operators == 1 and current.disabled_at is None:
+        last = current.operator and operators == 1 and current.disabled_at is None
+        if last and not operator:
             _log.warning("identity.last_operator_kept", provider=claims.provider, user=user.id)
             return False
-        await tx.people.change(replace(current, operator=bool(mark), operator_group=mark))
+        given = replace(current, operator=operator, rights=rights, operator_group=mark)
+        await tx.people.change(given)
         details = {"operator": str(bool(mark)), "group": mark or user.operator_group}
+        if rights:
+            details["rights"] = ", ".join(sorted(rights))
         await self._record(tx, claims.actor, "user.operator", user.id, **details)
         return True
 
