@@ -56,6 +56,7 @@ secret_keys = [{{ command = ["echo", "{secret}"] }}]
 [shared]
 url = "{shared}"
 reply_seconds = 2
+away = "{away}"
 [[doors]]
 name = "hosted"
 kind = "hosted"
@@ -101,6 +102,7 @@ class World:
     members: list[Member]
     root: str
     seconds: float
+    away: str
     noted: str = ""
 
     def config(self, workers: int = 1) -> str:
@@ -109,6 +111,7 @@ class World:
             database=_url(self.database),
             secret=SECRET,
             shared=self.shared.url,
+            away=self.away,
             provider=self.provider.base_url,
             key=self.key_file,
         )
@@ -278,27 +281,34 @@ async def as_it_is(_: World) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of them. ``alone``: replicas count for themselves meanwhile, as is documented."""
+    """One of them.
+
+    ``alone``: replicas count for themselves meanwhile, as is documented, unless ``shared.away``
+    refuses. ``emptied``: the shared server has forgotten what it admitted within the minute.
+    """
 
     name: str
     title: str
     act: Callable[[World, Load], Awaitable[None]]
     alone: bool = False
+    emptied: bool = False
     failures: int | None = 0
     setting: Callable[[World], AbstractAsyncContextManager[None]] = as_it_is
 
-    @property
-    def bounds(self) -> Bounds:
-        times = 2 if self.alone else 1
+    def bounds(self, away: str) -> Bounds:
+        """Return what is promised with this setting of ``shared.away``."""
+        alone = self.alone and away == "memory"
+        times = 2 if alone else 1
         at_once = {"many": MANY * times, "": PROJECT * times}
-        # A replica that is alone from now on begins an empty window, and so does an empty server.
-        requests = {"rated": RATED * (4 if self.alone else 1)}
-        return Bounds(at_once, requests, {"paid": PAID * times}, self.failures)
+        windows = 1 + (2 if alone else 0) + self.emptied  # each begins at zero
+        requests = {"rated": RATED * windows}
+        failures = None if self.alone and away == "refuse" else self.failures
+        return Bounds(at_once, requests, {"paid": PAID * times}, failures)
 
 
 FAULTS = (
     Fault("kill", "`kill -9` of a replica, and its restart", killed_replica, failures=2 * PROJECT),
-    Fault("killed-shared", "Redis killed, back empty", killed_shared, alone=True),
+    Fault("killed-shared", "Redis killed, back empty", killed_shared, alone=True, emptied=True),
     Fault("frozen-shared", "Redis frozen", frozen_shared, alone=True),
     Fault("stopped-database", "PostgreSQL stopped", stopped_database),
     Fault("frozen-database", "PostgreSQL frozen", frozen_database),
@@ -333,7 +343,7 @@ async def under(world: World, fault: Fault) -> Verdict:
         sums = await _sums(world, load)
         rows = await _rows(world, load)
         counted = Counted(provider.asked, provider.sent, most, in_a_minute, *sums)
-        return judged(load.seen, rows, counted, fault.bounds)
+        return judged(load.seen, rows, counted, fault.bounds(world.away))
 
 
 async def _kinds(opened: Office) -> Sequence[Kind]:
@@ -390,7 +400,7 @@ async def _sums(world: World, load: Load) -> tuple[int, int, int]:
 
 @asynccontextmanager
 async def open_world(
-    folder: Path, database: PostgresServer, shared: ValkeyServer, seconds: float
+    folder: Path, database: PostgresServer, shared: ValkeyServer, asked: argparse.Namespace
 ) -> AsyncIterator[World]:
     """Two replicas, a provider and a balancer."""
     async with AsyncExitStack() as stack:
@@ -403,7 +413,18 @@ async def open_world(
         key_file.write_text("old")
         members: list[Member] = []
         balancer = Balancer(members, 0.1)
-        world = World(folder, database, shared, provider, opened, key_file, members, "", seconds)
+        world = World(
+            folder,
+            database,
+            shared,
+            provider,
+            opened,
+            key_file,
+            members,
+            "",
+            asked.seconds,
+            asked.away,
+        )
         members += [Member(folder / str(number), world.config()) for number in range(2)]
         stack.push_async_callback(_stopped, members)
         await asyncio.gather(*(one.start() for one in members))
@@ -440,7 +461,7 @@ async def run(asked: argparse.Namespace, folder: Path, bin: Path) -> int:
     try:
         shared.start()
         with server(bin) as database:
-            async with open_world(folder, database, shared, asked.seconds) as world:
+            async with open_world(folder, database, shared, asked) as world:
                 for fault in FAULTS:
                     if asked.only and fault.name not in asked.only:
                         continue
@@ -460,6 +481,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", nargs="*", choices=[one.name for one in FAULTS])
     options.add_argument("--seconds", type=float, default=5, help="of each fault")
+    options.add_argument("--away", choices=["memory", "refuse"], default="memory")
     asked = options.parse_args()
     if (bin := programs()) is None or program() is None:
         sys.exit("PostgreSQL and Valkey or Redis are needed (`make postgres valkey`)")
