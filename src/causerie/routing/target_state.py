@@ -65,7 +65,9 @@ class TargetState:
     def failed(self, failure: ServiceError) -> None:
         cause, reason = failure.error_class, cause_of(failure)
         self.failures[reason] += 1
-        if cause is not None and cause.is_rejection:
+        if cause is ErrorClass.MODEL_NOT_FOUND and "*" in self.name and self.answered:
+            self.breaker.refuses()  # below a wildcard clients make up names
+        elif cause is not None and cause.is_rejection:
             failure.metadata.setdefault("target", self.name)
             was_rejecting = self.breaker.rejecting
             self.breaker.rejects(reason)
