@@ -313,7 +313,11 @@ async def test_one_request_a_minute_tries_a_rejecting_target() -> None:
     clock.now += LONGEST_WAIT_SECONDS
     bad.script = REPLY
     await told(way, 2)
-    assert (state.breaker.state(), state.breaker.rejecting, state.breaker.well) == ("up", False, True)
+    assert (state.breaker.state(), state.breaker.rejecting, state.breaker.well) == (
+        "up",
+        False,
+        True,
+    )
     assert state.state() == "degraded"  # of its recent requests most were rejected
 
 

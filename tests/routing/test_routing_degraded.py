@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, middle
 
-from causerie.protocol.request import Message
+from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
 
@@ -70,9 +70,7 @@ async def test_failures_in_a_row_are_of_the_breaker() -> None:
 
 async def test_a_degraded_target_gets_a_tenth_of_its_share_and_keeps_no_conversation() -> None:
     way = await degraded(Clock())
-    conversations = [
-        replace_text(f"Conversation {number}") for number in range(400)
-    ]
+    conversations = [replace_text(f"Conversation {number}") for number in range(400)]
     firsts = [way.explain(ALIKE, one)[0] for one in conversations]
     share = sum(one.candidate.name == "t0" for one in firsts) / len(firsts)
     assert 0.05 < share < 0.14  # 1 of 11
@@ -91,7 +89,5 @@ async def test_it_is_asked_all_the_same_where_there_is_no_other() -> None:
     assert way.status()[0].answered == 5
 
 
-def replace_text(text: str):  # noqa: ANN201
+def replace_text(text: str) -> ChatRequest:
     return structs.replace(ASK, messages=(Message("user", text),))
-
-

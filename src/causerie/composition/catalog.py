@@ -70,9 +70,7 @@ def offered(
     listings = []
     for entry in settings.catalog:
         endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
-        listing = Listing(
-            _card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends
-        )
+        listing = Listing(_card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends)
         listings.append(listing)
     return Catalog([*_models(settings, known, listed_by), *listings])
 

@@ -223,12 +223,13 @@ class Measurements:
         last = day[-1].start if day else self._last_day(name)
         hour = self._wall() // 1_000_000_000 - _HOUR_QUARTERS * QUARTER_SECONDS
         recent = [one for one in day if one.start >= hour]
-        first, speed = stats.first_token, stats.speed
+        first = None if stats.first_token is None else stats.first_token.p50
+        speed = None if stats.speed is None else stats.speed.p50
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)
         return Figures(
-            _figure(first and first.p50, recent, day, lambda one: one.first_token),
-            _figure(speed and speed.p50, recent, day, lambda one: one.speed),
+            _figure(first, recent, day, lambda one: one.first_token),
+            _figure(speed, recent, day, lambda one: one.speed),
             answered / asked if asked else None,
             None if last is None else datetime.fromtimestamp(last, UTC),
         )

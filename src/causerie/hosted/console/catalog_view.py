@@ -322,10 +322,10 @@ class ModelComparison(Struct, frozen=True):
 _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
     "context": (lambda one: one.row.context, 1),
     "output": (lambda one: one.row.output, 1),
-    "prompt": (lambda one: one.row.price and float(one.row.price.prompt), -1),
-    "completion": (lambda one: one.row.price and float(one.row.price.completion), -1),
-    "latency": (lambda one: one.row.figures.first_token and one.row.figures.first_token.value, -1),
-    "throughput": (lambda one: one.row.figures.speed and one.row.figures.speed.value, 1),
+    "prompt": (lambda one: None if (p := one.row.price) is None else float(p.prompt), -1),
+    "completion": (lambda one: None if (p := one.row.price) is None else float(p.completion), -1),
+    "latency": (lambda one: None if (f := one.row.figures.first_token) is None else f.value, -1),
+    "throughput": (lambda one: None if (f := one.row.figures.speed) is None else f.value, 1),
     "uptime": (lambda one: one.uptime, 1),
     "endpoints": (lambda one: len(one.endpoints), 1),
 }

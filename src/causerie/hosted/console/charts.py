@@ -153,9 +153,7 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     }
 
 
-def ninety_days(
-    name: str, found: Iterable[Sequence[TimeBucket]], now: datetime
-) -> Strip:
+def ninety_days(name: str, found: Iterable[Sequence[TimeBucket]], now: datetime) -> Strip:
     """Return the last 90 days of all targets of a provider, a mark for each day (UTC)."""
     by_day: dict[int, list[TimeBucket]] = {}
     for bucket in chain.from_iterable(found):

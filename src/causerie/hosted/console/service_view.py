@@ -19,8 +19,8 @@ from causerie.hosted.accounts.people import User
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import GROUPS
 from causerie.http.exchange import Exchange
-from causerie.protocol.numbers import money
 from causerie.protocol.model_entries import Evidence
+from causerie.protocol.numbers import money
 from causerie.protocol.targets import Figures, TimeBucket
 from causerie.routing.target_state import TargetStatus
 

@@ -78,7 +78,9 @@ def created(entry: Mapping[str, Any], now: datetime) -> date | None:
 def _modalities(
     entry: Mapping[str, Any], paths: Sequence[str], side: int
 ) -> tuple[str, ...] | None:
-    names: object = next((found for path in paths if isinstance(found := _at(entry, path), list)), None)
+    names: object = next(
+        (found for path in paths if isinstance(found := _at(entry, path), list)), None
+    )
     arrow = _at(entry, "architecture.modality")
     if names is None and isinstance(arrow, str) and arrow.count("->") == 1:
         names = arrow.split("->")[side].split("+")
