@@ -125,14 +125,14 @@ class Measurements:
             await asyncio.wait([task])
 
     async def _follow(self, ended: asyncio.Event) -> None:
-        number = 0
-        while not ended.is_set():
+        number, ends = 0, False
+        while not ends:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await ended.wait()
-            number += 1
+            number, ends = number + 1, ended.is_set()
             await self._tried(self.write)
-            if number % _READ_EVERY == 0 and not ended.is_set():
+            if number % _READ_EVERY == 0 and not ends:
                 await self._tried(self.read)
 
     async def _tried(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -42,11 +42,19 @@ _MILLION = 1_000_000
 
 def list_row(one: Listing) -> ModelRow:
     """Return the row of a catalog entry, as the default route gives it now."""
-    shown, prices = one.headline, {each.tariff for each in one.endpoints}
+    shown = one.headline
+    price = model_price(shown.tariff)
+    prices = [model_price(each.tariff) for each in one.endpoints]
     return replace(
         model_row(to_builtins(one.entry())),
-        price=model_price(shown.tariff),
-        lowest=model_price(one.cheapest.tariff) if len(prices) > 1 else None,
+        price=price,
+        cheaper=model_price(one.cheapest.tariff) if one.price < shown.tariff.usual else None,
+        lowest=frozenset(
+            kind
+            for kind in ("prompt", "completion")
+            if getattr(price, kind) == min(found := [getattr(each, kind) for each in prices])
+            and max(found) > min(found)
+        ),
         context=shown.profile.context_length,
         longest=one.context_length,
         output=shown.profile.max_output_tokens,
