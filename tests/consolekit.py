@@ -278,9 +278,7 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        open_to=OpenPages(
-            SignUp(outbox) if open_to_all else None, rankings, chat, status=rankings
-        ),
+        open_to=OpenPages(SignUp(outbox) if open_to_all else None, rankings, chat, status=rankings),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

@@ -176,7 +176,11 @@ def small_market(now: datetime) -> ScriptedMarket:
     )  # fmt: skip
     south = endpoint("south", "0.04", "0.25", parameters=TOOLS, probed=date(2026, 11, 9))
     west = endpoint(
-        "west", "0.055", "0.22", parameters=None, private=True,
+        "west",
+        "0.055",
+        "0.22",
+        parameters=None,
+        private=True,
         claims=ProviderClaims(TOOLS, ("text", "image"), ("text",)),
     )
     free = endpoint("causerie", "0", "0", context=8192, model="qwen3-8b-here")
@@ -186,8 +190,13 @@ def small_market(now: datetime) -> ScriptedMarket:
     per_request = endpoint("east", "0.1", "0.1", request="0.002", parameters=PLAIN, context=4096)
     unknown = endpoint("south", "1", "3", context=None, parameters=None, model="mystery")
     claimed = endpoint(
-        "west", "0.0631125", "1.63625", model="meta-llama/llama-3.1-405b-instruct",
-        parameters=None, context=131_072, claims=ProviderClaims(THINKS, ("text", "image")),
+        "west",
+        "0.0631125",
+        "1.63625",
+        model="meta-llama/llama-3.1-405b-instruct",
+        parameters=None,
+        context=131_072,
+        claims=ProviderClaims(THINKS, ("text", "image")),
     )
     cards = [
         (

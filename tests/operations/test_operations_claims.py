@@ -33,7 +33,8 @@ _LISTED: tuple[tuple[dict[str, Any], object, object], ...] = (
         ("reasoning", "reasoning_effort"), ("text", "image"),
     ),
     # Names of features.
-    ({"supported_features": ["tools", "json_mode"]}, ("response_format", "tool_choice", "tools"), None),
+    ({"supported_features": ["tools", "json_mode"]},
+     ("response_format", "tool_choice", "tools"), None),
     ({"features": ["function-calling", "structured-outputs"]},
      ("response_format", "tool_choice", "tools"), None),
     ({"tags": ["tool-use", "vision"]}, ("tool_choice", "tools"), ("text", "image")),
@@ -75,7 +76,9 @@ def test_a_day_is_when_a_model_came_out_not_when_the_list_was_made(
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 _names = st.sampled_from(
