@@ -236,21 +236,15 @@ async def show_projects(context: RequestContext) -> None:
 
 
 async def ask_project(context: RequestContext) -> None:
-    every = await context.may(Action.PROJECTS_CREATE)
-    if not every and not (await context.frame())["creates"]:
-        await context.check_right(Action.PROJECTS_CREATE)
-    users = await context.accounts.users.every(context.actor) if every else ()
+    await context.check_right(Action.PROJECTS_CREATE)
+    users = await context.accounts.users.every(context.actor)
     name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
     await context.show("operator/new_project.html", name=name, owner=owner, users=users)
 
 
 async def make_project(context: RequestContext) -> None:
     name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
-    projects = context.accounts.projects
-    if await context.may(Action.PROJECTS_CREATE):
-        made = await projects.create(context.actor, name, owner=owner)
-    else:
-        made = await projects.create_own(context.me, name)
+    made = await context.accounts.projects.create(context.actor, name, owner=owner)
     context.go(f"/projects/{made.id}", done="project-made")
 
 
