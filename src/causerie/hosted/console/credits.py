@@ -22,7 +22,7 @@ async def show(context: RequestContext) -> None:
     sales = context.services.sales
     await context.show(
         "project/credits.html",
-        balance=await credits.balance(context.actor, project_id),
+        account=await credits.balance(context.actor, project_id),
         page=page,
         total=len(found),
         sales=sales,

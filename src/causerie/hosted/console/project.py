@@ -36,7 +36,7 @@ async def show(context: RequestContext) -> None:
 
 async def ask_own(context: RequestContext) -> None:
     """Show the form of a project of one's own."""
-    if not (await context.frame())["creates"]:
+    if context.problem is None and not (await context.frame())["creates"]:
         await context.check_right(Action.PROJECTS_CREATE)
     await context.show("operator/new_project.html", name=context.form.get("name"), users=())
 
