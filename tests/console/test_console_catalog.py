@@ -27,6 +27,7 @@ from causerie.hosted.console.routes import ROUTES
 
 LLAMA = "meta-llama/llama-3.1-405b-instruct"
 OPEN = {
+    *("/get-key", "/link/address", "/sign-in/forgotten"),
     "/sign-in",
     "/sign-in/code",
     "/sign-in/{provider}",
