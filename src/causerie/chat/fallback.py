@@ -10,19 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from causerie.chat.call_syntax.relaxed import loose_text
-from causerie.chat.formats.format import (
-    CallId,
-    CallSection,
-    ElementArguments,
-    JsonArguments,
-    Literal,
-    LooseArguments,
-    Name,
-    ParameterList,
-    PythonArguments,
-    Reasoning,
-    Segment,
-)
+from causerie.chat.formats import format as forms
 from causerie.chat.history import content_text
 from causerie.chat.schema.values import json_type
 from causerie.chat.taint import Traced, authored, joined, origin_of, read_arguments, write_json
@@ -31,7 +19,7 @@ from causerie.chat.template_capabilities import Entry
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 
-def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
+def tools_text(tools: Sequence[Entry], calls: forms.CallSection) -> Traced:
     lines = [write_json(tool["function"]) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
     before = authored("You can call these functions:\n")
@@ -40,7 +28,9 @@ def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
     return joined((before, authored("\n").join(lines), form, example, authored(f"\n{then}")))
 
 
-def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap: str = "") -> Entry:
+def with_reasoning(
+    entry: Entry, reasoning: forms.Reasoning, keys: Sequence[str], gap: str = ""
+) -> Entry:
     """Return the message with its reasoning before its content, as the model wrote it.
 
     ``gap`` is what the template writes by itself between a content and its calls.
@@ -56,7 +46,7 @@ def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap:
     return {key: value for key, value in entry.items() if key not in keys} | {"content": text}
 
 
-def thought_once(prompt: Traced, reasoning: Reasoning) -> Traced:
+def thought_once(prompt: Traced, reasoning: forms.Reasoning) -> Traced:
     """Return the prompt without the empty reasoning that a template writes before the content."""
     opened, closed = re.escape(reasoning.open), re.escape(reasoning.close)
     origin = origin_of(prompt)
@@ -69,7 +59,7 @@ def thought_once(prompt: Traced, reasoning: Reasoning) -> Traced:
     return joined((*parts, prompt[done:]))
 
 
-def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Entry]:
+def without_calls(conversation: Sequence[Entry], calls: forms.CallSection) -> list[Entry]:
     """Return the messages with calls in their content, and results as messages of the user."""
     plain: list[Entry] = []
     after_result = False
@@ -86,12 +76,12 @@ def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Ent
     return plain
 
 
-def call_text(calls: CallSection, *call: str) -> Traced:
+def call_text(calls: forms.CallSection, *call: str) -> Traced:
     """Return one call (name, arguments and perhaps an id) in the form that is declared."""
     return joined((authored(calls.begin), _written_call(calls, call), authored(calls.end)))
 
 
-def said_calls(entry: Entry, calls: CallSection) -> Entry:
+def said_calls(entry: Entry, calls: forms.CallSection) -> Entry:
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry
@@ -114,36 +104,36 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     return str(function["name"]), text, str(call["id"])
 
 
-def _written_call(calls: CallSection, call: Sequence[str]) -> Traced:
+def _written_call(calls: forms.CallSection, call: Sequence[str]) -> Traced:
     name, arguments, call_id, *_ = (*call, "ID")
     return joined(segment_text(one, name, arguments, call_id) for one in calls.call)
 
 
-def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> str:
+def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str) -> str:
     """Return one segment of a call as the model writes it; ``arguments`` are JSON."""
     match segment:
-        case Literal(text):
+        case forms.Literal(text):
             return authored(text)
-        case Name():
+        case forms.Name():
             return name
-        case CallId():
+        case forms.CallId():
             return call_id
-        case JsonArguments():
+        case forms.JsonArguments():
             return arguments
-        case ParameterList():
+        case forms.ParameterList():
             return _parameter_text(segment, arguments)
-        case PythonArguments():
+        case forms.PythonArguments():
             items = read_arguments(arguments).items()
             return Traced(", ".join(f"{key}={_python(value)}" for key, value in items))
-        case ElementArguments(mark):
+        case forms.ElementArguments(mark):
             return Traced(_elements(read_arguments(arguments), mark))
-        case LooseArguments(quote):
+        case forms.LooseArguments(quote):
             items = read_arguments(arguments).items()
             pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
             return joined((authored("{"), Traced(",".join(pairs)), authored("}")))
 
 
-def _parameter_text(segment: ParameterList, arguments: str) -> Traced:
+def _parameter_text(segment: forms.ParameterList, arguments: str) -> Traced:
     parts: list[str] = []
     for key, value in read_arguments(arguments).items():
         between, written = segment.between, str(value)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.http.event_loop import LARGE
+from causerie.protocol import parameters
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
@@ -29,42 +30,28 @@ from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN, Known, known_of, refusal, sift
 from causerie.protocol.numbers import money
-from causerie.protocol.parameters import (
-    HONOURED,
-    MAX_DOCUMENTS,
-    MAX_ID,
-    MAX_MODELS,
-    REFUSED,
-    ParsingRules,
-    RouterParameters,
-    SamplingParams,
-)
 from causerie.protocol.request import ChatRequest, FastFields, Message, Tool
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
 from causerie.shapes.chat_completions import generation
+from causerie.shapes.chat_completions import tools as functions
 from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 from causerie.shapes.chat_completions.messages import message_values, plain_length, read_messages
 from causerie.shapes.chat_completions.past import mend, needs_mending
-from causerie.shapes.chat_completions.tools import (
-    name_changes,
-    names_for_all,
-    read_tool_choice,
-    read_tools,
-    with_names,
-)
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
-ROUTER_FIELDS = frozenset(each.name for each in declared(RouterParameters))
-_KNOWN = Known({each.name: known_of(each.type) for each in declared(RouterParameters)})
+ROUTER_FIELDS = frozenset(each.name for each in declared(parameters.RouterParameters))
+_KNOWN = Known({each.name: known_of(each.type) for each in declared(parameters.RouterParameters)})
 _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
-def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
+def read_models(
+    fields: ObjectReader, rules: parameters.ParsingRules
+) -> tuple[str, tuple[str, ...]]:
     if not rules.router or not fields.has("models"):
-        return fields.required_string("model", most=MAX_ID), ()
-    asked = fields.string("model", most=MAX_ID)
-    named = fields.strings("models", most=MAX_MODELS, longest=MAX_ID)
+        return fields.required_string("model", most=parameters.MAX_ID), ()
+    asked = fields.string("model", most=parameters.MAX_ID)
+    named = fields.strings("models", most=parameters.MAX_MODELS, longest=parameters.MAX_ID)
     if asked == "":
         raise wrong_value("model", "must not be empty.")
     every = [*([asked] if asked is not None else []), *named]
@@ -74,7 +61,7 @@ def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[s
     return first, tuple(others)
 
 
-def unknown_preferences(fields: ObjectReader, rules: ParsingRules) -> Sequence[str]:
+def unknown_preferences(fields: ObjectReader, rules: parameters.ParsingRules) -> Sequence[str]:
     """Return the report of unknown fields of a router, or raise where they are refused."""
     own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
     _, unlisted = sift(own, _KNOWN)
@@ -140,13 +127,13 @@ def _money(prices: ObjectReader, name: str) -> Decimal | None:
 
 
 _decode_fast = msgspec.json.Decoder(FastFields).decode
-_DEFAULT_SAMPLING = SamplingParams()
+_DEFAULT_SAMPLING = parameters.SamplingParams()
 _Given = tuple[bool, bool, bool, bool, bool, bool]
 _OPTIONAL = FastFields.__struct_fields__[2:]
 _params_by_given: dict[_Given, frozenset[str]] = {}
 
 
-def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
+def read_fast_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest | None:
     """Parse plain messages, a limit, a temperature in one native pass; ``None`` for others."""
     try:
         fields = _decode_fast(body)
@@ -155,7 +142,7 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
     return plain_request(fields, rules)
 
 
-def plain_request(fields: FastFields, rules: ParsingRules) -> ChatRequest | None:
+def plain_request(fields: FastFields, rules: parameters.ParsingRules) -> ChatRequest | None:
     """Return the request of these fields; ``None`` where one of them is invalid."""
     messages = fields.messages
     if len(messages) > rules.max_messages:
@@ -187,9 +174,9 @@ def plain_request(fields: FastFields, rules: ParsingRules) -> ChatRequest | None
         limit if most is None else most,
         sampling=_DEFAULT_SAMPLING
         if temperature is None and top_p is None
-        else SamplingParams(temperature)
+        else parameters.SamplingParams(temperature)
         if top_p is None
-        else SamplingParams(temperature, top_p=top_p),
+        else parameters.SamplingParams(temperature, top_p=top_p),
         params=_params_by_given.get(given) or _params_of(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
@@ -202,7 +189,7 @@ def _params_of(given: _Given) -> frozenset[str]:
     return names
 
 
-def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
+def parse(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
     request = _read_fast(body, rules)
     if request is not None:
         return request
@@ -212,14 +199,14 @@ def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
     return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
 
 
-def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
+def _read_fast(body: bytes, rules: parameters.ParsingRules) -> ChatRequest | None:
     if len(body) > SMALL:  # the fast path reads all of a small one without harm
         check_work(body, rules)
     return read_fast_path(body, rules) if len(body) <= LARGE else None
 
 
 def read_fields(
-    fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
+    fields: ObjectReader, rules: parameters.ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
     """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_known(fields)
@@ -243,12 +230,14 @@ def read_fields(
         ignore_eos=read_parameter(fields, "ignore_eos") or False,
         top_logprobs=generation.read_top_logprobs(fields),
         tools=tools,
-        tool_choice=read_tool_choice(fields, tools),
+        tool_choice=functions.read_tool_choice(fields, tools),
         parallel_tool_calls=read_parameter(fields, "parallel_tool_calls"),
         output=generation.read_output(fields),
         thinking=generation.read_thinking(fields, rules),
         template_kwargs=kwargs.values if (kwargs := fields.child("chat_template_kwargs")) else {},
-        documents=tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS)),
+        documents=tuple(
+            one.values for one in fields.objects("documents", most=parameters.MAX_DOCUMENTS)
+        ),
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
@@ -266,14 +255,16 @@ def read_fields(
     )
 
 
-def _for_others(values: Mapping[str, object], rules: ParsingRules) -> Mapping[str, object]:
+def _for_others(
+    values: Mapping[str, object], rules: parameters.ParsingRules
+) -> Mapping[str, object]:
     if not rules.router or ROUTER_FIELDS.isdisjoint(values):
         return values
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
 
 
 def _asked_for(fields: ObjectReader) -> frozenset[str]:
-    names = {name for name in HONOURED & fields.values.keys() if fields.has(name)}
+    names = {name for name in parameters.HONOURED & fields.values.keys() if fields.has(name)}
     # Some clients always send `logprobs: false`.
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
@@ -284,28 +275,28 @@ _Repaired = tuple[
 """Fields, and what was read of them: messages, tools, names of functions, changes."""
 
 
-def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
+def _repaired(fields: ObjectReader, rules: parameters.ParsingRules, mark: str) -> _Repaired:
     fields, messages, changes = _read_conversation(fields, rules, mark)
     fields, unlimited = generation.without_unlimited(fields)
     changes = (*unlimited, *changes)
     if rules.router and (unknown := unknown_preferences(fields, rules)):
         changes = (*unknown, *changes)
-    tools = read_tools(fields)
-    names = names_for_all(tools, messages)
+    tools = functions.read_tools(fields)
+    names = functions.names_for_all(tools, messages)
     if not names:
         return fields, messages, tools, {}, changes
-    fields = with_names(fields, names)
+    fields = functions.with_names(fields, names)
     return (
         fields,
         read_messages(enumerate(message_values(fields, rules))),
-        read_tools(fields),
+        functions.read_tools(fields),
         {ours: name for name, ours in names.items()},
-        (*changes, *name_changes(tools, names)),
+        (*changes, *functions.name_changes(tools, names)),
     )
 
 
 def _read_conversation(
-    fields: ObjectReader, rules: ParsingRules, mark: str
+    fields: ObjectReader, rules: parameters.ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
     if mark:
         _check_halves({**fields.values, "messages": None}, mark)
@@ -335,12 +326,12 @@ def _check_halves(new: object, mark: str) -> None:
 def _cache_key(fields: ObjectReader) -> str | None:
     # It is a hint, so no value is refused.
     key = fields.get("prompt_cache_key")
-    return key[:MAX_ID] if isinstance(key, str) and key else None
+    return key[: parameters.MAX_ID] if isinstance(key, str) and key else None
 
 
 def _refuse_known(fields: ObjectReader) -> None:
-    if not REFUSED.keys().isdisjoint(fields.values):
-        for name, advice in REFUSED.items():
+    if not parameters.REFUSED.keys().isdisjoint(fields.values):
+        for name, advice in parameters.REFUSED.items():
             if fields.has(name):
                 raise unsupported(name, advice)
     modalities = fields.array("modalities", most=8)
@@ -348,7 +339,7 @@ def _refuse_known(fields: ObjectReader) -> None:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
 
 
-def _include_usage(fields: ObjectReader, rules: ParsingRules) -> bool:
+def _include_usage(fields: ObjectReader, rules: parameters.ParsingRules) -> bool:
     # Without `stream` the usage is in the answer anyway.
     options = fields.child("stream_options")
     if options and options.boolean("include_usage"):
@@ -395,12 +386,12 @@ def with_reply(request: ChatRequest) -> ParsedRequest:
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 
-def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
+def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
     request = _read_fast(body, rules) if len(body) <= LARGE else None
     return None if request is None else with_reply(request)
 
 
-def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+def _parse(body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
     request = parse(body, rules)
     return ParsedRequest(request, _REPLIES[request.include_usage])
 

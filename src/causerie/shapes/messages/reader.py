@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, structs
 
 from causerie.errors import NotFound
 from causerie.http.event_loop import LARGE
+from causerie.protocol import parameters
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
@@ -22,16 +23,6 @@ from causerie.protocol.body import (
 from causerie.protocol.body_types import MAX_TOOLS
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
-from causerie.protocol.parameters import (
-    EFFORTS,
-    HINTS,
-    PARAMETERS,
-    Count,
-    ModelId,
-    ParsingRules,
-    Temperature,
-    TopP,
-)
 from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request
@@ -41,12 +32,12 @@ from causerie.shapes.sealed_reasoning import is_ours
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
 from causerie.shapes.translation import decoded, without
 
-_NAMES = {name: each.facts.messages for name, each in PARAMETERS.items()}
+_NAMES = {name: each.facts.messages for name, each in parameters.PARAMETERS.items()}
 _TRANSLATED = frozenset({
     "messages", "system", "tools", "tool_choice", "thinking", "output_config",
     "output_format", "stop_sequences", "metadata", "thread",
 })  # fmt: skip
-_SAME = {name for name, other in _NAMES.items() if other == ""} | HINTS.keys()
+_SAME = {name for name, other in _NAMES.items() if other == ""} | parameters.HINTS.keys()
 _SAME -= _TRANSLATED | {"user"}
 _DROPPED = frozenset({
     "billing_policy", "cache_control", "compaction", "container", "context_management",
@@ -75,13 +66,13 @@ _HONOURED_BETAS = (
 
 
 class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    model: ModelId
+    model: parameters.ModelId
     messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
-    max_tokens: Count
+    max_tokens: parameters.Count
     system: str | None = None
     stream: bool | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
+    temperature: parameters.Temperature | None = None
+    top_p: parameters.TopP | None = None
 
 
 _decode_plain = msgspec.json.Decoder(_PlainBody).decode
@@ -89,7 +80,7 @@ _PLAIN_REPLY = PassingReply(MessagesReply())
 
 
 def _read_plain(
-    body: bytes, rules: ParsingRules, headers: Mapping[str, str]
+    body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str]
 ) -> ParsedRequest | None:
     # Turns of plain text, in one native pass; whatever is wrong is reported by the other reader.
     try:
@@ -118,7 +109,7 @@ def _read_plain(
     return ParsedRequest(structs.replace(request, native=native), _PLAIN_REPLY, places)
 
 
-def parse(body: bytes, rules: ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
+def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:
     if len(body) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
     if len(body) <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
@@ -157,7 +148,7 @@ def _native(document: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRe
 
 
 def _translated(
-    body: ObjectReader, rules: ParsingRules, headers: Mapping[str, str]
+    body: ObjectReader, rules: parameters.ParsingRules, headers: Mapping[str, str]
 ) -> MessagesTranslation:
     known = _FIELDS_OF_ROUTERS if rules.router else _FIELDS
     if rules.reject_unknown and (refused := refusal(body.values, known)) is not None:
@@ -262,7 +253,7 @@ def _write_thinking(made: MessagesTranslation) -> None:
     body = made.body
     output = body.child("output_config") or ObjectReader({})
     effort = output.get("effort")
-    if effort is not None and effort not in EFFORTS:
+    if effort is not None and effort not in parameters.EFFORTS:
         made.note("output_config.effort dropped")
         effort = None
     by_effort = {} if effort is None else {"effort": effort}

@@ -9,15 +9,9 @@ from typing import Any
 import msgspec
 
 from causerie.errors import InvalidRequest
+from causerie.protocol import operations
 from causerie.protocol.body import ObjectReader, check_work, decode_object, wrong_value
 from causerie.protocol.known_fields import sift
-from causerie.protocol.operations import (
-    BODIES,
-    FIELDS,
-    CompletionsRequest,
-    EmbeddingsRequest,
-    RerankRequest,
-)
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Operation, PassedBody, text_tokens
 from causerie.protocol.targets import NO_PREFERENCES
@@ -56,10 +50,10 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
         values = {name: each for name, each in values.items() if name not in ROUTER_FIELDS}
         values["model"], fallbacks = read_models(fields, rules)
     try:
-        asked: Any = msgspec.convert(values, BODIES[operation], str_keys=True)
+        asked: Any = msgspec.convert(values, operations.BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:
         raise _wrong_field(str(error)) from error
-    known, unlisted = sift(values, FIELDS[operation])
+    known, unlisted = sift(values, operations.FIELDS[operation])
     facts = _facts(asked)
     return ChatRequest(
         model=asked.model,
@@ -79,14 +73,14 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
 
 def _facts(asked: Any) -> Mapping[str, Any]:
     match asked:
-        case EmbeddingsRequest():
+        case operations.EmbeddingsRequest():
             body = PassedBody("embeddings", _input_tokens(asked.input, "input"))
-        case RerankRequest():
+        case operations.RerankRequest():
             query, documents = text_tokens(asked.query), asked.documents
             texts = [one if isinstance(one, str) else one.text for one in documents]
             tokens = sum(query + text_tokens(text) for text in texts)
             body = PassedBody("rerank", tokens, -(-len(documents) // _DOCUMENTS_OF_UNIT))
-        case CompletionsRequest():
+        case operations.CompletionsRequest():
             tokens = _input_tokens(asked.prompt, "prompt") + text_tokens(asked.suffix)
             options = asked.stream_options
             return {

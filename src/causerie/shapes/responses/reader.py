@@ -10,20 +10,11 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from causerie.http.event_loop import LARGE
+from causerie.protocol import parameters
 from causerie.protocol.body import ObjectReader, check_work, missing, unsupported
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
-from causerie.protocol.parameters import (
-    HINTS,
-    PARAMETERS,
-    Count,
-    ModelId,
-    ParsingRules,
-    RouterParameters,
-    Temperature,
-    TopP,
-)
 from causerie.protocol.request import ChatRequest, FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import plain_request
@@ -88,7 +79,11 @@ def _choice(value: Any) -> Any:
 ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 
-_DECLARED = {**PARAMETERS, **HINTS, **{each.name: each for each in declared(RouterParameters)}}
+_DECLARED = {
+    **parameters.PARAMETERS,
+    **parameters.HINTS,
+    **{each.name: each for each in declared(parameters.RouterParameters)},
+}
 _TRANSLATED = frozenset({
     "input", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "top_logprobs",
     "max_tool_calls", "store", "truncation", "background", "previous_response_id", "conversation",
@@ -132,20 +127,20 @@ class _PlainItem(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    model: ModelId
+    model: parameters.ModelId
     input: str | Annotated[tuple[_PlainItem, ...], Meta(min_length=1)]
     instructions: str | None = None
-    max_output_tokens: Count | None = None
+    max_output_tokens: parameters.Count | None = None
     stream: bool | None = None
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
+    temperature: parameters.Temperature | None = None
+    top_p: parameters.TopP | None = None
     store: bool | None = None
 
 
 _decode_plain = msgspec.json.Decoder(_PlainBody).decode
 
 
-def _parse_plain(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
+def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
     # Plain text, in one native pass; whatever is wrong is reported by the other reader.
     try:
         plain = _decode_plain(body)
@@ -180,7 +175,7 @@ def _parse_plain(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
     return ParsedRequest(request, PassingReply(reply), Places(tuple(places), _NAMES))
 
 
-def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+def _parse(body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
     if len(body) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
     if len(body) <= LARGE and (plain := _parse_plain(body, rules)) is not None:
@@ -190,7 +185,7 @@ def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequ
 
 
 class _Translation(ItemReader, eq=False):
-    def parsed(self, rules: ParsingRules, mark: str, size: int) -> ParsedRequest:
+    def parsed(self, rules: parameters.ParsingRules, mark: str, size: int) -> ParsedRequest:
         body, fields = self.body, self.values
         self._refuse_state()
         self._copy_plain(strict=rules.reject_unknown)
@@ -263,7 +258,7 @@ class _Translation(ItemReader, eq=False):
             made["json_schema"] = {name: form.get(name) for name in names if form.has(name)}
         self.values["response_format"] = made
 
-    def _translate_reasoning(self, rules: ParsingRules) -> None:
+    def _translate_reasoning(self, rules: parameters.ParsingRules) -> None:
         reasoning = self.body.child("reasoning")
         if reasoning is None:
             return
