@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from causerie.chat.fallback import segment_text
 from causerie.chat.formats import format as forms
+from causerie.chat.history import segment_text
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.taint import Traced, authored, joined
 from causerie.protocol.events import (
