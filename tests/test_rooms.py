@@ -124,7 +124,7 @@ PLANTED = {
         "hosted.console may not import hosted.management.views",
     ),
     "stage to stage": Planted(
-        "routing/target_stats.py",
+        "routing/target_state.py",
         "from causerie.metering.meter import Record",
         "routing may not import metering.meter",
     ),

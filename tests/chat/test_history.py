@@ -9,7 +9,6 @@ from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.fallback import call_text, tools_text, without_calls
 from causerie.chat.formats.format import (
     HERMES_CALLS,
     CallId,
@@ -21,7 +20,14 @@ from causerie.chat.formats.format import (
     ParameterList,
     PythonArguments,
 )
-from causerie.chat.history import arranged, entries, tool_entry
+from causerie.chat.history import (
+    arranged,
+    call_text,
+    entries,
+    tool_entry,
+    tools_text,
+    without_calls,
+)
 from causerie.chat.taint import JsonDict, read_arguments, user_spans, write_json
 from causerie.chat.template import ChatTemplate
 from causerie.chat.template_capabilities import TemplateCapabilities, capabilities_of

@@ -29,11 +29,10 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.llamacpp import process
+from causerie.engines.llamacpp import engine as llamacpp
 from causerie.engines.llamacpp.client import ChunkedPrefill, PartialTokens, completion_body
-from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.engine import LlamaCppChild, LlamaCppEngine, spawn
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
-from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.slots import PromptStore
 from causerie.engines.prefill import PrefillSpeed
 from causerie.engines.process import Pulse
@@ -374,7 +373,7 @@ async def test_a_killed_child_fails_its_requests_and_comes_back(
 async def test_a_child_that_lives_and_answers_no_more_is_replaced(
     tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_QUESTIONS", (("/health", 0.5),))
+    monkeypatch.setattr(llamacpp, "_QUESTIONS", (("/health", 0.5),))
     engine = LlamaCppEngine("small", tiny_gguf, LlamaCppOptions(context=256, parallel=1))
     await engine.start()
     try:

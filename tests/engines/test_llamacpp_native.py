@@ -18,14 +18,14 @@ from waiting import eventually, gone
 
 from causerie.engines.base import EngineFailed, EngineState, LoadFailed, TextRequest
 from causerie.engines.llamacpp.client import biases, completion_body
-from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import LlamaCppOptions
-from causerie.engines.llamacpp.process import (
+from causerie.engines.llamacpp.engine import (
+    LlamaCppEngine,
     NativeBuild,
     examine_program,
     missing_program,
     native_arguments,
 )
+from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.protocol.parameters import SamplingParams
 
 pytestmark = pytest.mark.skipif(

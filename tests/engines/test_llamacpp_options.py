@@ -11,8 +11,8 @@ from enginekit import HEADER
 
 from causerie.engines import machine as machine_module
 from causerie.engines.llamacpp import options as module
+from causerie.engines.llamacpp.engine import environment
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, available_memory, for_machine
-from causerie.engines.llamacpp.process import environment
 from causerie.engines.machine import MachinePart, cores, model_memory_bytes, own_groups, quota
 
 FILE = HEADER.path

@@ -22,8 +22,7 @@ from causerie.metering.meter import Contents
 from causerie.protocol.events import PassedBytes, TextDelta, Usage
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.response import CompletionIdentity, ResponseContext
-from causerie.shapes.passed_through.encoder import PassedReply
-from causerie.shapes.passed_through.reader import parse
+from causerie.shapes.passed_through import PassedReply, parse
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.protocol.targets import QUARTER_SECONDS
-from causerie.routing.target_stats import LatencyStats
+from causerie.routing.target_state import LatencyStats
 
 SECOND = 1_000_000_000
 

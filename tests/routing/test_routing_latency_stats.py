@@ -27,8 +27,13 @@ from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.protocol.events import Batch
 from causerie.routing.attempt import Attempt
 from causerie.routing.circuit_breaker import CircuitBreaker
-from causerie.routing.target_state import TargetState
-from causerie.routing.target_stats import FIVE_MINUTES, HALF_HOUR, LatencyStats, Samples
+from causerie.routing.target_state import (
+    FIVE_MINUTES,
+    HALF_HOUR,
+    LatencyStats,
+    Samples,
+    TargetState,
+)
 
 START = Clock().now
 values = st.lists(st.floats(0, 1000), min_size=1, max_size=300)

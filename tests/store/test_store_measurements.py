@@ -17,7 +17,7 @@ from causerie.hosted.store.tables import moment_of
 from causerie.protocol.targets import DAY_SECONDS, QUARTER_SECONDS, Candidate
 from causerie.routing.measurements import Measurements, MeasurementStore
 from causerie.routing.router import Router
-from causerie.routing.target_stats import LatencyStats
+from causerie.routing.target_state import LatencyStats
 
 NOON = 1_800_014_400 - 1_800_014_400 % DAY_SECONDS + 12 * 3600
 

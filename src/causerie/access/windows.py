@@ -10,24 +10,12 @@ from operator import attrgetter
 
 from msgspec import Struct, field
 
-from causerie.access.limits import (
-    UNLIMITED,
-    ExceededLimit,
-    Lease,
-    LimitStatus,
-    LimitStatuses,
-    QuotaRefusal,
-    RateScope,
-    Tokens,
-    exceeded,
-    limited,
-    needed,
-)
+from causerie.access import limits
 
 _TICK = 100_000_000  # nanoseconds
 _MINUTE = 600  # ticks
 _FIRST_SWEEP = 1024
-_FAR = UNLIMITED // 2  # so much is never left of a limit that is set
+_FAR = limits.UNLIMITED // 2  # so much is never left of a limit that is set
 
 
 class _Tick(Struct, eq=False):
@@ -93,10 +81,12 @@ class _Windows(dict[str, _Window]):
         self._sweep_at = max(_FIRST_SWEEP, 2 * len(self))
 
 
-_Part = tuple[RateScope, _Window, _Tick, int]  # what was taken of one scope, and how much output
+_Part = tuple[
+    limits.RateScope, _Window, _Tick, int
+]  # what was taken of one scope, and how much output
 
 
-class MemoryLease(Lease):
+class MemoryLease(limits.Lease):
     """The use of one request in its windows, with the same input in each."""
 
     clock: Callable[[], int]
@@ -121,10 +111,10 @@ class MemoryLease(Lease):
                 tick.requests -= 1
                 window.requests -= 1
 
-    def limit_statuses(self) -> LimitStatuses:
+    def limit_statuses(self) -> limits.LimitStatuses:
         now = self.clock() // _TICK
-        requests: LimitStatus | None = None
-        tokens: LimitStatus | None = None
+        requests: limits.LimitStatus | None = None
+        tokens: limits.LimitStatus | None = None
         fewest = least = _FAR
         for scope, window, _, _ in self.parts:
             if window.newest.at != now:
@@ -173,14 +163,16 @@ class MemoryCounters:
         return len(self._windows)
 
     async def take(
-        self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
+        self, scopes: Sequence[limits.RateScope], estimate: Callable[[], limits.Tokens]
     ) -> MemoryLease:
         return self.take_now(scopes, estimate)
 
-    def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
+    def take_now(
+        self, scopes: Sequence[limits.RateScope], estimate: Callable[[], limits.Tokens]
+    ) -> MemoryLease:
         """Take a lease; see :meth:`causerie.access.limits.RateLimiter.take`."""
         now, windows = self._clock() // _TICK, self._windows
-        need: Tokens | None = None
+        need: limits.Tokens | None = None
         input = output = 0
         parts: list[_Part] = []
         for scope in scopes:
@@ -216,18 +208,22 @@ class MemoryCounters:
         else:
             return MemoryLease(self._clock, input, parts)
         MemoryLease(self._clock, input, parts).undo()
-        raise limited(self._refused(scopes, needed(scopes, estimate)))
+        raise limits.limited(self._refused(scopes, limits.needed(scopes, estimate)))
 
-    def _refused(self, scopes: Sequence[RateScope], need: Tokens) -> QuotaRefusal:
+    def _refused(
+        self, scopes: Sequence[limits.RateScope], need: limits.Tokens
+    ) -> limits.QuotaRefusal:
         now, parts = self._clock(), []
-        refusals: list[ExceededLimit] = []
+        refusals: list[limits.ExceededLimit] = []
         for scope in scopes:
             window = self._windows[scope.id]
             output = min(need.output, scope.output, scope.tokens - need.input)
             parts.append((scope, window, window.newest, output))
-            used, asked = [read(window) for read in _READS], Tokens(need.input, output)
-            refusals += exceeded(scope, used, window.running, asked, partial(_until, window, now))
-        return QuotaRefusal(
+            used, asked = [read(window) for read in _READS], limits.Tokens(need.input, output)
+            refusals += limits.exceeded(
+                scope, used, window.running, asked, partial(_until, window, now)
+            )
+        return limits.QuotaRefusal(
             tuple(refusals), MemoryLease(self._clock, need.input, parts).limit_statuses()
         )
 

@@ -26,16 +26,7 @@ from causerie.chat.schema.references import without_siblings
 from causerie.chat.validation import AT_ONCE, CheckedSchema
 from causerie.errors import InvalidRequest
 from causerie.http.event_loop import offload
-from causerie.protocol.request import (
-    ChatRequest,
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    TextChoice,
-    Tool,
-)
+from causerie.protocol import request as requests
 
 _MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
 _LONG = 2_000  # characters of schemas; more take so long that they go to a thread
@@ -99,7 +90,7 @@ class Functions:
 
 
 async def callable_functions(
-    request: ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
+    request: requests.ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
     """Return those that ``tool_choice`` leaves.
 
@@ -122,7 +113,11 @@ async def callable_functions(
 
 
 def _checked(
-    asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str], *, lenient: bool
+    asked: Sequence[tuple[int, requests.Tool]],
+    text: str,
+    control_tokens: Iterable[str],
+    *,
+    lenient: bool,
 ) -> Functions:
     check_size(text, param="tools")
     tools: dict[str, Schema] = {}
@@ -182,7 +177,7 @@ class AnswerPlan:
 
 
 async def answer_plan(
-    output: OutputFormat,
+    output: requests.OutputFormat,
     control_tokens: Collection[str],
     schema_cache: SchemaCache,
     *,
@@ -190,22 +185,22 @@ async def answer_plan(
 ) -> AnswerPlan:
     """Return the plan; raise ``InvalidRequest`` (``unsupported_schema``) if it cannot be kept."""
     match output:
-        case JsonObject():
+        case requests.JsonObject():
             any_object = {"type": "object"}
             text = constraint(any_object, param="response_format", white_space=white_space)
             return _document_plan(any_object, "response_format", white_space, text)
-        case JsonSchema():
+        case requests.JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
             make = partial(_schema_plan, output, text, control_tokens, white_space)
             return await schema_cache.of(text, (output.param, white_space), make)
-        case Regex(pattern):
+        case requests.Regex(pattern):
             # There is no telling what it spells.
             return await schema_cache.of(
                 pattern,
-                Regex,
+                requests.Regex,
                 lambda: AnswerPlan(regex(pattern, param="structured_outputs.regex"), spell=True),
             )
-        case TextChoice(options):
+        case requests.TextChoice(options):
             text = "\n".join(options)
 
             def chosen() -> AnswerPlan:
@@ -213,14 +208,14 @@ async def answer_plan(
                 return AnswerPlan("OPTION", f"OPTION: {rule}", spell=spells(text, control_tokens))
 
             return await schema_cache.of(text, options, chosen)
-        case Grammar(text):
+        case requests.Grammar(text):
             return await schema_cache.of(
-                text, Grammar, lambda: AnswerPlan(EMBEDDED, embed(text), spell=True)
+                text, requests.Grammar, lambda: AnswerPlan(EMBEDDED, embed(text), spell=True)
             )
 
 
 def _schema_plan(
-    output: JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
+    output: requests.JsonSchema, text: str, control_tokens: Collection[str], white_space: WhiteSpace
 ) -> AnswerPlan:
     check_size(text, param=output.param)
     prepared = prepare(output.schema, param=output.param, white_space=white_space)

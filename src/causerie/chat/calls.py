@@ -6,36 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from causerie.chat.call_syntax.base import (
-    LONGEST_WORD,
-    CallIdReader,
-    GrowingText,
-    LiteralReader,
-    NameReader,
-    Read,
-    Reader,
-    Tools,
-    Unreadable,
-    offered_name,
-)
+from causerie.chat.call_syntax import base
 from causerie.chat.call_syntax.elements import ElementReader
 from causerie.chat.call_syntax.json import JsonReader
 from causerie.chat.call_syntax.lenient import LenientReader
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import RelaxedReader
-from causerie.chat.formats.format import (
-    CallId,
-    CallSection,
-    ElementArguments,
-    JsonArguments,
-    Literal,
-    LooseArguments,
-    Name,
-    ParameterList,
-    PythonArguments,
-    Segment,
-)
+from causerie.chat.formats import format as forms
 from causerie.protocol.events import ContentEvent, ToolCallDelta, ToolCallStarted
 
 # Once its arguments are complete, a call is known, so text that deviates behind them may not cost
@@ -62,9 +40,9 @@ def markers(text: str) -> list[str]:
 class CallTail:
     """Reads the rest of one call: the segments behind its arguments."""
 
-    def __init__(self, segments: Sequence[Segment], *, keep: str) -> None:
+    def __init__(self, segments: Sequence[forms.Segment], *, keep: str) -> None:
         """``keep`` is the text that the section goes on with, or ends in."""
-        fixed = [one for one in segments if isinstance(one, Literal)]
+        fixed = [one for one in segments if isinstance(one, forms.Literal)]
         text = "".join(max((one.text, *one.also), key=len) for one in fixed)
         self._members = "}" in text
         self._closers = "".join(each for each in "}])" if not keep.startswith(each))
@@ -119,14 +97,14 @@ class Repeats:
     _earlier: list[tuple[str, str]] = field(default_factory=list)
     """Name and arguments of each complete call."""
     _name: str = ""
-    _arguments: GrowingText = field(default_factory=GrowingText)
+    _arguments: base.GrowingText = field(default_factory=base.GrowingText)
     _alike: list[str] = field(default_factory=list)
     """Arguments of the earlier calls that this one is equal to so far."""
     _held: list[ContentEvent] = field(default_factory=list)
 
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
         """Begin a call; return the events to deliver now."""
-        self._name, self._arguments, self._held = event.name, GrowingText(), []
+        self._name, self._arguments, self._held = event.name, base.GrowingText(), []
         self._alike = [arguments for name, arguments in self._earlier if name == event.name]
         return self._delivered(event)
 
@@ -175,8 +153,8 @@ class _Call:
     """Arguments so far that the client has not been given: no more than an empty object."""
 
 
-def _call_marks(form: CallSection) -> tuple[list[str], list[str]]:
-    fixed = [one for one in form.call if isinstance(one, Literal)] or [Literal("")]
+def _call_marks(form: forms.CallSection) -> tuple[list[str], list[str]]:
+    fixed = [one for one in form.call if isinstance(one, forms.Literal)] or [forms.Literal("")]
     heads = (text.partition("{")[0] for text in (form.begin, fixed[0].text))
     opening = [mark.rstrip("[") for text in heads for mark in markers(text)]
     triggers = [mark for mark in form.starts if not mark.endswith(('"', "=", ":"))]
@@ -200,13 +178,17 @@ def _skip_mark(text: str, mark: str) -> tuple[str | None, bool]:
     return (None, True) if left else ("", False)
 
 
-def name_triggers(calls: CallSection, name: str) -> tuple[str, ...]:
+def name_triggers(calls: forms.CallSection, name: str) -> tuple[str, ...]:
     """Return the texts that a call begins with, if it begins with the name of its function."""
     behind, *others = calls.call[1:]
-    if isinstance(behind, Literal) and behind.text.strip():
+    if isinstance(behind, forms.Literal) and behind.text.strip():
         return (name + behind.text.strip(),)
-    listed = [one.before.strip() for one in (behind, *others) if isinstance(one, ParameterList)]
-    ends = [mark for one in others if isinstance(one, Literal) for mark in markers(one.text)[:1]]
+    listed = [
+        one.before.strip() for one in (behind, *others) if isinstance(one, forms.ParameterList)
+    ]
+    ends = [
+        mark for one in others if isinstance(one, forms.Literal) for mark in markers(one.text)[:1]
+    ]
     return tuple(f"{name}{space}{mark}" for space in ("", "\n") for mark in (*listed, *ends))
 
 
@@ -224,14 +206,14 @@ class SectionReader:
     """
 
     def __init__(
-        self, form: CallSection, tools: Tools, *, begin: str, read: str, name: str = ""
+        self, form: forms.CallSection, tools: base.Tools, *, begin: str, read: str, name: str = ""
     ) -> None:
         self._form = form
         self._tools = tools
-        self._queue: list[Segment] = [Literal(begin)] if begin else []
+        self._queue: list[forms.Segment] = [forms.Literal(begin)] if begin else []
         self._queue += form.call
         self._call = _Call(name)
-        self._reader: Reader | None = None
+        self._reader: base.Reader | None = None
         self._lenient: LenientReader | None = None
         self._before_arguments: int | None = None  # characters of the unread call
         self._tail: CallTail | None = None
@@ -241,7 +223,7 @@ class SectionReader:
         self.rest: str | None = None
         self.broken = False
         self.complete = 0
-        self.unread = GrowingText(read)
+        self.unread = base.GrowingText(read)
 
     @property
     def open(self) -> bool:
@@ -255,7 +237,7 @@ class SectionReader:
         if isinstance(self._reader, ParameterReader):
             return self._reader.is_between
         unread = self._reader is None and self._step == self._read_segment
-        return unread and isinstance(self._queue[0], ParameterList)
+        return unread and isinstance(self._queue[0], forms.ParameterList)
 
     def feed(self, text: str) -> Sequence[CallPart]:
         parts: list[CallPart] = []
@@ -265,7 +247,7 @@ class SectionReader:
         try:
             while self.rest is None and left is not None:
                 left = self._step(left, parts)
-        except Unreadable:
+        except base.Unreadable:
             self.broken = True
         return parts
 
@@ -273,7 +255,7 @@ class SectionReader:
         segment = self._queue[0]
         try:
             read = self._feed_segment(segment, text)
-        except Unreadable:
+        except base.Unreadable:
             if self._call.started or self._form.at_start:
                 raise
             return self._begin_lenient_reading()
@@ -281,11 +263,11 @@ class SectionReader:
             self._add_arguments(read.arguments, parts)
         if read.rest is None:
             return None
-        if isinstance(segment, Name):
-            self._call.name = offered_name(read.value, self._tools)
+        if isinstance(segment, forms.Name):
+            self._call.name = base.offered_name(read.value, self._tools)
             if self._form.at_start and self._call.name not in self._tools:
-                raise Unreadable  # an answer that looks alike
-        elif isinstance(segment, CallId):
+                raise base.Unreadable  # an answer that looks alike
+        elif isinstance(segment, forms.CallId):
             self._call.id = read.value if segment.kept else ""
             if not self._call.name:  # it is in the id: ``functions.weather:0`` (Kimi K2)
                 name = read.value.removeprefix("functions.").rpartition(":")[0]
@@ -293,16 +275,18 @@ class SectionReader:
         self._reader = None
         self._queue.pop(0)
         # An empty list of parameters is one only if the call ends behind it.
-        is_sure = self._call.started or isinstance(segment, JsonArguments)
-        if not self._queue or (is_sure and not isinstance(segment, Literal | Name | CallId)):
+        is_sure = self._call.started or isinstance(segment, forms.JsonArguments)
+        if not self._queue or (
+            is_sure and not isinstance(segment, forms.Literal | forms.Name | forms.CallId)
+        ):
             self._end_call(parts)
         return read.rest
 
-    def _feed_segment(self, segment: Segment, text: str) -> Read:
+    def _feed_segment(self, segment: forms.Segment, text: str) -> base.Read:
         if self._reader is None:
-            if not isinstance(segment, Literal | Name | CallId):
+            if not isinstance(segment, forms.Literal | forms.Name | forms.CallId):
                 if not self._call.name:
-                    raise Unreadable
+                    raise base.Unreadable
                 self._before_arguments = self.unread.size - len(text)
             self._reader = self._reader_of(segment)
         return self._reader.feed(text)
@@ -320,7 +304,7 @@ class SectionReader:
         call = self._call
         if not call.started:
             call.started = True
-            self.unread = GrowingText()
+            self.unread = base.GrowingText()
             parts.append(CallStarted(call.name, call.id))
         if call.arguments:
             parts.append("".join(call.arguments))
@@ -353,17 +337,17 @@ class SectionReader:
             parts += (CallStarted(name, ""), arguments, None)
         self._lenient = None
         self.complete += len(calls)
-        behind = [one for one in self._form.call if isinstance(one, Literal)][-1:]
+        behind = [one for one in self._form.call if isinstance(one, forms.Literal)][-1:]
         self._tail = CallTail(behind, keep=self._form.end.strip())
-        self.unread, self._step = GrowingText(rest), self._read_tail
+        self.unread, self._step = base.GrowingText(rest), self._read_tail
         return rest
 
     def _read_tail(self, text: str, _: list[CallPart]) -> str | None:
         assert self._tail is not None
-        self.unread = GrowingText()
+        self.unread = base.GrowingText()
         rest = self._tail.feed(text)
         if rest is not None:
-            self.unread, self._step = GrowingText(rest), self._read_between_calls
+            self.unread, self._step = base.GrowingText(rest), self._read_between_calls
         return rest
 
     def _read_between_calls(self, text: str, _: list[CallPart]) -> str | None:
@@ -382,7 +366,7 @@ class SectionReader:
         if stripped.startswith(again):
             self._queue, self._step = list(self._form.call), self._read_segment
             return stripped[len(separator) :]
-        arrives = any(partly for _, partly in found) and len(text) <= LONGEST_WORD
+        arrives = any(partly for _, partly in found) and len(text) <= base.LONGEST_WORD
         if arrives or any(mark.startswith(stripped) for mark in again):
             self._held = text  # a mark may be arriving, or nothing more at all
             return None
@@ -391,29 +375,29 @@ class SectionReader:
 
     def _next_call_marks(self) -> tuple[str, ...]:
         first = self._form.call[0]
-        if isinstance(first, Name):  # only an offered function is told from other text
+        if isinstance(first, forms.Name):  # only an offered function is told from other text
             return tuple(mark for name in self._tools for mark in name_triggers(self._form, name))
-        words = first.text.split() if isinstance(first, Literal) else []
+        words = first.text.split() if isinstance(first, forms.Literal) else []
         return ("{",) if words and words[0].startswith("{") else tuple(words[:1])
 
-    def _reader_of(self, segment: Segment) -> Reader:
+    def _reader_of(self, segment: forms.Segment) -> base.Reader:
         schema = self._tools.get(self._call.name, {})
         following = self._queue[1] if len(self._queue) > 1 else None
-        behind = following.text if isinstance(following, Literal) else None
+        behind = following.text if isinstance(following, forms.Literal) else None
         match segment:
-            case Literal(text, also):
-                return LiteralReader(text, also)
-            case Name():
-                return NameReader()
-            case CallId():
-                return CallIdReader("\n" if behind is None else behind)
-            case JsonArguments():
+            case forms.Literal(text, also):
+                return base.LiteralReader(text, also)
+            case forms.Name():
+                return base.NameReader()
+            case forms.CallId():
+                return base.CallIdReader("\n" if behind is None else behind)
+            case forms.JsonArguments():
                 return JsonReader()
-            case ParameterList():
+            case forms.ParameterList():
                 return ParameterReader(segment, schema, end="".join(markers(behind or "")[:1]))
-            case PythonArguments():
+            case forms.PythonArguments():
                 return PythonReader(schema)
-            case LooseArguments(quote):
+            case forms.LooseArguments(quote):
                 return RelaxedReader(quote=quote)
-            case ElementArguments(mark):
+            case forms.ElementArguments(mark):
                 return ElementReader(mark, schema)

@@ -20,19 +20,7 @@ from causerie.chat.call_syntax.parameters import parameter_grammar
 from causerie.chat.call_syntax.python import loose_grammar, python_grammar
 from causerie.chat.call_syntax.unmarked import section_marks, unmarked_grammar
 from causerie.chat.calls import markers, name_triggers
-from causerie.chat.formats.format import (
-    CallId,
-    CallSection,
-    ElementArguments,
-    JsonArguments,
-    Literal,
-    LooseArguments,
-    ModelFormat,
-    Name,
-    ParameterList,
-    PythonArguments,
-    Segment,
-)
+from causerie.chat.formats import format as forms
 from causerie.chat.grammar_text import ANY_TEXT, USUAL, GrammarText, Manner
 from causerie.chat.json_lark import Embedded
 from causerie.chat.schema import WhiteSpace
@@ -58,7 +46,7 @@ class CallPlan:
 
 
 def compose(
-    form: ModelFormat,
+    form: forms.ModelFormat,
     control_tokens: Mapping[str, int],
     *,
     reasoning: str,
@@ -90,7 +78,7 @@ def compose(
     return text.finish(f"{before} {body} {ended}".strip(), answer.rules if answer else "")
 
 
-def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | None) -> bool:
+def leaves_free(form: forms.ModelFormat, calls: CallPlan | None, answer: AnswerPlan | None) -> bool:
     """Return whether the reply may be any text, with calls at most optional.
 
     The reasoning of such a reply is free text, which a call ends. All other
@@ -101,7 +89,9 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
     return answer is None and not (calls.required or form.calls.at_start)
 
 
-def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls: CallPlan) -> bool:
+def calls_in_reasoning(
+    form: forms.ModelFormat, control_tokens: Collection[str], calls: CallPlan
+) -> bool:
     """Return whether a forced call may begin inside the reasoning, and end it.
 
     So it is if control tokens begin both the call and the end of the reasoning. Where they are
@@ -116,7 +106,9 @@ def calls_in_reasoning(form: ModelFormat, control_tokens: Collection[str], calls
     return all(mark.startswith(begins) for mark in (*form.reasoning.closes, *held))
 
 
-def _thought_or_calls(form: ModelFormat, text: GrammarText, calls: CallPlan, is_open: bool) -> str:
+def _thought_or_calls(
+    form: forms.ModelFormat, text: GrammarText, calls: CallPlan, is_open: bool
+) -> str:
     section, marks = _Section(form.calls, calls, text), form.reasoning
     whole = section.whole()
     held = _enforced_from(form.calls)
@@ -130,7 +122,9 @@ def _thought_or_calls(form: ModelFormat, text: GrammarText, calls: CallPlan, is_
     return text.rule(f"{_any_of(map(text.literal, marks.opens))} {rest} | {whole}")
 
 
-def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free: bool) -> str:
+def _reasoning_grammar(
+    form: forms.ModelFormat, text: GrammarText, state: str, *, free: bool
+) -> str:
     marks = form.reasoning
     if state == "none" or free:
         return ""
@@ -141,7 +135,7 @@ def _reasoning_grammar(form: ModelFormat, text: GrammarText, state: str, *, free
     return f"({opened})?"
 
 
-def _after_reasoning(form: ModelFormat, text: GrammarText) -> str:
+def _after_reasoning(form: forms.ModelFormat, text: GrammarText) -> str:
     after = form.reasoning.after_close
     return text.literal(after) if after.strip() else f"/[ \\n]{{0,{max(len(after), 1)}}}/"
 
@@ -152,7 +146,7 @@ def _any_of(options: Iterable[str]) -> str:
 
 
 def _body(
-    form: ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
+    form: forms.ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
 ) -> str:
     said = None
     if answer:
@@ -185,13 +179,13 @@ def _body(
     return text.rule(" | ".join([*options, free, *unmarked]))
 
 
-def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> list[str]:
+def _unmarked_call(form: forms.CallSection, text: GrammarText, calls: CallPlan) -> list[str]:
     several = MAX_CALLS - 1 if form.parallel and calls.parallel else 0
     marks = section_marks(form)
     written: dict[str, str] = {}
     if text.manner.white_space is WhiteSpace.PRETTY:  # as unmarked calls always have it
         known = text.functions.items()
-        written = {name: rule for (name, way), rule in known if way == JsonArguments()}
+        written = {name: rule for (name, way), rule in known if way == forms.JsonArguments()}
     plain = {name: of for name, of in calls.tools.items() if name not in calls.grammars}
     found = plain and unmarked_grammar(
         plain, marks, text.control_tokens, several=several, known=written
@@ -204,30 +198,30 @@ def _unmarked_call(form: CallSection, text: GrammarText, calls: CallPlan) -> lis
     return [text.free_before(expression)]
 
 
-def _call_markers(calls: CallSection) -> tuple[str, ...]:
+def _call_markers(calls: forms.CallSection) -> tuple[str, ...]:
     # JSON at the start of a reply is a call only where calls are possible.
     if calls.addressed:
-        behind = next(one for one in calls.call[1:] if isinstance(one, Literal))
+        behind = next(one for one in calls.call[1:] if isinstance(one, forms.Literal))
         return (_message_opening(calls), behind.text)
     return () if calls.at_start else (*_enforced_from(calls), *calls.lead_ins)
 
 
-def _message_opening(calls: CallSection) -> str:
+def _message_opening(calls: forms.CallSection) -> str:
     last = markers(calls.separator)[-1]
     return calls.separator[calls.separator.index(last) :] + _first_text(calls)
 
 
-def _first_text(calls: CallSection) -> str:
-    assert isinstance(calls.call[0], Literal)
+def _first_text(calls: forms.CallSection) -> str:
+    assert isinstance(calls.call[0], forms.Literal)
     return calls.call[0].text
 
 
-def _enforced_from(calls: CallSection) -> tuple[str, ...]:
+def _enforced_from(calls: forms.CallSection) -> tuple[str, ...]:
     return (calls.holds_at,) if calls.holds_at else calls.starts
 
 
 class _Section:
-    def __init__(self, form: CallSection, plan: CallPlan, text: GrammarText) -> None:
+    def __init__(self, form: forms.CallSection, plan: CallPlan, text: GrammarText) -> None:
         self._form = form
         self._plan = plan
         self._text = text
@@ -243,8 +237,8 @@ class _Section:
             # The first texts are one literal: else the lexer would follow free text.
             first, *others = form.call
             begun = f"{text.literal(form.begin)} {self._rest()}"
-            if isinstance(first, Literal):
-                begun = self._with_first((Literal(form.begin + first.text), *others))
+            if isinstance(first, forms.Literal):
+                begun = self._with_first((forms.Literal(form.begin + first.text), *others))
             return [begun, *(f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins)]
         if form.addressed:
             return self._calls_at_message_start()
@@ -260,7 +254,7 @@ class _Section:
 
     def _calls_at_message_start(self) -> list[str]:
         form, text = self._form, self._text
-        first = Literal(form.lead + _first_text(form))  # one lexeme, as free text is
+        first = forms.Literal(form.lead + _first_text(form))  # one lexeme, as free text is
         begun = (first, *form.call[1:])
         options = [text.free_before(self._with_first(begun))]
         if not text.is_control(opening := _message_opening(form)):  # which is text like any other
@@ -283,30 +277,30 @@ class _Section:
         at, literal = next(
             (at, one)
             for at, one in enumerate(form.call)
-            if isinstance(one, Literal) and trigger in form.begin + one.text
+            if isinstance(one, forms.Literal) and trigger in form.begin + one.text
         )
         left = (form.begin + literal.text).partition(trigger)[2]
         behind = form.call[at + 1 :]
-        return self._with_first((Literal(left), *behind) if left else behind)
+        return self._with_first((forms.Literal(left), *behind) if left else behind)
 
-    def _with_first(self, segments: Sequence[Segment]) -> str:
+    def _with_first(self, segments: Sequence[forms.Segment]) -> str:
         return self._rest(self._any_call(segments))
 
-    def _any_call(self, segments: Sequence[Segment]) -> str:
+    def _any_call(self, segments: Sequence[forms.Segment]) -> str:
         calls = (self._one_call(name, segments) for name in sorted(self._plan.tools))
         return self._text.rule(" | ".join(map(self._text.rule, calls)))
 
-    def _one_call(self, name: str, segments: Sequence[Segment]) -> str:
+    def _one_call(self, name: str, segments: Sequence[forms.Segment]) -> str:
         out: list[str] = []
         fixed = ""
         for segment in segments:
-            if isinstance(segment, Literal) and not segment.also:
+            if isinstance(segment, forms.Literal) and not segment.also:
                 fixed += segment.text
-            elif isinstance(segment, Literal):
+            elif isinstance(segment, forms.Literal):
                 ways = [fixed + each for each in (segment.text, *segment.also)]
                 out.append(f"({' | '.join(map(self._text.literal, ways))})")
                 fixed = ""
-            elif isinstance(segment, Name):
+            elif isinstance(segment, forms.Name):
                 fixed += name
             else:
                 out += [self._text.literal(fixed)] if fixed else []
@@ -314,10 +308,10 @@ class _Section:
                 fixed = ""
         return " ".join([*out, *([self._text.literal(fixed)] if fixed else [])])
 
-    def _arguments_grammar(self, segment: Segment, name: str) -> str:
+    def _arguments_grammar(self, segment: forms.Segment, name: str) -> str:
         text = self._text
         text.function = name
-        if isinstance(segment, CallId):
+        if isinstance(segment, forms.CallId):
             return call_id_grammar(segment.pattern, re.escape(name))
         if (name, segment) not in text.functions:
             try:
@@ -329,20 +323,20 @@ class _Section:
                 raise SchemaRefused("tools", reason, function=name) from None
         return text.functions[name, segment]
 
-    def _notation(self, segment: Segment, name: str) -> str:
+    def _notation(self, segment: forms.Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text
         match segment:
-            case JsonArguments() if name in self._plan.grammars:
+            case forms.JsonArguments() if name in self._plan.grammars:
                 return _text_argument(schema, self._plan.grammars[name], text)
-            case JsonArguments():
+            case forms.JsonArguments():
                 return _json_arguments(schema, text)
-            case ParameterList():
+            case forms.ParameterList():
                 return parameter_grammar(segment, schema, text)
-            case PythonArguments():
+            case forms.PythonArguments():
                 return python_grammar(schema, text)
-            case LooseArguments(quote):
+            case forms.LooseArguments(quote):
                 return loose_grammar(quote, schema, text)
-            case ElementArguments(mark):
+            case forms.ElementArguments(mark):
                 return element_grammar(mark, schema, text)
             case _:
                 raise AssertionError(f"{segment} holds no arguments")

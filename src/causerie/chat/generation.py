@@ -13,6 +13,7 @@ from enum import Enum
 import structlog
 from msgspec import structs
 
+from causerie import errors
 from causerie.chat.backtracking import without_faults
 from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.document_watch import WatchedDocuments
@@ -22,28 +23,7 @@ from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
-from causerie.engines.base import (
-    EngineFailed,
-    LoadFailed,
-    NotAdmitted,
-    Output,
-    PromptTooLong,
-    Started,
-    Stopped,
-    TextEngine,
-    TextRequest,
-    Token,
-)
-from causerie.errors import (
-    ConstraintNotKept,
-    ContextLengthExceeded,
-    EngineLost,
-    ErrorClass,
-    InvalidRequest,
-    Overloaded,
-    ServiceError,
-    UpstreamFailed,
-)
+from causerie.engines import base
 from causerie.protocol.events import (
     Batch,
     ContentEvent,
@@ -69,53 +49,53 @@ def engine_failures(*, started: bool, resumed: str = "", continued: bool = True)
     """
     try:
         yield
-    except PromptTooLong as long:
-        raise ContextLengthExceeded(
+    except base.PromptTooLong as long:
+        raise errors.ContextLengthExceeded(
             prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
         ) from None
-    except NotAdmitted:
+    except base.NotAdmitted:
         if resumed:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 "The last message is not the beginning of an answer in the form that is asked for, "
                 "so it cannot be continued.",
                 param="continue_final_message",
             ) from None
         if not continued:  # what it had made itself, when some of it was to be drawn again
             raise given_up() from None
-        raise UpstreamFailed(
+        raise errors.UpstreamFailed(
             "The reply broke off in a form that the constraint here does not admit."
         ) from None
-    except EngineFailed as failure:
+    except base.EngineFailed as failure:
         raise _in_words(failure, started) from failure
 
 
-def given_up() -> ConstraintNotKept:
-    return ConstraintNotKept(
+def given_up() -> errors.ConstraintNotKept:
+    return errors.ConstraintNotKept(
         "The answer does not have the form asked for: the engine gave up the constraint in the "
         f"middle of it, because {TOO_COMPLEX}"
     )
 
 
-def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
+def _in_words(failure: base.EngineFailed, started: bool) -> errors.ServiceError:
     if failure.refused:
         log.warning("engine refused a request", why=str(failure)[:_MOST_WORDS])
-        return UpstreamFailed(
+        return errors.UpstreamFailed(
             "The engine does not take this request; the service's log says why.",
             metadata={"upstream_status": 400, "retryable": False},
-        ).caused_by(ErrorClass.INVALID_REQUEST)
+        ).caused_by(errors.ErrorClass.INVALID_REQUEST)
     wait = max(1, math.ceil(failure.retry_after))
     if failure.loading:
-        return Overloaded(
+        return errors.Overloaded(
             "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
         )
     said = "The model's engine is not running; it is being restarted."
-    if isinstance(failure, LoadFailed):
+    if isinstance(failure, base.LoadFailed):
         said = "The model could not be loaded; the service's log and `/health` say why."
     elif started:
         said = "The engine ended before the answer was complete; it is being restarted."
-        return EngineLost(said, retry_after=wait)
-    lost = Overloaded(said, code="no_endpoint", retry_after=wait)
-    return lost.caused_by(ErrorClass.SERVER_ERROR)
+        return errors.EngineLost(said, retry_after=wait)
+    lost = errors.Overloaded(said, code="no_endpoint", retry_after=wait)
+    return lost.caused_by(errors.ErrorClass.SERVER_ERROR)
 
 
 class State(Enum):
@@ -168,7 +148,7 @@ class Generation:
     :class:`Diverged` where that, read by the model's parser, is another reply.
     """
 
-    engine: TextEngine
+    engine: base.TextEngine
     request: ChatRequest
     plan: Plan
     choice: int
@@ -286,9 +266,9 @@ class Generation:
                 self.asked = True
                 async with self._start_run() as outputs:
                     async for output in outputs:
-                        if not isinstance(output, Token):
+                        if not isinstance(output, base.Token):
                             self._record_report(output)
-                            if isinstance(output, Stopped):
+                            if isinstance(output, base.Stopped):
                                 break
                         elif events := self._add_token(output):
                             yield events
@@ -367,7 +347,7 @@ class Generation:
         elif self._made >= self._limit:
             self._finish_with("length")
 
-    def _add_token(self, token: Token) -> list[ContentEvent]:
+    def _add_token(self, token: base.Token) -> list[ContentEvent]:
         self._generated.append(token.id)
         self._texts.append(token.text)
         if token.id in self.request.stop_token_ids:
@@ -383,7 +363,7 @@ class Generation:
         self._update_state()
         return events
 
-    def _read_token(self, token: Token) -> list[ContentEvent]:
+    def _read_token(self, token: base.Token) -> list[ContentEvent]:
         output = self._output
         if self.state is _THINKING:
             self.reasoning += 1
@@ -403,11 +383,11 @@ class Generation:
             return events
         return self._output.place(events, uncut=0 < self._made <= self.request.min_tokens)
 
-    def _record_report(self, output: Started | Stopped) -> None:
+    def _record_report(self, output: base.Started | base.Stopped) -> None:
         # Later runs find everything in the cache, so only the first one sets `cached`.
         if self._first_run:
             self.cached = output.cached_tokens
-        if not isinstance(output, Stopped):
+        if not isinstance(output, base.Stopped):
             return
         if output.reason == "stop":
             self._end_of_text()
@@ -422,7 +402,7 @@ class Generation:
 
     # What is asked of the engine.
 
-    def _start_run(self) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
+    def _start_run(self) -> AbstractAsyncContextManager[AsyncIterator[base.Output]]:
         request, plan = self._text_request(), self.plan
         if not plan.watched:
             return self.engine.generate(request)
@@ -442,13 +422,13 @@ class Generation:
     def _made(self) -> int:
         return self._tokens_made_before + self.completion
 
-    def _text_request(self) -> TextRequest:
+    def _text_request(self) -> base.TextRequest:
         request = self.request
         made, least, grammar = self._made, request.min_tokens, self._grammar
         short = made < least
         upto = min(least + self._beyond, self._limit) if short else self._limit
         self._run_began = len(self._generated)
-        return TextRequest(
+        return base.TextRequest(
             prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
             max_tokens=upto - made,
             sampling=self._sampling(short=short),
@@ -544,7 +524,7 @@ class ChoiceOutput:
     def stop_sequence(self) -> str | None:
         return self._stops.text if self._stops is not None else None
 
-    def note(self, token: Token) -> None:
+    def note(self, token: base.Token) -> None:
         """Keep the log-probability of a token until its text is known to be answer text."""
         written = token.text or token.raw.decode("utf-8", "replace")
         if token.logprob is not None and (token.text or written.endswith("\ufffd")):

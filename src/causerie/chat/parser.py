@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from causerie.chat.call_syntax.base import Tools, Unreadable, offered_name, text_overlap
 from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
 from causerie.chat.calls import CallPart, CallStarted, Repeats, SectionReader, name_triggers
 from causerie.chat.formats.format import CallSection, MessageHeader, ModelFormat, Reasoning
-from causerie.chat.formats.hermes import GENERIC
 from causerie.protocol.events import (
     ContentEvent,
     ReasoningDelta,
@@ -511,7 +510,7 @@ class Separation:
         reasoning = Reasoning()
         if tag:
             reasoning = Reasoning(also_open=(f"<{tag}>",), also_close=(f"</{tag}>",))
-        self._format = replace(GENERIC, reasoning=reasoning)
+        self._format = ModelFormat(reasoning=reasoning)
 
     def may_begin(self, text: str) -> bool:
         """Return whether ``text`` is the beginning of content that may begin with reasoning."""

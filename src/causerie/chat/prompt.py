@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import Struct, structs
 
-from causerie.chat import fallback, history, thinking
+from causerie.chat import history, thinking
 from causerie.chat.formats.format import Literal, ModelFormat, Name, ThinkingSwitch
 from causerie.chat.history import content_text
 from causerie.chat.taint import FINAL, Traced, authored, joined, origin_of
@@ -123,7 +123,7 @@ def render(
     tools = [history.tool_entry(tool, capabilities) for tool in request.tools]
     shows_tools = format.native_tools and capabilities.tools
     if tools and not shows_tools:
-        conversation = history.with_system(conversation, fallback.tools_text(tools, format.calls))
+        conversation = history.with_system(conversation, history.tools_text(tools, format.calls))
     conversation = history.arranged(conversation, capabilities)
     said: list[Traced] = []
     if format.said_open or not capabilities.text_before_calls:
@@ -262,22 +262,22 @@ def _conversation(
     items = (
         history.one_call_each(items, capabilities)
         if shows_calls
-        else fallback.without_calls(items, calls)
+        else history.without_calls(items, calls)
     )
     if capabilities.marked and not capabilities.reasoning:
         items = [
-            fallback.with_reasoning(entry, format.reasoning, keys, capabilities.gap)
+            history.with_reasoning(entry, format.reasoning, keys, capabilities.gap)
             for entry in items
         ]
     items = history.in_turns(items, capabilities)
     told = capabilities.told and not (capabilities.text_before_calls or format.answer_open)
     if shows_calls and not capabilities.calls_alongside_text:
-        items = [fallback.said_calls(one, calls) if one["content"] else one for one in items]
+        items = [history.said_calls(one, calls) if one["content"] else one for one in items]
     elif shows_calls and not (whole or format.said_open):
         items = [part for one in items for part in history.apart(one, capabilities, keys)]
     elif shows_calls and told:
         items = [
-            fallback.said_calls(one, calls)
+            history.said_calls(one, calls)
             if one["content"] and not any(map(one.get, keys))
             else one
             for one in items
@@ -301,7 +301,7 @@ def _with_omitted_texts(
     marked = not isinstance(calls.call[0], Name)
     begin = calls.lead + calls.starts[0] if marked else ""
     whole = put_back(prompt, said, begin=begin)
-    return whole if capabilities.reasoning else fallback.thought_once(whole, format.reasoning)
+    return whole if capabilities.reasoning else history.thought_once(whole, format.reasoning)
 
 
 def _cut_at_end(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:

@@ -10,15 +10,8 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from causerie.chat.fallback import segment_text
-from causerie.chat.formats.format import (
-    CallId,
-    CallSection,
-    JsonArguments,
-    Literal,
-    ModelFormat,
-    Name,
-)
+from causerie.chat.formats import format as forms
+from causerie.chat.history import segment_text
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.taint import Traced, authored, joined
 from causerie.protocol.events import (
@@ -97,7 +90,7 @@ _PRETTY_SPACE = re.compile(r"(?:\S|(?<=\S)(?: |\n{1,2}[ \t]{0,32})(?=\S|$))*")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-def can_write(form: ModelFormat, partial: Partial) -> bool:
+def can_write(form: forms.ModelFormat, partial: Partial) -> bool:
     if not partial.calls:
         return True
     calls = form.calls
@@ -123,7 +116,7 @@ def _is_pretty(text: str) -> bool:
 
 
 def writings(
-    form: ModelFormat,
+    form: forms.ModelFormat,
     partial: Partial,
     *,
     reasoning_open: bool,
@@ -149,7 +142,7 @@ def writings(
         yield joined((thought, said, before, section))
 
 
-def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -> Traced:
+def _thought(form: forms.ModelFormat, partial: Partial, is_open: bool, leading: str) -> Traced:
     marks = form.reasoning
     ended = bool(partial.text or partial.calls)
     opened = leading if is_open else leading + marks.open + marks.after_open
@@ -162,9 +155,9 @@ def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -
 
 
 def _call_sections(
-    calls: CallSection, made: Sequence[PartialCall], earlier: int
+    calls: forms.CallSection, made: Sequence[PartialCall], earlier: int
 ) -> Iterator[Traced]:
-    offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
+    offset = earlier if any(isinstance(s, forms.CallId) and s.continues for s in calls.call) else 1
     before = [_write_call(calls, one, offset + at, whole=True) for at, one in enumerate(made[:-1])]
     for whole in (False,) if calls.writes_json else (False, True):
         last = _write_call(calls, made[-1], offset + len(before), whole=whole)
@@ -172,22 +165,22 @@ def _call_sections(
         yield joined((authored(calls.begin), authored(calls.separator).join([*before, last]), end))
 
 
-def _write_call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
+def _write_call(calls: forms.CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
     parts: list[str] = []
     for segment in calls.call:
         match segment:
-            case CallId():
+            case forms.CallId():
                 parts.append(authored(_call_id(segment, call, index)))
-            case JsonArguments():
+            case forms.JsonArguments():
                 parts.append(call.arguments)
             case _:
                 parts.append(segment_text(segment, call.name, call.arguments or "{}", call.id))
-        if not whole and not isinstance(segment, Literal | Name | CallId):
+        if not whole and not isinstance(segment, forms.Literal | forms.Name | forms.CallId):
             break
     return joined(parts)
 
 
-def _call_id(segment: CallId, call: PartialCall, index: int) -> str:
+def _call_id(segment: forms.CallId, call: PartialCall, index: int) -> str:
     pattern = segment.pattern.replace("{index}", "[0-9]+").replace("{name}", re.escape(call.name))
     if segment.kept and re.fullmatch(pattern, call.id):
         return call.id

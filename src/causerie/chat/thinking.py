@@ -11,55 +11,49 @@ from msgspec import structs
 from causerie.chat.formats.format import ModelFormat
 from causerie.engines.base import RecommendedSampling
 from causerie.errors import InvalidRequest
-from causerie.protocol.parameters import (
-    EFFORT_SHARES,
-    MODEL_SAMPLING,
-    NEUTRAL_SAMPLING,
-    USUAL_SAMPLING,
-    ModelSampling,
-    SamplingDefaults,
-    SamplingParams,
-)
+from causerie.protocol import parameters
 from causerie.protocol.request import Thinking
 
-S = TypeVar("S", bound=SamplingDefaults)
+S = TypeVar("S", bound=parameters.SamplingDefaults)
 
 
 def request_sampling(
-    wanted: SamplingParams,
-    configured: ModelSampling,
+    wanted: parameters.SamplingParams,
+    configured: parameters.ModelSampling,
     recommended: RecommendedSampling | None,
     *,
     thinks: bool,
-) -> SamplingParams:
+) -> parameters.SamplingParams:
     """Return the sampling of a request.
 
     A recommendation is about random sampling. A request whose temperature is 0 gets the most likely
     token, and no recommended penalty makes another one of it.
     """
     if configured == "neutral":
-        return _filled(wanted, NEUTRAL_SAMPLING)
+        return _filled(wanted, parameters.NEUTRAL_SAMPLING)
     chosen = _filled(wanted, configured)
     if chosen.temperature == 0:
-        return _filled(chosen, NEUTRAL_SAMPLING)
-    usual = USUAL_SAMPLING
+        return _filled(chosen, parameters.NEUTRAL_SAMPLING)
+    usual = parameters.USUAL_SAMPLING
     if recommended is not None:
         usual = recommended.usual if thinks else recommended.without_thinking
-    return _filled(chosen, _filled(usual, NEUTRAL_SAMPLING))
+    return _filled(chosen, _filled(usual, parameters.NEUTRAL_SAMPLING))
 
 
 def default_sampling(
-    configured: ModelSampling, recommended: RecommendedSampling | None
-) -> SamplingDefaults:
+    configured: parameters.ModelSampling, recommended: RecommendedSampling | None
+) -> parameters.SamplingDefaults:
     """Return the sampling of a request that says nothing about it, nor about thinking."""
-    resolved = request_sampling(SamplingParams(), configured, recommended, thinks=True)
-    return SamplingDefaults(**{each.name: getattr(resolved, each.name) for each in MODEL_SAMPLING})
+    resolved = request_sampling(parameters.SamplingParams(), configured, recommended, thinks=True)
+    return parameters.SamplingDefaults(
+        **{each.name: getattr(resolved, each.name) for each in parameters.MODEL_SAMPLING}
+    )
 
 
-def _filled(values: S, others: SamplingDefaults) -> S:
+def _filled(values: S, others: parameters.SamplingDefaults) -> S:
     missing = {
         each.name: getattr(others, each.name)
-        for each in MODEL_SAMPLING
+        for each in parameters.MODEL_SAMPLING
         if getattr(values, each.name) is None
     }
     return structs.replace(values, **missing)
@@ -100,5 +94,5 @@ def budget(thinking: Thinking, limit: int) -> int:
     most = max(limit - answer, 0)
     if thinking.budget is not None:
         return min(thinking.budget, most)
-    share = EFFORT_SHARES.get(thinking.effort or thinking.usual_effort or "")
+    share = parameters.EFFORT_SHARES.get(thinking.effort or thinking.usual_effort or "")
     return min(int(limit * share), most) if share else most

@@ -22,14 +22,7 @@ from causerie.chat.schema.keywords import Schema, as_list, as_mapping, one_or_se
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
-from causerie.protocol.request import (
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    TextChoice,
-)
+from causerie.protocol import request as requests
 
 MOST_STEPS = 50_000  # of one check: a second
 AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms
@@ -92,7 +85,7 @@ async def decided(check: Callable[[Work], _T], characters: int) -> _T:
     return await offload(check, Work(MOST_STEPS))
 
 
-def validate(text: str, output: OutputFormat, work: Work | None = None) -> str | None:
+def validate(text: str, output: requests.OutputFormat, work: Work | None = None) -> str | None:
     """Return ``None`` if ``text`` is valid for ``output``, otherwise the fault.
 
     Raises ``SchemaRefused`` where the format itself cannot be enforced; one
@@ -100,18 +93,18 @@ def validate(text: str, output: OutputFormat, work: Work | None = None) -> str |
     """
     work = work or Work(MOST_STEPS)
     match output:
-        case JsonSchema(schema):
+        case requests.JsonSchema(schema):
             rules = Rewriter(schema, "schema").rewrite()
             return CheckedSchema(rules).fault_of_text(text, work)
-        case JsonObject():
+        case requests.JsonObject():
             return CheckedSchema({"type": "object"}).fault_of_text(text, work)
-        case TextChoice(options):
+        case requests.TextChoice(options):
             return None if text in options else "The answer is none of the options."
-        case Regex(pattern):
+        case requests.Regex(pattern):
             grammar = HEADER + regex(pattern, param="structured_outputs.regex")
             found = follows(text, matcher_of(grammar), work)
             return None if found else "The answer does not match the pattern."
-        case Grammar(source):
+        case requests.Grammar(source):
             grammar = f"{HEADER}{EMBEDDED}\n{embed(source)}"
             found = follows(text, matcher_of(grammar), work)
             return None if found else "The answer does not follow the grammar."

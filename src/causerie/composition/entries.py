@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from causerie.composition.targets import chat_options
-from causerie.engines.llamacpp.process import missing_program
+from causerie.engines.llamacpp.engine import missing_program
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials

@@ -19,19 +19,11 @@ from typing import Literal
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from msgspec import structs
 
-from causerie.engines.base import (
-    EngineFailed,
-    NotAdmitted,
-    Output,
-    Started,
-    Stopped,
-    TextRequest,
-    Token,
-)
+from causerie.engines import base
 from causerie.engines.weights.vocabulary import TokenTable, TokenType
 
-Generation = AbstractAsyncContextManager[AsyncGenerator[Output, None]]
-Sample = Callable[[TextRequest, "Admitted"], Awaitable[Token]]
+Generation = AbstractAsyncContextManager[AsyncGenerator[base.Output, None]]
+Sample = Callable[[base.TextRequest, "Admitted"], Awaitable[base.Token]]
 
 _RUN = re.compile("1+")
 _SEED_STEP, _SEEDS = 1_000_003, 2**31  # seeds of one request must only differ
@@ -99,13 +91,13 @@ class GrammarMatcher:
             return
         self._matcher.compute_bitmask()
         if not self._matcher.is_error():
-            raise NotAdmitted
+            raise base.NotAdmitted
         # It gave up: the work between two masks is bounded, and all tokens at once took more.
         self._matcher = LLMatcher(words, grammar, log_level=0)
         for token in taken:
             self._matcher.compute_bitmask()
             if not self._matcher.consume_token(token):
-                raise NotAdmitted
+                raise base.NotAdmitted
 
     def accept(self, token: int) -> bool:
         if token in self.end and self._matcher.is_accepting():
@@ -173,9 +165,9 @@ class Guided:
     ``run`` is a generation of the engine's, ``sample`` draws one of the tokens admitted.
     """
 
-    _run: Callable[[TextRequest], Generation]
+    _run: Callable[[base.TextRequest], Generation]
     _sample: Sample
-    _request: TextRequest
+    _request: base.TextRequest
     _matcher: GrammarMatcher
     _spelling: Spelling
 
@@ -186,7 +178,7 @@ class Guided:
         self._cached: int | None = None
         self._reason: Literal["stop", "length"] | None = None
 
-    async def outputs(self) -> AsyncGenerator[Output, None]:
+    async def outputs(self) -> AsyncGenerator[base.Output, None]:
         while self._reason is None:
             if not self._spelling.pending:  # a stream cannot begin in the middle of a character
                 async with aclosing(self._generate_freely()) as outputs:
@@ -194,43 +186,43 @@ class Guided:
                         yield output
             if self._reason is None:
                 yield await self._draw_admitted()
-        yield Stopped(
+        yield base.Stopped(
             self._reason,
             len(self._request.prompt),
             len(self._tokens) + self._unseen,
             cached_tokens=self._cached or 0,
         )
 
-    async def _generate_freely(self) -> AsyncGenerator[Output, None]:
+    async def _generate_freely(self) -> AsyncGenerator[base.Output, None]:
         before = len(self._tokens)
         async with self._run(self._remaining_request()) as outputs:
             async for output in outputs:
-                if isinstance(output, Token):
+                if isinstance(output, base.Token):
                     if not await asyncio.to_thread(self._matcher.accept, output.id):
                         return
                     yield self._append(output)
                     continue
                 if self._cached is None:
                     self._cached = output.cached_tokens
-                    if isinstance(output, Started):
+                    if isinstance(output, base.Started):
                         yield output
-                if isinstance(output, Stopped):
+                if isinstance(output, base.Stopped):
                     seen = len(self._tokens) - before
                     self._unseen = max(output.completion_tokens - seen, 0)
                     self._reason = output.reason
 
-    async def _draw_admitted(self) -> Token:
+    async def _draw_admitted(self) -> base.Token:
         admitted = await asyncio.to_thread(self._matcher.admitted)
         token = await self._sample(self._remaining_request(drawn=True), admitted)
         if not await asyncio.to_thread(self._matcher.accept, token.id):
-            raise EngineFailed("the engine did not keep to its grammar")
+            raise base.EngineFailed("the engine did not keep to its grammar")
         if token.id in self._matcher.end:
             self._reason = "stop"
         elif len(self._tokens) + 1 == self._request.max_tokens:
             self._reason = "length"
         return self._append(token)
 
-    def _remaining_request(self, *, drawn: bool = False) -> TextRequest:
+    def _remaining_request(self, *, drawn: bool = False) -> base.TextRequest:
         # Each run has a seed of its own. With the same seed, the second draw of a token would use
         # the random number with which the first one was rejected, and so not be independent of it.
         sampling = self._request.sampling
@@ -245,7 +237,7 @@ class Guided:
             sampling=sampling,
         )
 
-    def _append(self, token: Token) -> Token:
+    def _append(self, token: base.Token) -> base.Token:
         self._tokens.append(token.id)
         # An engine that was asked for one token alone knows nothing of a character around it.
         raw = b"" if self._request.logprobs is None else self._spelling.raw(token.id)
@@ -270,15 +262,15 @@ def _admitted_spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, 
             yield first, run.end() - 1
 
 
-def request_spelling(vocabulary: TokenTable, request: TextRequest) -> Spelling:
+def request_spelling(vocabulary: TokenTable, request: base.TextRequest) -> Spelling:
     """Return the spelling of what follows the prompt; ends of the text are hidden."""
     return Spelling(vocabulary, frozenset(vocabulary.end), request.visible, request.prompt)
 
 
-async def first_token(run: Generation) -> Token:
+async def first_token(run: Generation) -> base.Token:
     """Return the first token of a generation; raise :class:`EngineFailed` if there is none."""
     async with run as outputs, aclosing(outputs):
         async for output in outputs:
-            if isinstance(output, Token):
+            if isinstance(output, base.Token):
                 return output
-    raise EngineFailed("the engine drew no token")
+    raise base.EngineFailed("the engine drew no token")

@@ -12,16 +12,7 @@ from msgspec import Struct, field
 
 from causerie.errors import SHUTDOWN, ConstraintNotKept, InternalError, ServiceError
 from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, INTERRUPTED_WORDS, is_charged
-from causerie.protocol.events import (
-    Batch,
-    Event,
-    Finished,
-    FinishReason,
-    PassedBytes,
-    ReasoningDelta,
-    TextDelta,
-    Usage,
-)
+from causerie.protocol import events
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels, Message, TextPart
 from causerie.protocol.response import CompletionIdentity, ReplyFormat, ResponseContext
@@ -49,9 +40,9 @@ class Contents(Struct, eq=False):
     _request: ChatRequest
     context: ResponseContext
     _completion: ReplyFormat
-    _kept: list[Event] = []
+    _kept: list[events.Event] = []
     _open: dict[int, bool] = {}  # choices that have started: whether they have not ended
-    _usage: Usage | None = None
+    _usage: events.Usage | None = None
     _size: int = 0
     _cut: bool = False
 
@@ -62,7 +53,7 @@ class Contents(Struct, eq=False):
         size = 0 if passed is None else _CHARACTERS * passed.tokens
         return self._size + size + sum(map(_weight, self._request.messages))
 
-    def see(self, batch: Batch) -> None:
+    def see(self, batch: events.Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
         self._kept += filter(self._takes, batch)
 
@@ -81,24 +72,24 @@ class Contents(Struct, eq=False):
         fields = _FIELDS if self._request.passed is None else sent
         return _excerpt({name: sent[name] for name in fields if name in sent}, cut=False)
 
-    def reply(self, used: Usage) -> Excerpt:
+    def reply(self, used: events.Usage) -> Excerpt:
         """Return the reply as a whole, also for a stream; empty if there was none.
 
         An incomplete choice ends with ``error``; ``used`` is for a reply without its usage.
         """
         if not self._open:
             return Excerpt("", cut=False)
-        ends = [Finished("error", one) for one, started in self._open.items() if started]
+        ends = [events.Finished("error", one) for one, started in self._open.items() if started]
         whole = self._completion(self.context, [*self._kept, *ends, self._usage or used])
         return _excerpt(whole, cut=self._cut)
 
-    def _takes(self, event: Event) -> bool:
-        if isinstance(event, Usage):
+    def _takes(self, event: events.Event) -> bool:
+        if isinstance(event, events.Usage):
             self._usage = event
             return False
-        if isinstance(event, PassedBytes):  # other events say the same
+        if isinstance(event, events.PassedBytes):  # other events say the same
             return False
-        if isinstance(event, Finished):
+        if isinstance(event, events.Finished):
             self._open[event.choice] = False
             return True
         self._open.setdefault(event.choice, True)
@@ -114,11 +105,11 @@ def _weight(message: Message) -> int:
     return sum(len(one.text if isinstance(one, TextPart) else one.url) for one in content)
 
 
-def _size(event: Event) -> int:
+def _size(event: events.Event) -> int:
     match event:
-        case TextDelta():
+        case events.TextDelta():
             return len(event.text) + sum(_LOGPROB * (1 + len(one.top)) for one in event.logprobs)
-        case ReasoningDelta():
+        case events.ReasoningDelta():
             texts = (text for block in event.blocks for text in block.values())
             return len(event.text) + sum(len(one) for one in texts if isinstance(one, str))
         case Arguments():
@@ -134,7 +125,7 @@ def _excerpt(value: object, *, cut: bool) -> Excerpt:
 
 
 _LEFT = "client_gone"
-_NOTHING = Usage(0, 0)
+_NOTHING = events.Usage(0, 0)
 _LONGEST_NAME = 100
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
 
@@ -160,8 +151,8 @@ class RequestOutcome(Protocol):
     @property
     def delivered(self) -> bool: ...
     @property
-    def finish(self) -> FinishReason | None: ...
-    def usage(self) -> Usage: ...
+    def finish(self) -> events.FinishReason | None: ...
+    def usage(self) -> events.Usage: ...
 
 
 class Record(Struct):
@@ -181,8 +172,8 @@ class Record(Struct):
     tried: Sequence[str] = ()  # who was asked, with why each did not do, unless the only one did
     status: int = CLIENT_GONE
     code: str | None = _LEFT
-    finish: FinishReason | None = None
-    used: Usage = _NOTHING
+    finish: events.FinishReason | None = None
+    used: events.Usage = _NOTHING
     queue_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_token_seconds: float | None = None

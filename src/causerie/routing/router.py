@@ -14,21 +14,11 @@ from msgspec import Struct, structs
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import CallClass, Candidate, TargetStats, TimeBucket
+from causerie.routing import target_selector as selector
 from causerie.routing.attempt import Attempt
 from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.execution import Execution, ReplyObserver
 from causerie.routing.target import AdmissionQueue, Target
-from causerie.routing.target_selector import (
-    LastTargets,
-    RetryBudget,
-    RoutingContext,
-    affinity_key,
-    affinity_target,
-    available,
-    load,
-    order,
-    preferred,
-)
 from causerie.routing.target_state import TargetState, TargetStatus
 
 log = structlog.get_logger(__name__)
@@ -68,20 +58,20 @@ def _ranked(
     if len(group) == 1:
         return RankedTarget(one, status, "alone", 1.0)
     share = one.weight / sum(each.weight for each in group)
-    at_affinity_target = affinity_target(group, target_states, conversation, last)
+    at_affinity_target = selector.affinity_target(group, target_states, conversation, last)
     if at_affinity_target == one:
-        first = preferred(group, conversation, last)[0] == one
+        first = selector.preferred(group, conversation, last)[0] == one
         return RankedTarget(one, status, "home" if first else "overflow", share)
     tied = tuple(
         each.name
         for each in group
         if each not in (one, at_affinity_target)
-        and load(each, target_states) == load(one, target_states)
+        and selector.load(each, target_states) == selector.load(one, target_states)
     )
     return RankedTarget(one, status, "load", share, tied)
 
 
-_BUDGET = RetryBudget()
+_BUDGET = selector.RetryBudget()
 
 
 class Router:
@@ -92,13 +82,13 @@ class Router:
         targets: Mapping[str, Target],
         admission_queues: Mapping[str, AdmissionQueue] | None = None,
         *,
-        budget: RetryBudget = _BUDGET,
+        budget: selector.RetryBudget = _BUDGET,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._context = RoutingContext(
-            {}, budget, clock, chance or random.Random().random, pause, LastTargets()
+        self._context = selector.RoutingContext(
+            {}, budget, clock, chance or random.Random().random, pause, selector.LastTargets()
         )
         self.replace(targets, admission_queues or {})
 
@@ -155,7 +145,7 @@ class Router:
         """Return the tokens of the prompt at the target that would answer; ``None`` if unknown."""
         context = self._context
         last = context.last_target(request)
-        first, *_ = order(candidates, context.target_states, request, context.chance, last)
+        first, *_ = selector.order(candidates, context.target_states, request, context.chance, last)
         try:
             return await first.target.count_tokens(request)
         except InvalidRequest:
@@ -168,13 +158,14 @@ class Router:
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> Sequence[RankedTarget]:
         """Return the targets in the order for a request now, with reasons; nothing is sent."""
-        context, conversation = self._context, affinity_key(request)
+        context, conversation = self._context, selector.affinity_key(request)
         target_states = context.target_states
         last = context.last_target(request)
-        groups = available(candidates, target_states)
+        groups = selector.available(candidates, target_states)
         weighted = (one for group in groups.values() for one in group)
         by_name = {one.name: one for one in (*candidates, *weighted)}
-        ordered = order(candidates, target_states, request, lambda: 0.0, last)  # ties as configured
+        # Ties are in the configured order.
+        ordered = selector.order(candidates, target_states, request, lambda: 0.0, last)
         return [
             _ranked(one, groups.get(one.priority, ()), target_states, conversation, last)
             for one in (by_name[target_state.name] for target_state in ordered)

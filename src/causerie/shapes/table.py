@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS
 from causerie.shapes.messages.reader import MESSAGES
-from causerie.shapes.passed_through.reader import PASSED_THROUGH
+from causerie.shapes.passed_through import PASSED_THROUGH
 from causerie.shapes.responses.reader import RESPONSES
 from causerie.shapes.shape import Shape
 

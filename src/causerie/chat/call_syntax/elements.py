@@ -11,16 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from causerie.chat.call_syntax.base import (
-    LONGEST_WORD,
-    GrowingText,
-    Schema,
-    StepReader,
-    Unreadable,
-    json_value,
-    text_overlap,
-    without,
-)
+from causerie.chat.call_syntax import base
 from causerie.chat.call_syntax.choices import ALL, choices, is_meant, kinds, kinds_of, refused
 from causerie.chat.call_syntax.members import (
     ArgumentRules,
@@ -48,20 +39,20 @@ class _Element:
     """An element that has started: a list or an object (by its brackets), or not known yet."""
 
     name: str
-    schema: Schema
+    schema: base.Schema
     free: bool = False  # by a name of the model's own, which its closing tag need not repeat
     brackets: str = ""
     count: int = 0
 
 
-class ElementReader(StepReader):
+class ElementReader(base.StepReader):
     """Reads elements up to a closing tag that closes none of them, which is left."""
 
-    def __init__(self, mark: str, schema: Schema) -> None:
+    def __init__(self, mark: str, schema: base.Schema) -> None:
         super().__init__()
         self._mark = mark
         self._open = [_Element("", schema, brackets="{}")]
-        self._held = GrowingText()  # of an element, before what is left to be searched
+        self._held = base.GrowingText()  # of an element, before what is left to be searched
         self._resumed = False
         self._value_is_streamed = False
         self._step = self._tag
@@ -71,12 +62,12 @@ class ElementReader(StepReader):
         if not text.startswith(self._mark):
             if self._mark.startswith(text):
                 return None
-            raise Unreadable
+            raise base.Unreadable
         found = _TAG.match(text, len(self._mark))
         if found is None:
-            if len(text) < LONGEST_WORD and _MAY_BE_TAG.fullmatch(text, len(self._mark)):
+            if len(text) < base.LONGEST_WORD and _MAY_BE_TAG.fullmatch(text, len(self._mark)):
                 return None
-            raise Unreadable
+            raise base.Unreadable
         closes, name = found.groups()
         if not closes:
             self._text = text[found.end() :]
@@ -86,7 +77,7 @@ class ElementReader(StepReader):
             self._text, self._done = text, True
             return "}" if inner.count else "{}"
         if name != inner.name and not inner.free:
-            raise Unreadable
+            raise base.Unreadable
         self._text = text[found.end() :]
         self._open.pop()
         return inner.brackets[1:]
@@ -106,7 +97,7 @@ class ElementReader(StepReader):
         free = outer.brackets == "{}" and name not in names_in(outer.schema)
         self._open.append(_Element(name, schema, free))
         self._resumed = False
-        self._held = GrowingText()
+        self._held = base.GrowingText()
         self._value_is_streamed = kinds(schema) == {"string"}
         self._step = self._read_value
         key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
@@ -123,7 +114,7 @@ class ElementReader(StepReader):
         if not self._value_is_streamed:
             self._set_aside(max(len(self._text) - len(self._mark) + 1, 0))
             return None
-        ready = len(self._text) - text_overlap(self._text, self._mark)
+        ready = len(self._text) - base.text_overlap(self._text, self._mark)
         piece, self._text = self._text[:ready], self._text[ready:]
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
@@ -143,14 +134,14 @@ class ElementReader(StepReader):
         self._held.add(self._text[:size])
         self._text = self._text[size:]
 
-    def _closed_value(self, piece: str, schema: Schema) -> str:
+    def _closed_value(self, piece: str, schema: base.Schema) -> str:
         if self._value_is_streamed:
             return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
         expected = kinds(schema)
         if not piece.strip() and expected and expected <= {"array", "object"}:
             return "[]" if "array" in expected else "{}"
         try:
-            value = json_value(piece)
+            value = base.json_value(piece)
         except (ValueError, RecursionError):
             return json.dumps(piece, ensure_ascii=False)
         if isinstance(value, str) or ("string" in expected and not is_meant(value, schema)):
@@ -171,7 +162,7 @@ class _Elements(ArgumentRules[str | None]):
         super().__init__(scope)
         self._mark = mark
 
-    def ways(self, schema: Schema, place: str | None) -> Iterator[str | None]:
+    def ways(self, schema: base.Schema, place: str | None) -> Iterator[str | None]:
         found = choices(schema)
         is_null = all(kinds_of(choice) == _NULL for choice in found)
         lists = any("array" in kinds_of(choice) for choice in found)
@@ -188,7 +179,7 @@ class _Elements(ArgumentRules[str | None]):
                 expected = frozenset({usual})
             yield from (self._kind_rule(kind, choice, place, lists) for kind in sorted(expected))
 
-    def _constant(self, value: object, choice: Schema, place: str | None) -> str:
+    def _constant(self, value: object, choice: base.Schema, place: str | None) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if self._mark in text:
             raise refused(choice, "a constant holds the marker of this model's tags.")
@@ -203,7 +194,9 @@ class _Elements(ArgumentRules[str | None]):
     def _any_name(self, place: str | None) -> str:
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
-    def _kind_rule(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
+    def _kind_rule(
+        self, kind: str, choice: base.Schema, place: str | None, lists: bool
+    ) -> str | None:
         closed = self._with_closing_tag("", place)
         match kind:
             case "string":
@@ -217,16 +210,16 @@ class _Elements(ArgumentRules[str | None]):
                 inside = number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"
 
-    def _string_grammar(self, choice: Schema, place: str | None) -> str:
+    def _string_grammar(self, choice: base.Schema, place: str | None) -> str:
         bounded = text_terminal(choice)
         if bounded is not None:
-            text = self.scope.closed(f"{bounded} & {without(self._mark)}", self._tag(place))
+            text = self.scope.closed(f"{bounded} & {base.without(self._mark)}", self._tag(place))
         else:
             tag = self.scope.literal(self._tag(place).removeprefix(self._mark))
             text = f"{self.scope.until(self._mark)} {tag}"
         return text + self._any_name(place)
 
-    def object(self, choice: Schema, lists: bool = False) -> str | None:
+    def object(self, choice: base.Schema, lists: bool = False) -> str | None:
         members = members_of(
             choice,
             f"{_KEY} & ~/{_ITEM}/" if lists else _KEY,
@@ -249,6 +242,6 @@ class _Elements(ArgumentRules[str | None]):
         return " ".join(parts) or '""'
 
 
-def element_grammar(mark: str, schema: Schema, scope: GrammarText) -> str:
+def element_grammar(mark: str, schema: base.Schema, scope: GrammarText) -> str:
     writer = _Elements(mark, scope)
     return writer.finish(schema, map(writer.object, choices(schema)))

@@ -6,16 +6,7 @@ import json
 import re
 from functools import cache
 
-from causerie.chat.call_syntax.base import (
-    LONGEST_WORD,
-    GrowingText,
-    Schema,
-    StepReader,
-    Unreadable,
-    json_value,
-    text_overlap,
-    without,
-)
+from causerie.chat.call_syntax import base
 from causerie.chat.call_syntax.choices import (
     choices,
     is_meant,
@@ -62,7 +53,7 @@ class OpenString:
         if self._literal is not None:
             try:
                 self._literal.feed(piece)
-            except Unreadable:
+            except base.Unreadable:
                 self._literal = None
         return self._odd and not (self._literal is not None and self._literal.whole)
 
@@ -91,13 +82,13 @@ def _search_end(marker: str, opening: str = "") -> re.Pattern[str]:
     return re.compile(re.escape(marker) + either)
 
 
-class ParameterReader(StepReader):
+class ParameterReader(base.StepReader):
     """Reads the list; the arguments come out as JSON, strings as they stream.
 
     ``end`` is the text that follows it. A key without a value is left out.
     """
 
-    def __init__(self, form: ParameterList, schema: Schema, *, end: str = "") -> None:
+    def __init__(self, form: ParameterList, schema: base.Schema, *, end: str = "") -> None:
         super().__init__()
         self._form = form
         self._list_end = end
@@ -131,8 +122,8 @@ class ParameterReader(StepReader):
         if last >= 0 and (found is None or last < found[0]):
             return self._close_list(text[last:])
         if found is None:
-            if len(text) > LONGEST_WORD:
-                raise Unreadable
+            if len(text) > base.LONGEST_WORD:
+                raise base.Unreadable
             return None
         at, end, raw = found
         key = text[text.rfind(self._before, 0, at) + len(self._before) : at].strip()
@@ -161,7 +152,7 @@ class ParameterReader(StepReader):
         if len(self._between) > 1:
             # Where one announcement begins like the other, all of it has to come first.
             marks = (self._form.between.strip(), (self._form.between_json or "").strip())
-            if max(text_overlap(text, mark) for mark in marks) >= len(text) - at:
+            if max(base.text_overlap(text, mark) for mark in marks) >= len(text) - at:
                 return None
         return at, -end, None if len(self._between) == 1 else mark is self._between[0]
 
@@ -174,14 +165,14 @@ class ParameterReader(StepReader):
             return None
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
 
-    def _open_value(self, schema: Schema, raw: bool | None) -> None:
+    def _open_value(self, schema: base.Schema, raw: bool | None) -> None:
         self._value, self._raw = schema, raw
         self._expected = kinds(schema)
         self._streams = raw is True or (raw is None and self._expected == {"string"})
         self._ends_at(self._after)
         self._step = self._read_value
         self._fresh = True
-        self._held = GrowingText()  # of a value that does not stream, before the text
+        self._held = base.GrowingText()  # of a value that does not stream, before the text
         self._searched = 0  # characters of the text in which the end of a value is not
         self._strings = OpenString()  # of a value
         self._judged = 0  # characters of the text that it has
@@ -208,7 +199,7 @@ class ParameterReader(StepReader):
             self._set_aside()
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
-        keep = max(text_overlap(self._text, end) for end in self._ends)
+        keep = max(base.text_overlap(self._text, end) for end in self._ends)
         ready = len(self._text) - keep
         if self._form.after.startswith("\n") and self._text[:ready].endswith("\n"):
             ready -= 1
@@ -261,7 +252,7 @@ class ParameterReader(StepReader):
             if written is not None:
                 return written
         try:
-            value = json_value(piece)
+            value = base.json_value(piece)
         except (ValueError, RecursionError):
             return self._constant(piece) or json.dumps(piece, ensure_ascii=False)
         if isinstance(value, str):
@@ -281,12 +272,12 @@ class ParameterReader(StepReader):
         return self._raw is None and (not self._expected or "string" in self._expected)
 
 
-def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
+def parameter_grammar(form: ParameterList, schema: base.Schema, scope: GrammarText) -> str:
     """Return the declared properties in order, required ones always; then other possible ones."""
     return f"({either(schema, (_list_grammar(form, choice, scope) for choice in choices(schema)))})"
 
 
-def _list_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> str | None:
+def _list_grammar(form: ParameterList, schema: base.Schema, scope: GrammarText) -> str | None:
     between = {mark.strip() for mark in (form.between, form.between_json or form.between)}
     heads = [mark.partition("{type}")[0].strip() for mark in between]
     members = members_of(
@@ -312,7 +303,7 @@ def _list_grammar(form: ParameterList, schema: Schema, scope: GrammarText) -> st
     return " ".join(parts) or '""'
 
 
-def _value(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
+def _value(form: ParameterList, schema: base.Schema, scope: GrammarText) -> str:
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
     others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]
@@ -330,7 +321,7 @@ def _value(form: ParameterList, schema: Schema, scope: GrammarText) -> str:
     return f"({' | '.join(dict.fromkeys(options))})"
 
 
-def _other_value(form: ParameterList, options: list[Schema], scope: GrammarText) -> str:
+def _other_value(form: ParameterList, options: list[base.Schema], scope: GrammarText) -> str:
     found = [choice for option in options for choice in choices(option)]
     written, others = words(found) if form.constants == "python" else ([], True)
     written = [scope.literal(word + form.after) for word in written]
@@ -339,7 +330,7 @@ def _other_value(form: ParameterList, options: list[Schema], scope: GrammarText)
     return " | ".join(written)
 
 
-def _announced(form: ParameterList, others: list[Schema], scope: GrammarText) -> list[str]:
+def _announced(form: ParameterList, others: list[base.Schema], scope: GrammarText) -> list[str]:
     between, after = form.between_json or "", scope.literal(form.after)
     if not others:
         return []
@@ -353,14 +344,14 @@ def _announced(form: ParameterList, others: list[Schema], scope: GrammarText) ->
     ]
 
 
-def _of_kind(choice: Schema, kind: str) -> Schema:
+def _of_kind(choice: base.Schema, kind: str) -> base.Schema:
     values = constants(choice)
     if values is None:
         return {**choice, "type": kind}
     return {"enum": [value for value in values if kind_of(value) == kind]}
 
 
-def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str | None:
+def _raw_value(form: ParameterList, choice: base.Schema, scope: GrammarText) -> str | None:
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]
@@ -375,7 +366,7 @@ def _raw_value(form: ParameterList, choice: Schema, scope: GrammarText) -> str |
 
 
 def _not_opening(form: ParameterList, terminal: str) -> str:
-    return f"{terminal} & {without(form.before)}" if form.open_ended else terminal
+    return f"{terminal} & {base.without(form.before)}" if form.open_ended else terminal
 
 
 def _any_value(form: ParameterList, scope: GrammarText) -> str:

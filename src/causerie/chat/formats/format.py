@@ -1,7 +1,7 @@
 r"""The vocabulary that a format is declared in: how one model family writes its replies.
 
-The parser, the grammar and the renderer's hints all come from the one declaration. A call is a
-sequence of segments, for instance for Hermes::
+The parser, the grammar and the renderer's hints all come from the one declaration, a table in
+``formats.toml``. A call is a sequence of segments, for instance for Hermes::
 
     segments('<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>')
 
@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
 
@@ -184,10 +183,6 @@ class CallSection:
         return isinstance(self.call[0], Name) and not marked
 
 
-def section(*call: str | Segment, **fields: Any) -> CallSection:
-    return CallSection(segments(*call), **fields)
-
-
 @dataclass(frozen=True, slots=True)
 class Reasoning:
     """Text between ``open`` and ``close``; white space at its edges is not part of it."""
@@ -211,11 +206,6 @@ class Reasoning:
     @property
     def closes(self) -> tuple[str, ...]:
         return (self.close, *self.also_close)
-
-
-def unspaced(open: str = "<think>", close: str = "</think>", after_close: str = "") -> Reasoning:
-    """Return reasoning of a family that writes no white space within its markers."""
-    return Reasoning(open, close, after_open="", before_close="", after_close=after_close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +258,8 @@ class ThinkingSwitch:
     """Word in the system message (``/no_think``), for a template that reads it there."""
 
 
-HERMES_CALLS = section(
-    '<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>', separator="\n"
+HERMES_CALLS = CallSection(
+    segments('<tool_call>\n{"name": "$NAME", "arguments": $JSON}\n</tool_call>'), separator="\n"
 )
 
 
@@ -305,16 +295,3 @@ class ModelFormat:
     """
     prompt_end: str = ""
     """Written behind a prompt that leaves to the model a text with only one possible form."""
-
-
-# The ways to tell a template to think that many families share.
-
-ON_BY_DEFAULT = ThinkingSwitch(on={"enable_thinking": True}, off={"enable_thinking": False})
-OFF_BY_DEFAULT = replace(ON_BY_DEFAULT, default="off")
-ALWAYS = ThinkingSwitch(mandatory=True)
-
-
-def by_effort(off: str, *efforts: str, default: OneOf["on", "off"] = "on") -> ThinkingSwitch:
-    """Return the switch of a template that takes efforts alone, of which one is none."""
-    on, not_on = {"reasoning_effort": "high"}, {"reasoning_effort": off}
-    return ThinkingSwitch(on, not_on, "reasoning_effort", efforts, default)

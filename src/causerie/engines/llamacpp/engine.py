@@ -1,21 +1,41 @@
-"""llama.cpp as a text engine of ours."""
+"""llama.cpp as a text engine of ours: starting its child, and what its log says when it fails.
+
+The child is a process of ours, :mod:`.child`, or a native build of llama.cpp: its program
+``llama-server``, which the configuration names.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import re
+import secrets
+import shutil
+import sys
+import tempfile
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from causerie.engines import supervised
-from causerie.engines.base import EngineFailed, TextRequest, Token
+from causerie.engines.base import EngineFailed, LoadFailed, Started, TextRequest, Token
+from causerie.engines.child_environment import engine_environment
 from causerie.engines.grammar_matcher import Admitted, Generation
-from causerie.engines.llamacpp.client import LlamaCppClient, PartialTokens
+from causerie.engines.llamacpp.client import (
+    FULL_SPEED,
+    ChunkedPrefill,
+    LlamaCppClient,
+    PartialTokens,
+)
 from causerie.engines.llamacpp.options import (
+    Launch,
     LlamaCppOptions,
     Need,
     available_memory,
@@ -23,19 +43,326 @@ from causerie.engines.llamacpp.options import (
     free_now,
     has_gpu,
 )
-from causerie.engines.llamacpp.process import LlamaCppChild, examine_program, spawn, spawn_native
-from causerie.engines.llamacpp.slots import PromptStore
+from causerie.engines.llamacpp.slots import (
+    PromptStore,
+    Slots,
+    can_store_prompts,
+    prompt_files_folder,
+)
 from causerie.engines.machine import kv_bytes_per_token
+from causerie.engines.process import (
+    EngineChild,
+    EngineProcess,
+    Program,
+    Pulse,
+    free_port,
+    serve_program,
+    start_program_child,
+    starting,
+)
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 log = structlog.get_logger(__name__)
+
+_GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
+# -P: nothing in the working directory is taken for a module.
+_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.llamacpp.child")
+# By default threads spin for long while they wait for each other. Next to any other program that
+# keeps a core busy generation then falls to a few tokens per second, and alone nothing is won.
+_SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
+_VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
+_QUESTIONS = (
+    ("/health", 10.0),  # its threads answer whatever is computed
+    ("/slots", 200.0),  # its loop after every step; longer than one takes anywhere
+)
 
 _NO_TOKEN = -1
 _LETTER = "a"  # a text that every vocabulary has tokens for
 _POOLINGS = (1, 2, 3)  # mean, cls and last, as files number them
 _RANKING = 4
 _TAG = re.compile(rb"<.{1,38}>|\[(?=[^a-z]*[A-Z])[^a-z]{1,38}\]", re.DOTALL)
+
+LlamaCppChild = EngineChild[LlamaCppClient]
+
+
+async def spawn(
+    launch: Launch, partial: PartialTokens, load_seconds: float, pulse: Pulse, prompts: PromptStore
+) -> LlamaCppChild:
+    """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
+
+    ``pulse`` beats while it answers. ``prompts`` are those that left the slots of earlier children.
+    """
+    process = await EngineProcess.start(_COMMAND, environment(launch.options))
+    key = secrets.token_urlsafe(32)
+    socket = process.ipc_socket.path
+    task = {"launch": {**asdict(launch.options), **asdict(launch)}, "key": key, "socket": socket}
+    ready: dict[str, Any] = {}
+    async with starting(process, None, load_seconds):
+        await process.write((json.dumps(task, default=os.fspath) + "\n").encode())
+        async for line in process.stdout:
+            ready = json.loads(line) if line.startswith(b"{") else {}
+            if "ready" in ready:
+                break
+        else:
+            await process.ended()  # for all that it has written
+            reason = _load_failure(process.tail)
+            detail = f": {reason}" if reason else ""
+            raise EngineFailed(f"the engine could not load {launch.files}{detail}")
+    place = socket or int(ready["address"].rpartition(":")[2])
+    prefill = _chunked_prefill(launch, ready["batch"], ready["gpu_batch"])
+    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
+    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
+    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
+
+
+def _chunked_prefill(launch: Launch, batch: int, gpu_batch: int | None) -> ChunkedPrefill:
+    sizes = batch, launch.context, launch.token_seconds, gpu_batch or FULL_SPEED
+    return ChunkedPrefill(*sizes, enabled=launch.cuts_back)
+
+
+def environment(options: LlamaCppOptions) -> dict[str, str]:
+    """Return the environment of the child, in which a value that is set stays.
+
+    If its part of the machine has devices it sees no others, by whatever it reaches them.
+    """
+    devices = options.part.devices
+    seen = {} if devices is None else dict.fromkeys(_VISIBLE_DEVICES, devices)
+    return {**_SHORT_SPIN, **engine_environment(options.environment), **seen}
+
+
+def _load_failure(tail: Iterable[str]) -> str:
+    # The first error of the native log: the later ones only pass it on.
+    lines = list(tail)
+    errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
+    raised = [line for line in lines if "Error" in line]
+    chosen = errors[:1] or _abort_messages(lines)[:1] or raised[-1:]
+    return chosen[0].strip()[:300] if chosen else ""
+
+
+def _reason_of_abort(tail: Iterable[str]) -> str:
+    lines = _abort_messages(tail)
+    return lines[-1].strip()[:300] if lines else ""
+
+
+def _abort_messages(tail: Iterable[str]) -> list[str]:
+    return [line for line in tail if any(word in line for word in _GIVING_UP)]
+
+
+_ANSWER_SECONDS = 60.0  # a GPU's libraries take seconds to load
+_VERSION = re.compile(r"version: (\S+) \((?:build (\d+), commit )?\w+\)")
+_DEVICE = re.compile(r"^ +([^\s:]+): .+ MiB", re.MULTILINE)
+_NO_GPU = ("BLAS", "ZenDNN")  # devices that compute on the CPU
+_UNKNOWN = re.compile(r"error: invalid argument: (\S+)")
+_ERROR = re.compile(r"\berror\b.+", re.IGNORECASE)
+# Sizes of batches that the program has by itself.
+_GPU_BATCH, _PHYSICAL_BATCH = 2048, 512
+_TRIED = "causerie was tried with llama.cpp 0.5.0 of October 2026; take a build as new"
+
+
+@dataclass(frozen=True, slots=True)
+class NativeBuild:
+    """Facts that a program reports about itself."""
+
+    program: str  # path
+    version: str
+    gpu: bool  # whether it has a GPU to compute on
+
+    @property
+    def folder(self) -> str:
+        """Return its own folder.
+
+        A build whose backends are libraries looks for them there and in the working directory. So
+        nothing in the service's working directory is taken for one.
+        """
+        return str(Path(self.program).resolve().parent)
+
+    def computes_on_gpu(self, launch: Launch) -> bool:
+        return self.gpu and launch.options.gpu_layers != 0
+
+    def batches(self, launch: Launch) -> tuple[int, int]:
+        """Return the most tokens of a step, and of one computation in it."""
+        own = _GPU_BATCH if self.computes_on_gpu(launch) else launch.cpu_batch
+        batch = launch.batch or own
+        return batch, batch if launch.options.embeddings else min(batch, _PHYSICAL_BATCH)
+
+
+def missing_program(command: str) -> str | None:
+    """Return why there is no such program, and what would be right; ``None`` if there is one."""
+    if shutil.which(command) is not None:
+        return None
+    advice = "name the program `llama-server` of a build of llama.cpp"
+    if "/" not in command:
+        return f'"{command}" is not on the search path (PATH); {advice}, or its path'
+    path = Path(command)
+    if path.is_dir():
+        return f'"{command}" is a folder; {advice}'
+    if path.exists():
+        return f'"{command}" is not executable; {advice}, or allow it: chmod +x {command}'
+    return f'"{command}" does not exist; {advice}'
+
+
+async def examine_program(command: str, options: LlamaCppOptions) -> NativeBuild:
+    """Return what a program says of itself in its environment by the ``options``.
+
+    Raises :class:`LoadFailed` where it is none.
+    """
+    found = await asyncio.to_thread(shutil.which, command)
+    if found is None:
+        raise LoadFailed(f"the program {await asyncio.to_thread(missing_program, command)}")
+    program = await asyncio.to_thread(Path(found).absolute)
+    environ = environment(options)
+    said = await _program_output(program, "--version", environ)
+    version = _VERSION.search(said)
+    if version is None:
+        raise LoadFailed(
+            f"the program {command} does not say its version "
+            f"({_last_line(said) or 'it says nothing'}); "
+            "name the program `llama-server` of a build of llama.cpp"
+        )
+    devices_found = _DEVICE.findall(await _program_output(program, "--list-devices", environ))
+    number, build = version.groups()
+    return NativeBuild(
+        program=str(program),
+        version=f"{number}-b{build}" if build else number,
+        gpu=any(not name.startswith(_NO_GPU) for name in devices_found),
+    )
+
+
+def native_arguments(
+    build: NativeBuild, launch: Launch, place: int | str, states: str
+) -> Sequence[str]:
+    """Return the command that serves the weights at a loopback port, or at a socket.
+
+    ``states`` is the folder of states of prompts. The program's own chat template is fixed: it
+    would give up at one that it cannot read, and is never asked for a chat.
+    """
+    batch, physical = build.batches(launch)
+    host, port = (place, 1) if isinstance(place, str) else ("127.0.0.1", place)
+    options, drafts = launch.options, bool(launch.options.draft)
+    quoted = (
+        '"' + path.replace('"', '""') + '"' if {",", '"'} & set(path) else path
+        for path in options.lora
+    )
+    chosen: Mapping[str, object] = {
+        "--model": launch.weights,
+        "--host": host,
+        "--port": port,
+        "--parallel": launch.parallel,
+        "--ctx-size": launch.cache_tokens,
+        "--threads": launch.threads,
+        "--threads-batch": launch.threads,
+        "--batch-size": batch,
+        "--ubatch-size": physical,
+        "--cache-type-k": launch.kv_type,
+        "--cache-type-v": launch.kv_type,
+        "--cache-ram": 0,  # slots are chosen here, and the prompts that leave them kept
+        "--slot-save-path": states,
+        "--threads-http": 2 * launch.parallel + 32,  # one for each open connection
+        "--chat-template": "chatml",
+        "--fit": "on" if build.computes_on_gpu(launch) else "off",
+        "--gpu-layers": options.gpu_layers,
+        "--flash-attn": {True: "on", False: "off", None: None}[options.flash_attention],
+        "--pooling": options.pooling,
+        "--lora": ",".join(quoted) or None,
+        "--model-draft": options.draft or None,
+        "--spec-draft-n-max": launch.drafted if drafts else None,
+        "--spec-ngram-simple-size-m": None if drafts else launch.drafted or None,
+        "--spec-type": "draft-simple" if drafts else "ngram-simple" if launch.drafted else None,
+    }
+    switches = ["--slots", "--no-webui", "--no-context-shift"]
+    if launch.cache_tokens < launch.context * launch.parallel:
+        switches.append("--kv-unified")
+    if options.embeddings:
+        switches.append("--embeddings")
+    given = [str(part) for pair in chosen.items() if pair[1] is not None for part in pair]
+    return [build.program, *given, *switches, *options.args]
+
+
+async def _check_native(client: LlamaCppClient, build: NativeBuild) -> None:
+    request = TextRequest(prompt=(0,), max_tokens=1, ignore_eos=True)
+    async with client.complete(request) as outputs:
+        kinds = [type(output) async for output in outputs]
+    for kind, field in ((Started, "prompt_progress"), (Token, "tokens")):
+        if kind not in kinds:
+            raise LoadFailed(
+                f"{build.program} ({build.version}) sends no `{field}`: it is too old; {_TRIED}"
+            )
+
+
+async def _program_output(program: Path, question: str, environ: Mapping[str, str]) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            question,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environ,
+            cwd=(await asyncio.to_thread(program.resolve)).parent,
+        )
+    except OSError as error:
+        raise LoadFailed(f"{program} could not be started: {error.strerror or error}") from error
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        raise LoadFailed(f"{program} {question} did not end within {_ANSWER_SECONDS:g} s") from None
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+    said = output.decode("utf-8", "replace")
+    if process.returncode != 0:
+        how = f"exit status {process.returncode}"
+        raise LoadFailed(f"{program} {question} failed ({how}): {_last_line(said)}")
+    return said
+
+
+def _last_line(said: str) -> str:
+    lines = said.strip().splitlines()
+    return lines[-1].strip()[:300] if lines else ""
+
+
+async def spawn_native(
+    build: NativeBuild,
+    launch: Launch,
+    partial: PartialTokens,
+    load_seconds: float,
+    pulse: Pulse,
+    prompts: PromptStore,
+) -> LlamaCppChild:
+    """Start the program and wait until it has loaded and has generated a token.
+
+    Otherwise as :func:`~causerie.engines.llamacpp.engine.spawn`.
+    """
+    process = await start_program_child(environment(launch.options))
+    key = secrets.token_urlsafe(32)
+    place = process.ipc_socket.path or free_port()
+    batch, physical = build.batches(launch)
+    slots = Slots(launch.parallel, launch.cache_tokens, prompts)
+    gpu_batch = physical if build.computes_on_gpu(launch) else None
+    prefill = _chunked_prefill(launch, batch, gpu_batch)
+    client = LlamaCppClient(place, key, slots, prefill, partial, pulse)
+    # Where prompts are not stored, the program still wants a folder that exists.
+    other = str(Path(place).parent) if isinstance(place, str) else tempfile.gettempdir()
+    states = prompt_files_folder(os.getpid()) if can_store_prompts() else other
+    command = native_arguments(build, launch, place, states)
+    # By its environment: arguments can be read by every user of the machine.
+    program = Program(command, {"LLAMA_API_KEY": key}, cpus=launch.cpus, folder=build.folder)
+    async with starting(process, client, load_seconds):
+        how = await serve_program(process, program, lambda: client.ask("GET", "/health"))
+        if how is not None:
+            tail = list(process.tail)
+            unknown = next((found[1] for line in tail if (found := _UNKNOWN.search(line))), None)
+            errors = (found[0].strip()[:300] for line in tail if (found := _ERROR.search(line)))
+            reason = _load_failure(tail) or next(errors, how)
+            if unknown is not None:
+                reason = f"it does not know the argument {unknown}; {_TRIED}"
+            said = f"{build.program} ({build.version})"
+            raise EngineFailed(f"{said} could not load {launch.files}: {reason}")
+        if not launch.options.embeddings:
+            await _check_native(client, build)
+    return EngineChild(process, client, pulse, _QUESTIONS, _reason_of_abort)
 
 
 class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):

@@ -21,25 +21,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import structs
 
-from causerie.engines import machine, supervised
-from causerie.engines.base import (
-    EngineFailed,
-    EngineRefused,
-    LoadFailed,
-    Output,
-    PromptTooLong,
-    Stopped,
-    TextRequest,
-    Token,
-)
+from causerie.engines import base, grammar_matcher, machine, supervised
 from causerie.engines.child_environment import engine_environment
-from causerie.engines.grammar_matcher import (
-    Admitted,
-    Generation,
-    Spelling,
-    first_token,
-    request_spelling,
-)
 from causerie.engines.openvino.prefill import BLOCK
 from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
@@ -182,8 +165,8 @@ class OpenVinoClient:
 
     @asynccontextmanager
     async def complete(
-        self, request: TextRequest, spelling: Spelling, ebnf: str | None = None
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        self, request: base.TextRequest, spelling: grammar_matcher.Spelling, ebnf: str | None = None
+    ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         """Yield one completion, under a grammar in EBNF or none; leaving ends it."""
         async with self._order(_generation_order(request, ebnf)) as answers:
             outputs = _outputs(answers, request, spelling)
@@ -195,7 +178,7 @@ class OpenVinoClient:
     @asynccontextmanager
     async def _order(self, order: dict[str, Any]) -> AsyncIterator[asyncio.Queue[_Answer | None]]:
         if self._gone:
-            raise EngineFailed("the engine is gone", loading=True)
+            raise base.EngineFailed("the engine is gone", loading=True)
         number = next(self._numbers)
         answers: asyncio.Queue[_Answer | None] = asyncio.Queue()
         self._waiting[number] = answers
@@ -228,7 +211,7 @@ class OpenVinoClient:
 
 
 # Unset parameters are neutral, not the engine's defaults.
-def _generation_order(request: TextRequest, ebnf: str | None) -> dict[str, Any]:
+def _generation_order(request: base.TextRequest, ebnf: str | None) -> dict[str, Any]:
     fields: dict[str, float] = dict(engine_fields(_ENGINE, request.sampling))
     if fields.get("top_k") == 0:
         del fields["top_k"]  # off is its default, and no number
@@ -246,28 +229,30 @@ def _generation_order(request: TextRequest, ebnf: str | None) -> dict[str, Any]:
 async def _next(answers: asyncio.Queue[_Answer | None]) -> _Answer:
     answer = await answers.get()
     if answer is None:
-        raise EngineFailed("the engine broke off its answer")
+        raise base.EngineFailed("the engine broke off its answer")
     return answer
 
 
 async def _outputs(
-    answers: asyncio.Queue[_Answer | None], request: TextRequest, spelling: Spelling
-) -> AsyncGenerator[Output, None]:
+    answers: asyncio.Queue[_Answer | None],
+    request: base.TextRequest,
+    spelling: grammar_matcher.Spelling,
+) -> AsyncGenerator[base.Output, None]:
     made = 0
     while True:
         answer = await _next(answers)
         if answer.refused:
-            raise EngineRefused(f"the engine refused the request: {answer.refused}")
+            raise base.EngineRefused(f"the engine refused the request: {answer.refused}")
         for id, logprob in zip(answer.ids, answer.logprobs, strict=True):
             made += 1
             if request.logprobs is None:
-                yield Token(id, spelling(id))
+                yield base.Token(id, spelling(id))
             else:
-                yield Token(id, spelling(id), spelling.raw(id), min(logprob, 0.0))
+                yield base.Token(id, spelling(id), spelling.raw(id), min(logprob, 0.0))
         if answer.end == "ignored":
-            raise EngineFailed("the engine has no room for the request")
+            raise base.EngineFailed("the engine has no room for the request")
         if answer.end is not None:
-            yield Stopped(answer.end, len(request.prompt), made)
+            yield base.Stopped(answer.end, len(request.prompt), made)
             return
 
 
@@ -292,12 +277,12 @@ async def spawn(
         if not await client.loaded():
             how = await process.ended()
             if any("No module named 'openvino" in line for line in process.tail):
-                raise LoadFailed(
+                raise base.LoadFailed(
                     "OpenVINO GenAI is not installed; in a clone of Causerie: "
                     "pip install '.[openvino]'"
                 )
             why = last_words(process.tail) or how
-            raise EngineFailed(f"the engine could not load {launch.weights}: {why}")
+            raise base.EngineFailed(f"the engine could not load {launch.weights}: {why}")
     return EngineChild(process, client, pulse, _QUESTIONS, last_words)
 
 
@@ -400,7 +385,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         for part in parts:
             ids = [part] if isinstance(part, int) else next(read)
             if len(ids) >= self.context:
-                raise PromptTooLong(len(ids), self.context)
+                raise base.PromptTooLong(len(ids), self.context)
             found += ids
         return found
 
@@ -415,41 +400,41 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         return vocabulary
 
     def _run(
-        self, client: OpenVinoClient, vocabulary: TokenTable, request: TextRequest
-    ) -> Generation:
-        return client.complete(request, request_spelling(vocabulary, request))
+        self, client: OpenVinoClient, vocabulary: TokenTable, request: base.TextRequest
+    ) -> grammar_matcher.Generation:
+        return client.complete(request, grammar_matcher.request_spelling(vocabulary, request))
 
     async def _sample(
         self,
         client: OpenVinoClient,
         vocabulary: TokenTable,
-        request: TextRequest,
-        admitted: Admitted,
-    ) -> Token:
+        request: base.TextRequest,
+        admitted: grammar_matcher.Admitted,
+    ) -> base.Token:
         ids = list(admitted.ids())
-        spelling = request_spelling(vocabulary, request)
+        spelling = grammar_matcher.request_spelling(vocabulary, request)
         texts = _sayable_in_ebnf(vocabulary, ids) if len(ids) > 1 or admitted.ends else {}
         if not texts and not admitted.ends:
             # The only one, or control tokens and parts of characters: no choice, or none to tell.
             certain = None if request.logprobs is None else 0.0
-            return Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
+            return base.Token(ids[0], spelling(ids[0]), spelling.raw(ids[0]), certain)
         while True:
             ebnf = _ebnf_of_texts(texts, ends=admitted.ends)
-            drawn = await first_token(client.complete(request, spelling, ebnf))
+            drawn = await grammar_matcher.first_token(client.complete(request, spelling, ebnf))
             meant = _admitted_token(drawn, {*ids, *vocabulary.end}, vocabulary, texts)
             if meant is not None:
                 return meant
             # It does not keep to its grammar: to a smaller one, rather than not at all.
             texts = dict(list(texts.items())[: len(texts) // 2])
             if not texts:
-                raise EngineFailed("the engine did not keep to its grammar")
+                raise base.EngineFailed("the engine did not keep to its grammar")
 
 
 def _gguf_file(weights: Path, ref: str) -> tuple[Header, supervised.LocalModel]:
     header, local = supervised.gguf_model(weights, ref)
     if header.architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise EngineFailed(
+        raise base.EngineFailed(
             f"OpenVINO GenAI reads no GGUF file of {header.architecture}, only {known}; "
             'use `engine = "llamacpp"`, or a folder that was converted for OpenVINO'
         )
@@ -460,13 +445,13 @@ def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, supervised.L
     try:
         folder = read_openvino_folder(weights)
     except (WeightsError, OSError) as error:
-        raise EngineFailed(str(error)) from error
+        raise base.EngineFailed(str(error)) from error
     return folder, supervised.folder_model(folder, supervised.Files(folder.files), ref)
 
 
 def _admitted_token(
-    drawn: Token, admitted: set[int], vocabulary: TokenTable, texts: Mapping[str, int]
-) -> Token | None:
+    drawn: base.Token, admitted: set[int], vocabulary: TokenTable, texts: Mapping[str, int]
+) -> base.Token | None:
     # The grammar also takes a token that is only the beginning of an admitted one.
     if drawn.id in admitted:
         return drawn

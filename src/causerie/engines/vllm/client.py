@@ -14,14 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from causerie.engines.base import (
-    EngineFailed,
-    Output,
-    Stopped,
-    TextRequest,
-    Token,
-    TokenAlternative,
-)
+from causerie.engines import base
 from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.process import EngineTransport, Pulse, read_answer
 from causerie.engines.sampling import engine_fields
@@ -136,7 +129,7 @@ class _Item(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Item).decode
 
 
-class VllmRefused(EngineFailed):
+class VllmRefused(base.EngineFailed):
     """The server answered, and not with what it was asked for: ``status`` is HTTP's."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -164,12 +157,12 @@ class VllmClient(EngineTransport):
         try:
             return msgspec.json.decode(content) if content and path != HEALTH else None
         except (msgspec.DecodeError, ValueError) as error:  # the latter for what is no UTF-8
-            raise EngineFailed(f"the engine wrote what cannot be read: {error}") from error
+            raise base.EngineFailed(f"the engine wrote what cannot be read: {error}") from error
 
     @asynccontextmanager
     async def complete(
-        self, request: TextRequest, stops: tuple[int, ...], spelling: Spelling, pulse: Pulse
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        self, request: base.TextRequest, stops: tuple[int, ...], spelling: Spelling, pulse: Pulse
+    ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         """Yield one completion; leaving ends it, as do ``stops``. Each piece triggers ``pulse``."""
         body = {"model": self.model, **completion_body(request, stops)}
         response = await self.send("POST", "/v1/completions", body)
@@ -182,7 +175,7 @@ class VllmClient(EngineTransport):
             response.close()  # the engine sees its client gone, also in the middle
 
 
-def completion_body(request: TextRequest, stops: tuple[int, ...]) -> dict[str, Any]:
+def completion_body(request: base.TextRequest, stops: tuple[int, ...]) -> dict[str, Any]:
     """Return the engine's request without its model. Unset parameters are neutral.
 
     As long as fewer than ``min_tokens`` are made it forbids all that would end the text.
@@ -214,8 +207,8 @@ def completion_body(request: TextRequest, stops: tuple[int, ...]) -> dict[str, A
 
 
 async def _outputs(
-    response: HttpResponse, request: TextRequest, spelling: Spelling, pulse: Pulse
-) -> AsyncGenerator[Output, None]:
+    response: HttpResponse, request: base.TextRequest, spelling: Spelling, pulse: Pulse
+) -> AsyncGenerator[base.Output, None]:
     made = 0
     reason: Literal["stop", "length"] | None = None
     usage = _Usage()
@@ -229,7 +222,7 @@ async def _outputs(
                     cached = (details.cached_tokens or 0) if details else 0
                     told = usage.completion_tokens
                     completion = made if told is None else told
-                    yield Stopped(reason, len(request.prompt), completion, cached)
+                    yield base.Stopped(reason, len(request.prompt), completion, cached)
                     return
                 item = _decode(data)
                 if item.error is not None:
@@ -241,24 +234,24 @@ async def _outputs(
                     reason = _reason(choice) or reason
                 usage = item.usage or usage
     except (msgspec.DecodeError, ValueError) as error:
-        raise EngineFailed(f"the engine wrote what cannot be read: {error}") from error
+        raise base.EngineFailed(f"the engine wrote what cannot be read: {error}") from error
     except TransportFailed as failure:
-        raise EngineFailed(f"the connection to the engine broke: {failure}") from failure
-    raise EngineFailed("the engine ended an answer before it was complete")
+        raise base.EngineFailed(f"the connection to the engine broke: {failure}") from failure
+    raise base.EngineFailed("the engine ended an answer before it was complete")
 
 
-def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterator[Token]:
+def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterator[base.Token]:
     ids = choice.token_ids or ()
     weights = choice.logprobs
     if logprobs is None or weights is None:
-        yield from (Token(id, spelling(id)) for id in ids)
+        yield from (base.Token(id, spelling(id)) for id in ids)
         return
     for index, id in enumerate(ids):
         at = slice(index, index + 1)
         own = next(iter(weights.token_logprobs[at]), None)
         top = next(iter((weights.top_logprobs or ())[at]), None)
         others = _alternatives(top or {}, spelling)[:logprobs]
-        yield Token(id, spelling(id), spelling.raw(id), own, others)
+        yield base.Token(id, spelling(id), spelling.raw(id), own, others)
 
 
 def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
@@ -268,14 +261,16 @@ def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
         return "stop"
     if choice.finish_reason == "length":
         return "length"
-    raise EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
+    raise base.EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
 
 
-def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
+def _alternatives(
+    top: Mapping[str, float], spelling: Spelling
+) -> tuple[base.TokenAlternative, ...]:
     found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
     found.sort(key=lambda one: -one[1])
     return tuple(
-        TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
+        base.TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
         for id, weight in found
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from causerie.errors import InvalidRequest
+from causerie.protocol import request as requests
 from causerie.protocol.body import (
     ObjectReader,
     integer,
@@ -30,15 +31,6 @@ from causerie.protocol.parameters import (
     ParsingRules,
     SamplingParams,
     ThinkingParameters,
-)
-from causerie.protocol.request import (
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    TextChoice,
-    Thinking,
 )
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -134,14 +126,14 @@ T = TypeVar("T")
 _Setting = tuple[T | None, str]  # a value and the name of its field
 
 
-def read_thinking(body: ObjectReader, rules: ParsingRules) -> Thinking:
+def read_thinking(body: ObjectReader, rules: ParsingRules) -> requests.Thinking:
     """Return the setting that the five fields describe; refuse fields that contradict each other.
 
     They are ``chat_template_kwargs``, ``reasoning_effort``, ``thinking_token_budget``,
     ``include_reasoning``, and ``reasoning`` if the door knows it.
     """
     if _THINKING_FIELDS.isdisjoint(body.values):
-        return Thinking()
+        return requests.Thinking()
     reasoning = _reasoning(body, rules)
     kwargs = body.child("chat_template_kwargs") or ObjectReader({})
     # Values of other types mean something else to some templates.
@@ -176,7 +168,7 @@ def read_thinking(body: ObjectReader, rules: ParsingRules) -> Thinking:
     if enabled is False and budget:
         raise _contradiction(enabled_param, budget_param)
     usual = enabled and reasoning.boolean("enabled") and effort is None and budget is None
-    return Thinking(
+    return requests.Thinking(
         enabled=enabled,
         effort=None if enabled is False else effort,
         budget=None if enabled is False else budget,
@@ -221,7 +213,7 @@ _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _STRUCTURED_KINDS = StructuredOutputs.__struct_fields__
 
 
-def read_output(body: ObjectReader) -> OutputFormat | None:
+def read_output(body: ObjectReader) -> requests.OutputFormat | None:
     output, structured = _response_format(body), body.child("structured_outputs")
     if output is not None and structured is not None:
         raise InvalidRequest(
@@ -232,7 +224,7 @@ def read_output(body: ObjectReader) -> OutputFormat | None:
     return output if structured is None else _structured(structured)
 
 
-def _response_format(body: ObjectReader) -> OutputFormat | None:
+def _response_format(body: ObjectReader) -> requests.OutputFormat | None:
     fields = body.child("response_format", 'an object like {"type": "json_object"}')
     if fields is None:
         return None
@@ -243,9 +235,9 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
         return None
     if sort == "json_object":
         if not fields.has("schema"):
-            return JsonObject()
+            return requests.JsonObject()
         own = fields.required_object("schema").values
-        return JsonSchema({"type": "object", **own}, param=fields.param("schema"))
+        return requests.JsonSchema({"type": "object", **own}, param=fields.param("schema"))
     schema = fields.required_object("json_schema", "an object with `name` and `schema`")
     schema.boolean("strict")
     schema.string("description")
@@ -255,10 +247,10 @@ def _response_format(body: ObjectReader) -> OutputFormat | None:
             schema.param("name"), "must be 1 to 64 letters, digits, underscores or hyphens."
         )
     wanted = schema.required_object("schema", "an object, the JSON Schema itself")
-    return JsonSchema(wanted.values, name or "response")
+    return requests.JsonSchema(wanted.values, name or "response")
 
 
-def _structured(fields: ObjectReader) -> OutputFormat:
+def _structured(fields: ObjectReader) -> requests.OutputFormat:
     given = [name for name in _STRUCTURED_KINDS if fields.has(name)]
     if not given:
         raise InvalidRequest(
@@ -273,13 +265,13 @@ def _structured(fields: ObjectReader) -> OutputFormat:
             value, param = fields.get("json"), fields.param("json")
             if not isinstance(value, dict | bool):
                 raise wrong_type(param, "a JSON Schema (an object)", value)
-            return JsonSchema(value, param=param)
+            return requests.JsonSchema(value, param=param)
         case "regex":
-            return Regex(fields.required_string("regex"))
+            return requests.Regex(fields.required_string("regex"))
         case "choice":
             options = fields.strings("choice", most=MAX_OPTIONS)
             if not options:
                 raise wrong_value(fields.param("choice"), "is empty; send at least one option.")
-            return TextChoice(tuple(dict.fromkeys(options)))
+            return requests.TextChoice(tuple(dict.fromkeys(options)))
         case _:
-            return Grammar(fields.required_string("grammar"))
+            return requests.Grammar(fields.required_string("grammar"))

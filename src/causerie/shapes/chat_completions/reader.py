@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import get_args
+from typing import Any, Literal, get_args
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.http.event_loop import LARGE
+from causerie.protocol import parameters
 from causerie.protocol.body import (
     ObjectReader,
+    as_object,
     check_work,
     decode_marked,
     invalid_json,
@@ -24,47 +30,213 @@ from causerie.protocol.body import (
     wrong_type,
     wrong_value,
 )
-from causerie.protocol.body_types import MAX_PROVIDER_NAMES, PriceCeiling
+from causerie.protocol.body_types import (
+    MAX_FUNCTION_NAME,
+    MAX_PROVIDER_NAMES,
+    MAX_TOOLS,
+    PriceCeiling,
+)
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN, Known, known_of, refusal, sift
 from causerie.protocol.numbers import money
-from causerie.protocol.parameters import (
-    HONOURED,
-    MAX_DOCUMENTS,
-    MAX_ID,
-    MAX_MODELS,
-    REFUSED,
-    ParsingRules,
-    RouterParameters,
-    SamplingParams,
-)
-from causerie.protocol.request import ChatRequest, FastFields, Message, Tool
+from causerie.protocol.request import ChatRequest, FastFields, Message, Tool, ToolChoice
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import ANY_PRICE, NO_PREFERENCES, MostPrice, Preferences, SortBy
 from causerie.shapes.chat_completions import generation
 from causerie.shapes.chat_completions.encoder import ChunkEncoder, completion
 from causerie.shapes.chat_completions.messages import message_values, plain_length, read_messages
 from causerie.shapes.chat_completions.past import mend, needs_mending
-from causerie.shapes.chat_completions.tools import (
-    name_changes,
-    names_for_all,
-    read_tool_choice,
-    read_tools,
-    with_names,
-)
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
-ROUTER_FIELDS = frozenset(each.name for each in declared(RouterParameters))
-_KNOWN = Known({each.name: known_of(each.type) for each in declared(RouterParameters)})
+_TOOL_FORM = 'an object like {"type": "function", "function": {"name": NAME, "parameters": SCHEMA}}'
+_NAMED_CHOICE = '{"type": "function", "function": {"name": NAME}}'
+_Mode = Literal["none", "auto", "required"]
+_CHOICE_MODES: dict[str, _Mode] = {mode: mode for mode in get_args(_Mode)}
+ROUTER_FIELDS = frozenset(each.name for each in declared(parameters.RouterParameters))
+_KNOWN = Known({each.name: known_of(each.type) for each in declared(parameters.RouterParameters)})
 _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
-def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
+def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
+    tools: dict[str, Tool] = {}
+    for fields in body.objects("tools", most=MAX_TOOLS, expected=_TOOL_FORM):
+        tool = _tool(fields)
+        if tool.name in tools:
+            raise wrong_value(
+                f"{fields.path}.function.name",
+                f"is {shown(tool.name)}, which an earlier tool has; names must be unique.",
+            )
+        tools[tool.name] = tool
+    return tuple(tools.values())
+
+
+def _tool(fields: ObjectReader) -> Tool:
+    sort = fields.required_string("type", expected='"function"')
+    if sort != "function":
+        raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
+    function = fields.required_object("function", "an object with `name` and `parameters`")
+    name = function.required_string("name", most=MAX_FUNCTION_NAME)
+    parameters = function.child("parameters")
+    return Tool(
+        name=name,
+        parameters=parameters.values if parameters else {},
+        description=function.string("description"),
+        strict=function.boolean("strict"),
+    )
+
+
+def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
+    value = body.get("tool_choice")
+    if value is None:
+        return ToolChoice()
+    if isinstance(value, str):
+        mode = _CHOICE_MODES.get(value)
+        if mode is None:
+            raise wrong_value(
+                "tool_choice",
+                f"must be none, auto, required or {_NAMED_CHOICE}, not {shown(value)}.",
+            )
+        choice = ToolChoice(mode)
+    elif isinstance(value, dict):
+        choice = _read_choice(ObjectReader(value, "tool_choice"), {tool.name for tool in tools})
+    else:
+        raise wrong_type("tool_choice", f"a string or {_NAMED_CHOICE}", value)
+    if choice.mode == "required" and not tools:
+        raise wrong_value("tool_choice", "asks for a call, but `tools` defines no function.")
+    return choice
+
+
+def _read_choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
+    sort = fields.required_string("type", expected='"function"')
+    if sort == "function":
+        return ToolChoice("required", (_function_name(fields, defined),))
+    if sort != "allowed_tools":
+        raise wrong_value(
+            "tool_choice.type",
+            f"must be function or allowed_tools, not {shown(sort)}; none, auto and required are "
+            "strings in place of the object.",
+        )
+    allowed = fields.required_object("allowed_tools")
+    mode = allowed.word("mode", ("auto", "required"))
+    if mode is None:
+        raise missing(allowed.param("mode"), "auto or required")
+    entries = allowed.array("tools", most=MAX_TOOLS)
+    if not entries:
+        raise missing(allowed.param("tools"), "an array of at least one function")
+    names = []
+    for index, entry in enumerate(entries):
+        one = as_object(entry, f"{allowed.param('tools')}[{index}]")
+        if one.get("type") != "function":
+            raise wrong_value(one.param("type"), 'must be "function".')
+        names.append(_function_name(one, defined))
+    return ToolChoice(_CHOICE_MODES[mode], tuple(dict.fromkeys(names)))
+
+
+def _function_name(fields: ObjectReader, defined: set[str]) -> str:
+    function = fields.required_object("function", "an object with a `name`")
+    name = function.required_string("name")
+    if name not in defined:
+        raise wrong_value(
+            function.param("name"), f"is {shown(name)}, which `tools` does not define."
+        )
+    return name
+
+
+_TAKEN_BY_ALL = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_MAX_NAME_LENGTH = 64  # characters
+_DIGITS = 8
+_MAX_REPORTED = 16
+
+FunctionNames = Mapping[str, str]
+
+
+def names_for_all(tools: Iterable[Tool], messages: Iterable[Message]) -> FunctionNames:
+    """Return a replacement for each name that some targets do not accept; all are distinct."""
+    names = {tool.name for tool in tools}
+    for message in messages:
+        for call in message.tool_calls:
+            names.add(call.name)
+        if message.name is not None and message.role == "tool":
+            names.add(message.name)
+    others = sorted(name for name in names if not _TAKEN_BY_ALL.fullmatch(name))
+    if not others:
+        return {}
+    taken = names.difference(others)
+    shared = Counter(map(_plain_name, others))
+    made: dict[str, str] = {}
+    for name in others:
+        plain = _plain_name(name)
+        if len(name) > _MAX_NAME_LENGTH or shared[plain] > 1 or plain in taken:
+            digest = hashlib.sha256(name.encode()).hexdigest()
+            digits = (digest[at : at + _DIGITS] for at in range(len(digest) - _DIGITS))
+            distinct = (f"{plain[: _MAX_NAME_LENGTH - _DIGITS - 1]}_{each}" for each in digits)
+            plain = next(each for each in distinct if each not in taken)
+        taken.add(plain)
+        made[name] = plain
+    return made
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_MAX_NAME_LENGTH]
+
+
+def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
+    values: dict[str, Any] = dict(fields.values)
+    values["messages"] = [_renamed_message(each, names) for each in values["messages"]]
+    if values.get("tools"):
+        values["tools"] = [_renamed(tool, names) for tool in values["tools"]]
+    choice: Any = values.get("tool_choice")
+    if isinstance(choice, dict):
+        values["tool_choice"] = _renamed_choice(choice, names)
+    return ObjectReader(values, fields.path)
+
+
+def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
+    """Report the renamed functions; those that are only called come last."""
+    places = {tool.name: f"tools[{at}].function.name" for at, tool in enumerate(tools)}
+    called = [name for name in names if name not in places]
+    places |= {name: f"function {quote(name[:_MAX_NAME_LENGTH], safe='')}" for name in called}
+    changes = [f"{place}->{names[name]}" for name, place in places.items() if name in names]
+    more = len(changes) - _MAX_REPORTED
+    return [*changes[:_MAX_REPORTED], f"{more} more names of functions"] if more > 0 else changes
+
+
+def _renamed_message(message: Any, names: FunctionNames) -> Any:
+    if message["role"] == "tool" and message.get("name") in names:
+        return {**message, "name": names[message["name"]]}
+    if message["role"] == "assistant" and message.get("tool_calls"):
+        calls = [_renamed(call, names) for call in message["tool_calls"]]
+        return {**message, "tool_calls": calls}
+    return message
+
+
+def _renamed_choice(choice: Any, names: FunctionNames) -> Any:
+    allowed = choice.get("allowed_tools")
+    if choice.get("type") != "allowed_tools" or not isinstance(allowed, dict):
+        return _renamed(choice, names)
+    tools = allowed.get("tools")
+    if not isinstance(tools, list):
+        return choice
+    renamed = [_renamed(tool, names) for tool in tools]
+    return {**choice, "allowed_tools": {**allowed, "tools": renamed}}
+
+
+def _renamed(holder: Any, names: FunctionNames) -> Any:
+    function: Any = holder.get("function") if isinstance(holder, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or name not in names:
+        return holder
+    return {**holder, "function": {**function, "name": names[name]}}
+
+
+def read_models(
+    fields: ObjectReader, rules: parameters.ParsingRules
+) -> tuple[str, tuple[str, ...]]:
     if not rules.router or not fields.has("models"):
-        return fields.required_string("model", most=MAX_ID), ()
-    asked = fields.string("model", most=MAX_ID)
-    named = fields.strings("models", most=MAX_MODELS, longest=MAX_ID)
+        return fields.required_string("model", most=parameters.MAX_ID), ()
+    asked = fields.string("model", most=parameters.MAX_ID)
+    named = fields.strings("models", most=parameters.MAX_MODELS, longest=parameters.MAX_ID)
     if asked == "":
         raise wrong_value("model", "must not be empty.")
     every = [*([asked] if asked is not None else []), *named]
@@ -74,7 +246,7 @@ def read_models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[s
     return first, tuple(others)
 
 
-def unknown_preferences(fields: ObjectReader, rules: ParsingRules) -> Sequence[str]:
+def unknown_preferences(fields: ObjectReader, rules: parameters.ParsingRules) -> Sequence[str]:
     """Return the report of unknown fields of a router, or raise where they are refused."""
     own = {name: fields.values[name] for name in ROUTER_FIELDS if name in fields.values}
     _, unlisted = sift(own, _KNOWN)
@@ -140,13 +312,13 @@ def _money(prices: ObjectReader, name: str) -> Decimal | None:
 
 
 _decode_fast = msgspec.json.Decoder(FastFields).decode
-_DEFAULT_SAMPLING = SamplingParams()
+_DEFAULT_SAMPLING = parameters.SamplingParams()
 _Given = tuple[bool, bool, bool, bool, bool, bool]
 _OPTIONAL = FastFields.__struct_fields__[2:]
 _params_by_given: dict[_Given, frozenset[str]] = {}
 
 
-def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
+def read_fast_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest | None:
     """Parse plain messages, a limit, a temperature in one native pass; ``None`` for others."""
     try:
         fields = _decode_fast(body)
@@ -155,7 +327,7 @@ def read_fast_path(body: bytes, rules: ParsingRules) -> ChatRequest | None:
     return plain_request(fields, rules)
 
 
-def plain_request(fields: FastFields, rules: ParsingRules) -> ChatRequest | None:
+def plain_request(fields: FastFields, rules: parameters.ParsingRules) -> ChatRequest | None:
     """Return the request of these fields; ``None`` where one of them is invalid."""
     messages = fields.messages
     if len(messages) > rules.max_messages:
@@ -187,9 +359,9 @@ def plain_request(fields: FastFields, rules: ParsingRules) -> ChatRequest | None
         limit if most is None else most,
         sampling=_DEFAULT_SAMPLING
         if temperature is None and top_p is None
-        else SamplingParams(temperature)
+        else parameters.SamplingParams(temperature)
         if top_p is None
-        else SamplingParams(temperature, top_p=top_p),
+        else parameters.SamplingParams(temperature, top_p=top_p),
         params=_params_by_given.get(given) or _params_of(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
@@ -202,7 +374,7 @@ def _params_of(given: _Given) -> frozenset[str]:
     return names
 
 
-def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
+def parse(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
     request = _read_fast(body, rules)
     if request is not None:
         return request
@@ -212,14 +384,14 @@ def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
     return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
 
 
-def _read_fast(body: bytes, rules: ParsingRules) -> ChatRequest | None:
+def _read_fast(body: bytes, rules: parameters.ParsingRules) -> ChatRequest | None:
     if len(body) > SMALL:  # the fast path reads all of a small one without harm
         check_work(body, rules)
     return read_fast_path(body, rules) if len(body) <= LARGE else None
 
 
 def read_fields(
-    fields: ObjectReader, rules: ParsingRules, *, large: bool = False, mark: str = ""
+    fields: ObjectReader, rules: parameters.ParsingRules, *, large: bool = False, mark: str = ""
 ) -> ChatRequest:
     """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_known(fields)
@@ -248,7 +420,9 @@ def read_fields(
         output=generation.read_output(fields),
         thinking=generation.read_thinking(fields, rules),
         template_kwargs=kwargs.values if (kwargs := fields.child("chat_template_kwargs")) else {},
-        documents=tuple(one.values for one in fields.objects("documents", most=MAX_DOCUMENTS)),
+        documents=tuple(
+            one.values for one in fields.objects("documents", most=parameters.MAX_DOCUMENTS)
+        ),
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=read_parameter(fields, "session_id"),
@@ -266,14 +440,16 @@ def read_fields(
     )
 
 
-def _for_others(values: Mapping[str, object], rules: ParsingRules) -> Mapping[str, object]:
+def _for_others(
+    values: Mapping[str, object], rules: parameters.ParsingRules
+) -> Mapping[str, object]:
     if not rules.router or ROUTER_FIELDS.isdisjoint(values):
         return values
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
 
 
 def _asked_for(fields: ObjectReader) -> frozenset[str]:
-    names = {name for name in HONOURED & fields.values.keys() if fields.has(name)}
+    names = {name for name in parameters.HONOURED & fields.values.keys() if fields.has(name)}
     # Some clients always send `logprobs: false`.
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
@@ -284,7 +460,7 @@ _Repaired = tuple[
 """Fields, and what was read of them: messages, tools, names of functions, changes."""
 
 
-def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired:
+def _repaired(fields: ObjectReader, rules: parameters.ParsingRules, mark: str) -> _Repaired:
     fields, messages, changes = _read_conversation(fields, rules, mark)
     fields, unlimited = generation.without_unlimited(fields)
     changes = (*unlimited, *changes)
@@ -305,7 +481,7 @@ def _repaired(fields: ObjectReader, rules: ParsingRules, mark: str) -> _Repaired
 
 
 def _read_conversation(
-    fields: ObjectReader, rules: ParsingRules, mark: str
+    fields: ObjectReader, rules: parameters.ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], Sequence[str]]:
     if mark:
         _check_halves({**fields.values, "messages": None}, mark)
@@ -335,12 +511,12 @@ def _check_halves(new: object, mark: str) -> None:
 def _cache_key(fields: ObjectReader) -> str | None:
     # It is a hint, so no value is refused.
     key = fields.get("prompt_cache_key")
-    return key[:MAX_ID] if isinstance(key, str) and key else None
+    return key[: parameters.MAX_ID] if isinstance(key, str) and key else None
 
 
 def _refuse_known(fields: ObjectReader) -> None:
-    if not REFUSED.keys().isdisjoint(fields.values):
-        for name, advice in REFUSED.items():
+    if not parameters.REFUSED.keys().isdisjoint(fields.values):
+        for name, advice in parameters.REFUSED.items():
             if fields.has(name):
                 raise unsupported(name, advice)
     modalities = fields.array("modalities", most=8)
@@ -348,7 +524,7 @@ def _refuse_known(fields: ObjectReader) -> None:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
 
 
-def _include_usage(fields: ObjectReader, rules: ParsingRules) -> bool:
+def _include_usage(fields: ObjectReader, rules: parameters.ParsingRules) -> bool:
     # Without `stream` the usage is in the answer anyway.
     options = fields.child("stream_options")
     if options and options.boolean("include_usage"):
@@ -395,12 +571,12 @@ def with_reply(request: ChatRequest) -> ParsedRequest:
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 
-def _parse_usual(body: bytes, rules: ParsingRules) -> ParsedRequest | None:
+def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
     request = _read_fast(body, rules) if len(body) <= LARGE else None
     return None if request is None else with_reply(request)
 
 
-def _parse(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+def _parse(body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
     request = parse(body, rules)
     return ParsedRequest(request, _REPLIES[request.include_usage])
 

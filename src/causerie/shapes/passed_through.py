@@ -1,4 +1,4 @@
-"""Parse the body of an operation that passes through."""
+"""Operations that pass through: embeddings, rerank, and plain completions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
 
-from causerie.errors import InvalidRequest
+from causerie.errors import ErrorDetails, InvalidRequest
+from causerie.protocol import operations, sse
 from causerie.protocol.body import ObjectReader, check_work, decode_object, wrong_value
+from causerie.protocol.events import Batch, Event, PassedBytes, TextDelta, Usage
 from causerie.protocol.known_fields import sift
-from causerie.protocol.operations import (
-    BODIES,
-    FIELDS,
-    CompletionsRequest,
-    EmbeddingsRequest,
-    RerankRequest,
-)
+from causerie.protocol.operations import members
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Operation, PassedBody, text_tokens
+from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import NO_PREFERENCES
 from causerie.shapes.chat_completions.reader import (
     ROUTER_FIELDS,
@@ -27,13 +25,89 @@ from causerie.shapes.chat_completions.reader import (
     read_preferences,
     unknown_preferences,
 )
-from causerie.shapes.passed_through.encoder import PassedReply
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
+_encode = msgspec.json.Encoder().encode
+_PRICES = frozenset({"cost", "cost_details", "is_byok"})  # what the provider charges us
+_IDENTITY = ("id", "object", "created", "model")
 _DOCUMENTS_OF_UNIT = 100
 _KEY_CHARACTERS = 256
 _PLACE = re.compile(r"^(.*?)(?: - at `\$\.?(.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(\w+)`")
+
+
+class PassedReply(Struct, frozen=True):
+    """How a reply looks; a stream ends with its ``usage`` if the client asked for that."""
+
+    usage: bool = False
+
+    def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
+        """Return the provider's JSON with our model and price; without it the text and usage."""
+        usage = next((event for event in events if isinstance(event, Usage)), Usage(0, 0))
+        raw = next((event.data for event in events if isinstance(event, PassedBytes)), None)
+        if raw is None:
+            text = "".join([event.text for event in events if isinstance(event, TextDelta)])
+            shown = {"usage": _usage(None, context, usage)}
+            return {"choices": [{"text": text}], **shown} if text else shown
+        if raw.lstrip()[:1] == b"[":
+            return Raw(raw)
+        fields = _named(raw, context)
+        if "usage" in fields or "results" not in fields:
+            fields["usage"] = _usage(fields.get("usage"), context, usage)
+        return fields
+
+    def encoder(self, context: ResponseContext) -> PassedEncoder:
+        return PassedEncoder(context, self.usage)
+
+
+def _named(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
+    fields = members(raw)
+    if "model" in fields:
+        fields["model"] = Raw(_encode(context.model))
+    return fields
+
+
+def _usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
+    found: object = None if told is None else msgspec.json.decode(told)
+    if not isinstance(found, dict):
+        found = {"prompt_tokens": usage.prompt, "total_tokens": usage.prompt + usage.completion}
+        if usage.completion:
+            found["completion_tokens"] = usage.completion
+    kept = {name: value for name, value in found.items() if name not in _PRICES}
+    if context.cost is not None:
+        kept["cost"] = context.cost(usage)
+    return Raw(_encode(kept))
+
+
+class PassedEncoder(Struct, eq=False):
+    """Encodes the chunks of a stream of plain completions."""
+
+    _context: ResponseContext
+    _usage: bool
+    _identity: dict[str, Raw] = {}  # what all chunks have in common
+
+    def feed(self, batch: Batch) -> bytes:
+        pieces: list[bytes] = []
+        for event in batch:
+            if isinstance(event, PassedBytes):
+                fields = _named(event.data, self._context)
+                fields.pop("usage", None)
+                self._identity = {name: fields[name] for name in _IDENTITY if name in fields}
+                # Line breaks stand between members of the provider's JSON only, never in strings.
+                line = _encode(fields).replace(b"\n", b" ").replace(b"\r", b" ")
+                pieces.append(sse.encode(line))
+            elif isinstance(event, Usage) and self._usage:
+                usage = _usage(None, self._context, event)
+                pieces.append(
+                    sse.encode(_encode({**self._identity, "choices": [], "usage": usage}))
+                )
+        return b"".join(pieces)
+
+    def broken(self, error: ErrorDetails) -> bytes:
+        return sse.encode(_encode({**self._identity, "choices": [], "error": error}))
+
+    def end(self) -> bytes:
+        return sse.DONE
 
 
 def _shape(operation: Operation, id_prefix: str) -> Shape:
@@ -56,10 +130,10 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
         values = {name: each for name, each in values.items() if name not in ROUTER_FIELDS}
         values["model"], fallbacks = read_models(fields, rules)
     try:
-        asked: Any = msgspec.convert(values, BODIES[operation], str_keys=True)
+        asked: Any = msgspec.convert(values, operations.BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:
         raise _wrong_field(str(error)) from error
-    known, unlisted = sift(values, FIELDS[operation])
+    known, unlisted = sift(values, operations.FIELDS[operation])
     facts = _facts(asked)
     return ChatRequest(
         model=asked.model,
@@ -79,14 +153,14 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
 
 def _facts(asked: Any) -> Mapping[str, Any]:
     match asked:
-        case EmbeddingsRequest():
+        case operations.EmbeddingsRequest():
             body = PassedBody("embeddings", _input_tokens(asked.input, "input"))
-        case RerankRequest():
+        case operations.RerankRequest():
             query, documents = text_tokens(asked.query), asked.documents
             texts = [one if isinstance(one, str) else one.text for one in documents]
             tokens = sum(query + text_tokens(text) for text in texts)
             body = PassedBody("rerank", tokens, -(-len(documents) // _DOCUMENTS_OF_UNIT))
-        case CompletionsRequest():
+        case operations.CompletionsRequest():
             tokens = _input_tokens(asked.prompt, "prompt") + text_tokens(asked.suffix)
             options = asked.stream_options
             return {

@@ -1,1 +1,0 @@
-"""Operations that pass through: embeddings, rerank, and plain completions."""
