@@ -63,9 +63,9 @@ class Templates(Environment):
         self.get_template(name)
         known |= {name}
         named = meta.find_referenced_templates(self.parse(source))  # None: one of the frames
-        for other in (each for one in named for each in ((one,) if one else _FRAMES)):
-            if other not in known | self.compiled:
-                known = self._prepare(other, known)
+        others = {each for one in named for each in ((one,) if one else _FRAMES)}
+        for other in others - self.compiled:
+            known = known if other in known else self._prepare(other, known)
         return known
 
 
