@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from budgetkit import Books, Services, claim, money, services
@@ -26,6 +27,7 @@ from causerie.hosted.accounts.budgets import Budgets, Reservation
 from causerie.hosted.accounts.usage import Spent
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Record
+from causerie.metering.write_ahead_log import WriteAheadLog
 from causerie.protocol.events import Usage
 
 QUICK = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0, beat_seconds=0.1)
@@ -338,6 +340,32 @@ async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
         last = await hold(budgets, 1)
         assert not await let_in(budgets)
         last.release()
+
+
+async def test_what_replicas_count_is_in_the_journal_before(
+    own_valkey: ValkeyServer, tmp_path: Path
+) -> None:
+    """A process that is killed while it settles leaves what the server may have counted by then."""
+    journal = WriteAheadLog(tmp_path)
+    async with (
+        services(own_valkey, line=PATIENT) as place,
+        Ledger(Kept(), journal) as ledger,
+    ):
+        budgets = await place.budgets(Books())
+        repositories = Bookkeeping(ledger, budgets)
+        repositories.prices = ModelPrices({"small": Tariff(request=Decimal(4))})
+        record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
+        record.held = RequestHold(repositories.prices, await hold(budgets, 4))
+        repositories.begin_request(record, 1)
+        own_valkey.pause()
+        ending = asyncio.ensure_future(repositories.enter(record))
+        await asyncio.sleep(0.05)  # it waits for the server
+        [left] = journal.left()
+        own_valkey.go_on()
+        await ending
+        assert (left.id, left.status, left.cost) == (record.id, 200, money(4))
+        assert list(journal.left()) == [left]
+    journal.close()
 
 
 class Away:

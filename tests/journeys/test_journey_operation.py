@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -437,15 +438,15 @@ async def off_board(day: Day, key: str, oidc: RunningIssuer) -> None:
 
 async def read_the_statement(day: Day, project: str) -> None:
     """What the providers counted is what the statement says, and each request stands there once."""
-    query = f"step=all&by=model&project={project}"
+    query = f"/usage.csv?step=all&by=model&project={project}"
 
     async def complete() -> bool:
-        rows = await _sums(day, query)
+        rows = await _csv(day, query)
         whole = sum(day.north.models.values()) + sum(day.south.models.values())
         return sum(int(row["completion_tokens"]) for row in rows) >= WORDS * whole
 
     await eventually(complete)
-    rows = await _sums(day, query)
+    rows = await _csv(day, query)
     whole = Counter(f"north/{name}" for name in day.north.models.elements() if name != "small")
     whole["chat"] = day.north.models["small"] + day.south.models["small"]
     charged = {row["model"]: row for row in rows}
@@ -453,6 +454,16 @@ async def read_the_statement(day: Day, project: str) -> None:
         assert int(charged[model]["completion_tokens"]) == WORDS * count, model
         cost = (PROMPT * 1000 + WORDS * 2000) * count / 1_000_000
         assert float(charged[model]["cost"]) == pytest.approx(cost)
+    month = f"{datetime.now(UTC):%Y-%m}"
+    lines = await _csv(day, f"/statement.csv?month={month}&project={project}")
+    invoiced = Counter[tuple[str, str]]()
+    for line in lines:
+        invoiced[line["provider"], line["provider_model"]] += int(line["output_tokens"])
+    assert invoiced == {
+        (name, model): WORDS * count
+        for name, provider in (("north", day.north), ("south", day.south))
+        for model, count in provider.models.items()
+    }
     found, cursor = Counter[str](), ""
     while True:
         page = await day.manage(f"/requests?limit=100&project={project}{cursor}")
@@ -463,8 +474,8 @@ async def read_the_statement(day: Day, project: str) -> None:
     assert found == Counter(day.ended)
 
 
-async def _sums(day: Day, query: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(await day.manage(f"/usage.csv?{query}"), newline="")))
+async def _csv(day: Day, path: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(await day.manage(path), newline="")))
 
 
 @pytest.mark.full

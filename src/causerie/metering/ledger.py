@@ -264,6 +264,12 @@ class Ledger:
         if self._away:
             raise _unsafe()
 
+    def prepare(self, record: UsageRecord) -> None:
+        """Leave the record if this process ends before :meth:`commit`, as far as that takes it."""
+        if not self.full and not self._closing:
+            with suppress(StoreUnavailable):
+                self.begin_request(record)
+
     async def commit(self, record: UsageRecord) -> None:
         """Return when the record is safe, or raise :class:`StoreUnavailable`.
 

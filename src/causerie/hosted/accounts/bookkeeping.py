@@ -295,6 +295,8 @@ class Bookkeeping:
         tokens = usage.prompt + usage.completion if usage.charged else 0
         try:
             if not self._ledger.away:  # else other replicas hear of it only once it is safe
+                if usage.cost and self._budgets.shared_budgets is not None:
+                    self._ledger.prepare(usage)
                 await reservation.settle(usage.cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             try:
