@@ -43,10 +43,6 @@ class Samples(Struct, eq=False):
             self._empty = False
             self._known.clear()
 
-    def latest(self) -> float:
-        """Return the time of the newest measurement."""
-        return self._made[-1][0] if self._made else float("-inf")
-
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
@@ -174,11 +170,6 @@ class LatencyStats:
         answered, failed = self._counted(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
-
-    def mark(self) -> tuple[float, ...]:
-        """Return what differs once something new was measured."""
-        minute = self._minute
-        return minute.number, minute.answered, minute.failed, self.speed.latest()
 
     def expected(self) -> float | None:
         """Return the expected seconds to the first token; ``None`` if unknown.
