@@ -113,14 +113,6 @@ class AvailabilityHistory(Struct, eq=False):
         going_on = [self._time_bucket()] if self._minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
 
-    def requests(self) -> int:
-        """Return the number of requests of the last day; cheaper than :meth:`day`."""
-        since = self._since()
-        counted = sum(one.answered + one.failed for one in self._past if one.start >= since)
-        if self._number * QUARTER_SECONDS >= since:
-            counted += sum(minute.answered + minute.failed for minute in self._minutes)
-        return counted
-
     def _since(self) -> int:
         return (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
 
