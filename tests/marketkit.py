@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -109,11 +109,12 @@ class ScriptedMarket:
         ids = frozenset(card.id for card, _, _ in self.cards)
         history = self.days
         return DoorCatalog(
-            self.prefix, ids, made, lambda target: history.get(target, ()), self.ninety_days
+            self.prefix,
+            ids,
+            made,
+            lambda target: history.get(target, ()),
+            lambda target: self.by_day.get(target, ()),
         )
-
-    async def ninety_days(self) -> Mapping[str, Sequence[TimeBucket]]:
-        return self.by_day
 
 
 class Fair(Shop):

@@ -33,7 +33,6 @@ class Told:
         self._latency_stats = LatencyStats(clocks.steady, clocks.wall)
         self.failed = self._latency_stats.failed
         self.day = self._latency_stats.history.day
-        self.requests = self._latency_stats.history.requests
 
     def answered(self, seconds: float) -> None:
         self._latency_stats.answered(seconds, self._clock())
@@ -97,5 +96,4 @@ def test_everything_of_a_day_is_counted_once(steps: list[tuple[int, bool]]) -> N
     day = history.day()
     assert sum(one.answered for one in day) == sum(recent)
     assert sum(one.failed for one in day) == len(recent) - sum(recent)
-    assert history.requests() == len(recent)
     assert [one.start for one in day] == sorted({one.start for one in day})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -205,9 +205,6 @@ _LONGEST_NAME = 200  # a guess at what was meant takes the longer, the longer a 
 DayReader = Callable[[str], Sequence[TimeBucket]]
 """Returns the last day of a target by its name, in quarters of an hour, the oldest first."""
 
-DaysReader = Callable[[], Awaitable[Mapping[str, Sequence[TimeBucket]]]]
-"""Returns requests by target and day (UTC) of the last 90 days, the oldest first."""
-
 
 class DoorCatalog:
     """The models behind one door; ``prefix`` is the path of its base URL."""
@@ -218,10 +215,10 @@ class DoorCatalog:
         models: frozenset[str],
         catalog: Catalog,
         history: DayReader,
-        days: DaysReader,
+        days: DayReader,
     ) -> None:
         self.prefix = prefix
-        self.history, self.days = history, days
+        self.history, self.days = history, days  # the days of the last 90 days, in UTC
         self._models = models
         self._catalog = catalog
 

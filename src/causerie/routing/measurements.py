@@ -1,15 +1,16 @@
 """Measurements of all targets over the last day and the last 90 days.
 
 Those of this process are in its targets' statistics. With a store, what every process measured is
-added up there by quarter of an hour, and read back. Requests are not slowed: a task writes what has
-been added since it wrote last. Memory is bounded by targets and the quarters of a day.
+added up there by quarter of an hour and by day, and read back. Requests are not slowed: a task
+writes what has been added since it wrote last. Memory is bounded by targets, quarters of a day and
+90 days.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -20,9 +21,10 @@ from causerie.errors import StoreUnavailable
 from causerie.protocol.targets import (
     DAY_SECONDS,
     QUARTER_SECONDS,
+    UNKNOWN_STATS,
     Figure,
     Figures,
-    TargetStats,
+    Percentiles,
     TimeBucket,
 )
 from causerie.routing.router import Router
@@ -30,16 +32,14 @@ from causerie.routing.target_state import TargetState
 
 log = structlog.get_logger(__name__)
 
+DAYS_KEPT = 90
 _WRITE_SECONDS = 15.0
 _READ_EVERY = 4  # writes: what other processes wrote is seen after that
-_DAYS_KEPT = 90
-_DAYS_FRESH_SECONDS = 60.0
-_HOUR_QUARTERS = 4
-_THOUSANDTHS, _MILLIONTHS = 1_000, 1_000_000
+_HOUR_SECONDS = 3600
 
 
-class QuarterSums(NamedTuple):
-    """Sums of a target in a quarter of an hour, which processes add to.
+class Sums(NamedTuple):
+    """Sums of a target in a quarter of an hour or a day, which processes add to.
 
     Medians are summed times the number of answered requests: ``first_token_us`` in microseconds,
     ``speed`` in thousandths of a token per second.
@@ -52,37 +52,36 @@ class QuarterSums(NamedTuple):
     speeds: int = 0
     speed: int = 0
 
-    def plus(self, other: QuarterSums, times: int = 1) -> QuarterSums:
-        return QuarterSums(*(a + times * b for a, b in zip(self, other, strict=True)))
+    def plus(self, other: Sums, times: int = 1) -> Sums:
+        return Sums(*(a + times * b for a, b in zip(self, other, strict=True)))
 
     @staticmethod
-    def of(bucket: TimeBucket) -> QuarterSums:
+    def of(bucket: TimeBucket) -> Sums:
         count, first, speed = bucket.answered, bucket.first_token, bucket.speed
-        return QuarterSums(
-            count,
-            bucket.failed,
-            *((0, 0) if first is None else (count, round(count * first * _MILLIONTHS))),
-            *((0, 0) if speed is None else (count, round(count * speed * _THOUSANDTHS))),
-        )
+        timed = (0, 0) if first is None else (count, round(count * first * 1_000_000))
+        paced = (0, 0) if speed is None else (count, round(count * speed * 1000))
+        return Sums(count, bucket.failed, *timed, *paced)
 
     def bucket(self, start: int) -> TimeBucket:
-        first = self.first_token_us / self.first_tokens / _MILLIONTHS if self.first_tokens else None
-        speed = self.speed / self.speeds / _THOUSANDTHS if self.speeds else None
+        first = self.first_token_us / self.first_tokens / 1_000_000 if self.first_tokens else None
+        speed = self.speed / self.speeds / 1000 if self.speeds else None
         return TimeBucket(start, self.answered, self.failed, first, speed)
 
 
-_NONE = QuarterSums()
-Rows = Sequence[tuple[str, int, QuarterSums]]
-"""Target, start of a quarter in Unix seconds, and sums."""
+_NONE = Sums()
+Row = tuple[str, int, Sums]
+"""Target, start in Unix seconds, and sums."""
 
 
 class MeasurementStore(Protocol):
-    """Durable storage of quarters; every method raises :class:`StoreUnavailable`."""
+    """Durable storage of measurements; every method raises :class:`StoreUnavailable`."""
 
-    async def add(self, rows: Rows) -> None: ...
-    async def since(self, start: int) -> Rows: ...
-    async def days(self, since: int) -> Mapping[str, Sequence[TimeBucket]]:
-        """Return answered and failed requests by target and day (UTC), the oldest first."""
+    async def add(self, quarters: Sequence[Row]) -> None: ...
+    async def quarters(self, since: int) -> Sequence[Row]: ...
+    async def days(self, since: int) -> Sequence[Row]: ...  # by UTC
+
+
+_Kept = dict[str, dict[int, Sums]]  # of a target, by their starts
 
 
 class Measurements:
@@ -98,13 +97,10 @@ class Measurements:
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self._router, self._store, self._wall = router, store, wall
-        self._written: dict[TargetState, dict[int, QuarterSums]] = {}  # by this process
-        self._marks: dict[TargetState, object] = {}
-        self._kept: dict[str, dict[int, QuarterSums]] = {}  # by all processes, of the last day
-        self._read_from = 0
-        self._days: Mapping[str, Sequence[TimeBucket]] = {}
-        self._days_read = float("-inf")
-        self._one = asyncio.Lock()  # reads the days at a time
+        self._written: dict[TargetState, tuple[int, Sums]] = {}  # the last quarter, by this process
+        self._quarters: _Kept = {}  # by all processes
+        self._days: _Kept = {}
+        self._read_until = 0  # earlier quarters, and days, do not change
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -145,114 +141,91 @@ class Measurements:
         """Add what was measured since the last time; raise :class:`StoreUnavailable`."""
         if self._store is None:
             return
-        live = self._router().target_states()
-        changes: list[tuple[TargetState, int, QuarterSums]] = []
-        for state in dict.fromkeys([*self._written, *live]):
-            mark = state.latency_stats.mark()
-            if self._marks.get(state) != mark:
-                self._marks[state] = mark
-                written = self._written.setdefault(state, {})
-                for bucket in state.latency_stats.history.day():
-                    sums = QuarterSums.of(bucket).plus(written.get(bucket.start, _NONE), -1)
-                    if any(sums):
-                        changes.append((state, bucket.start, sums))
-                await asyncio.sleep(0)
+        live = dict.fromkeys(self._router().target_states())
+        changes: list[tuple[TargetState, int, Sums]] = []
+        for state in {**self._written, **live}:
+            changes += [(state, start, sums) for start, sums in self._unwritten(state)]
+            await asyncio.sleep(0)  # a median of thousands each
         if changes:
-            try:
-                await self._store.add([(state.name, start, sums) for state, start, sums in changes])
-            except BaseException:
-                self._marks.clear()
-                raise
+            await self._store.add([(state.name, start, sums) for state, start, sums in changes])
         for state, start, sums in changes:
-            for known in (self._written[state], self._kept.setdefault(state.name, {})):
-                known[start] = known.get(start, _NONE).plus(sums)
-        self._forget(live)
-
-    def _forget(self, live: Iterable[TargetState]) -> None:
-        since, kept = self._since(), {*live}
-        for state in [one for one in self._written if one not in kept and not one.in_flight]:
+            last, before = self._written.get(state, (start, _NONE))
+            self._written[state] = start, sums.plus(before) if start == last else sums
+            kept = self._quarters.setdefault(state.name, {})
+            kept[start] = kept.get(start, _NONE).plus(sums)
+        for state in [one for one in self._written if one not in live and not one.in_flight]:
             del self._written[state]
-            self._marks.pop(state, None)
-        for sums in (*self._written.values(), *self._kept.values()):
-            for start in [one for one in sums if one < since]:
-                del sums[start]
-        for name in [name for name, sums in self._kept.items() if not sums]:
-            del self._kept[name]
+
+    def _unwritten(self, state: TargetState) -> Iterator[tuple[int, Sums]]:
+        last, before = self._written.get(state, (0, _NONE))
+        for bucket in state.latency_stats.history.day():
+            if bucket.start >= last:
+                sums = Sums.of(bucket).plus(before if bucket.start == last else _NONE, -1)
+                if any(sums):
+                    yield bucket.start, sums
 
     async def read(self) -> None:
         """Read what all processes wrote; raise :class:`StoreUnavailable`."""
         if self._store is None:
             return
-        start = max(self._since(), self._read_from)
-        rows = await self._store.since(start)
-        for name, quarter, sums in rows:
-            self._kept.setdefault(name, {})[quarter] = sums
-        # What others still add to the quarter before is read once more.
         now = self._wall() // 1_000_000_000
-        self._read_from = now - now % QUARTER_SECONDS - QUARTER_SECONDS
-        if not self._days:
-            await self.days()
+        day, all_days = now - DAY_SECONDS, now - DAYS_KEPT * DAY_SECONDS
+        new = self._read_until
+        _update(self._quarters, await self._store.quarters(max(day, new)), day)
+        _update(self._days, await self._store.days(max(all_days, new - DAY_SECONDS)), all_days)
+        self._read_until = now - now % QUARTER_SECONDS - QUARTER_SECONDS  # late ones are seen
 
     def history(self, name: str) -> Sequence[TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
-        own = self._router().history(name)
         if self._store is None:
-            return own
-        sums = dict(self._kept.get(name, {}))
-        state = self._router().target_state(name)
-        written = self._written.get(state, {}) if state is not None else {}
-        for bucket in own:
-            added = QuarterSums.of(bucket).plus(written.get(bucket.start, _NONE), -1)
-            sums[bucket.start] = sums.get(bucket.start, _NONE).plus(added)
-        since = self._since()
-        return [sums[start].bucket(start) for start in sorted(sums) if start >= since]
+            return self._router().history(name)
+        sums = dict(self._quarters.get(name, {}))
+        if (state := self._router().target_state(name)) is not None:
+            for start, added in self._unwritten(state):
+                sums[start] = sums.get(start, _NONE).plus(added)
+        since = self._wall() // 1_000_000_000 - DAY_SECONDS
+        return [sums[start].bucket(start) for start in sorted(sums) if start > since]
 
-    async def days(self) -> Mapping[str, Sequence[TimeBucket]]:
-        """Return all requests of the last 90 days by target and day, at most a minute old."""
-        async with self._one:
-            if self._store is not None and time.monotonic() - self._days_read > _DAYS_FRESH_SECONDS:
-                since = self._wall() // 1_000_000_000 - _DAYS_KEPT * DAY_SECONDS
-                self._days = await self._store.days(since)
-                self._days_read = time.monotonic()
-        return self._days
+    def days(self, name: str) -> Sequence[TimeBucket]:
+        """Return the last 90 days (UTC) that had requests, at most a minute old."""
+        return [sums.bucket(start) for start, sums in sorted(self._days.get(name, {}).items())]
 
     def figures(self, name: str) -> Figures:
         """Return what lists show of a target, each from the shortest time that has it."""
-        stats = self._router().target_stats(name) or TargetStats()
-        day = self.history(name)
-        last = day[-1].start if day else self._last_day(name)
-        hour = self._wall() // 1_000_000_000 - _HOUR_QUARTERS * QUARTER_SECONDS
-        recent = [one for one in day if one.start >= hour]
-        first = None if stats.first_token is None else stats.first_token.p50
-        speed = None if stats.speed is None else stats.speed.p50
+        stats, day = self._router().target_stats(name) or UNKNOWN_STATS, self.history(name)
+        hour_ago = self._wall() // 1_000_000_000 - _HOUR_SECONDS
+        hour = [one for one in day if one.start > hour_ago]
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)
+        last = day[-1].start if day else max(self._days.get(name, ()), default=None)
         return Figures(
-            _figure(first, recent, day, lambda one: one.first_token),
-            _figure(speed, recent, day, lambda one: one.speed),
+            _figure(stats.first_token, hour, day, lambda one: one.first_token),
+            _figure(stats.speed, hour, day, lambda one: one.speed),
             answered / asked if asked else None,
             None if last is None else datetime.fromtimestamp(last, UTC),
         )
 
-    def _last_day(self, name: str) -> int | None:
-        known = self._days.get(name)
-        return known[-1].start if known else None
 
-    def _since(self) -> int:
-        return int(self._wall() // 1_000_000_000) // QUARTER_SECONDS * QUARTER_SECONDS - (
-            DAY_SECONDS - QUARTER_SECONDS
-        )
+def _update(kept: _Kept, rows: Sequence[Row], since: int) -> None:
+    for name, start, sums in rows:
+        kept.setdefault(name, {})[start] = sums
+    for name, found in [*kept.items()]:
+        if min(found) <= since and not (found := {s: v for s, v in found.items() if s > since}):
+            del kept[name]
+        else:
+            kept[name] = found
 
 
 def _figure(
-    now: float | None,
+    now: Percentiles | None,
     hour: Sequence[TimeBucket],
     day: Sequence[TimeBucket],
     value: Callable[[TimeBucket], float | None],
 ) -> Figure | None:
     if now is not None:
-        return Figure(now, "5 minutes")
-    for window, buckets in (("hour", hour), ("24 hours", day)):
+        return Figure(now.p50, "5 minutes")
+    windows: Mapping[str, Sequence[TimeBucket]] = {"hour": hour, "24 hours": day}
+    for window, buckets in windows.items():
         found = [(one.answered, each) for one in buckets if (each := value(one)) is not None]
         if count := sum(answered for answered, _ in found):
             return Figure(sum(answered * each for answered, each in found) / count, window)

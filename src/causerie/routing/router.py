@@ -185,10 +185,6 @@ class Router:
         target_state = self._context.target_states.get(name)
         return target_state.latency_stats.history.day() if target_state is not None else ()
 
-    def requests(self, name: str) -> int:
-        target_state = self._context.target_states.get(name)
-        return target_state.latency_stats.history.requests() if target_state is not None else 0
-
     def count_calls(self, name: str, classes: Sequence[CallClass]) -> None:
         target_state = self._context.target_states.get(name)
         if target_state is not None:

@@ -61,10 +61,6 @@ class Samples(Struct, eq=False):
             self._empty = False
             self._known.clear()
 
-    def latest(self) -> float:
-        """Return the time of the newest measurement."""
-        return self._made[-1][0] if self._made else float("-inf")
-
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
@@ -137,14 +133,6 @@ class AvailabilityHistory(Struct, eq=False):
         going_on = [self._time_bucket()] if self._minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
 
-    def requests(self) -> int:
-        """Return the number of requests of the last day; cheaper than :meth:`day`."""
-        since = self._since()
-        counted = sum(one.answered + one.failed for one in self._past if one.start >= since)
-        if self._number * QUARTER_SECONDS >= since:
-            counted += sum(minute.answered + minute.failed for minute in self._minutes)
-        return counted
-
     def _since(self) -> int:
         return (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
 
@@ -194,11 +182,6 @@ class LatencyStats:
         answered, failed = self._counted(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
-
-    def mark(self) -> tuple[float, ...]:
-        """Return what differs once something new was measured."""
-        minute = self._minute
-        return minute.number, minute.answered, minute.failed, self.speed.latest()
 
     def expected(self) -> float | None:
         """Return the expected seconds to the first token; ``None`` if unknown.

@@ -190,7 +190,7 @@ async def show_provider(context: RequestContext) -> None:
     if row is None:
         raise NotFound("The catalog has no provider of this name.")
     base = context.base + market.prefix
-    (days,) = await _days(context, market, [row])
+    days = _days(context, market, row)
     await context.show_openly("catalog/provider.html", row=row, base=base, days=days)
 
 
@@ -200,20 +200,12 @@ async def show_status(context: RequestContext) -> None:
     if not (public or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
     market = _market(context)
-    rows = await _providers(market)
-    days = await _days(context, market, rows)
-    await context.show_openly(
-        "catalog/status.html", rows=[*zip(rows, days, strict=True)], public=public
-    )
+    rows = [(row, _days(context, market, row)) for row in await _providers(market)]
+    await context.show_openly("catalog/status.html", rows=rows, public=public)
 
 
-async def _days(
-    context: RequestContext, market: DoorCatalog, rows: Sequence[ProviderRow]
-) -> Sequence[Strip]:
-    days, now = await market.days(), context.services.clock()
-    return [
-        ninety_days(row.name, [days.get(each, ()) for each in row.targets], now) for row in rows
-    ]
+def _days(context: RequestContext, market: DoorCatalog, row: ProviderRow) -> Strip:
+    return ninety_days(row.name, map(market.days, row.targets), context.services.clock())
 
 
 async def send_logo(context: RequestContext) -> None:

@@ -5,61 +5,50 @@ Nothing here is measured. A list that says nothing of an ability leaves it unkno
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from causerie.probe.question import dig
 from causerie.protocol.parameters import HONOURED
 
-MODALITIES = ("text", "image", "file", "audio", "video")
-_PARAMETERS = ("supported_parameters", "claimed_parameters", "supported_sampling_parameters")
-_FEATURES = ("supported_features", "features", "capabilities", "tags", "metadata.tags")
-_TAKES = ("architecture.input_modalities", "input_modalities", "supported_input_modalities")
-_RETURNS = ("architecture.output_modalities", "output_modalities", "supported_output_modalities")
+_MODALITIES = ("text", "image", "file", "audio", "video")
 _CREATED = ("created", "created_at", "released")
-_FLAGS = {"supports_tools": "tools", "supports_image_input": "vision"}
+_TOOLS, _FORMAT = ("tools", "tool_choice"), ("response_format",)
 _ABILITIES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("tools", "tool_use", "tool_calling", "tool_calls", "function_calling", "functions"),
-        ("tools", "tool_choice"),
-    ),
-    **dict.fromkeys(
-        ("structured_output", "structured_outputs", "json_mode", "json_schema", "response_format"),
-        ("response_format",),
-    ),
+    **dict.fromkeys(("tools", "tool_use", "tool_calling", "function_calling"), _TOOLS),
+    **dict.fromkeys(("structured_output", "structured_outputs", "json_mode"), _FORMAT),
+    **dict.fromkeys(("json_schema", "response_format"), _FORMAT),
     **dict.fromkeys(("reasoning", "thinking"), ("reasoning", "reasoning_effort")),
+    **dict.fromkeys(("vision", "image_input", "multimodal", "vlm"), ()),  # they take images
 }
-_SEES = frozenset({"vision", "image_input", "multimodal", "vlm"})
-_MOST = 100  # names of one list
 _NEW = timedelta(days=1)  # many servers give the time of the request, or of their own start
 
 
 def parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the claimed parameters, in order of name; ``None`` if the list says nothing."""
-    lists = [found for path in _PARAMETERS if isinstance(found := _at(entry, path), list)]
-    features = _features(entry)
-    if not lists and not (features & (_ABILITIES.keys() | _SEES)):
+    listed = [entry.get(name) for name in ("supported_parameters", "claimed_parameters")]
+    lists, features = [each for each in listed if isinstance(each, list)], [*_features(entry)]
+    if not lists and not features:
         return None
-    named = {name for one in lists for name in one[:_MOST] if isinstance(name, str)}
-    named |= {name for feature in features for name in _ABILITIES.get(feature, ())}
+    named = {name for each in lists for name in each if isinstance(name, str)}
+    named |= {name for feature in features for name in _ABILITIES[feature]}
     return tuple(sorted(named & HONOURED))
 
 
 def takes(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    sees = bool(_features(entry) & _SEES)
-    found = _modalities(entry, _TAKES, 0)
-    return found if not sees else tuple(dict.fromkeys(("text", *(found or ()), "image")))
+    sees = any(not _ABILITIES[feature] for feature in _features(entry))
+    found = _modalities(entry, "input_modalities", 0)
+    return tuple(dict.fromkeys(("text", *(found or ()), "image"))) if sees else found
 
 
 def returns(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    return _modalities(entry, _RETURNS, 1)
+    return _modalities(entry, "output_modalities", 1)
 
 
 def created(entry: Mapping[str, Any], now: datetime) -> date | None:
     """Return the day when a model came out; ``None`` if it is not told, or is the present."""
-    for name in _CREATED:
-        value = entry.get(name)
+    for value in map(entry.get, _CREATED):
         try:
             if isinstance(value, str):
                 moment = datetime.fromisoformat(value)
@@ -75,39 +64,25 @@ def created(entry: Mapping[str, Any], now: datetime) -> date | None:
     return None
 
 
-def _modalities(
-    entry: Mapping[str, Any], paths: Sequence[str], side: int
-) -> tuple[str, ...] | None:
-    names: object = next(
-        (found for path in paths if isinstance(found := _at(entry, path), list)), None
-    )
-    arrow = _at(entry, "architecture.modality")
-    if names is None and isinstance(arrow, str) and arrow.count("->") == 1:
-        names = arrow.split("->")[side].split("+")
-    if not isinstance(names, list):
-        return None
-    return tuple(each for each in MODALITIES if each in names) or None
+def _modalities(entry: Mapping[str, Any], name: str, side: int) -> tuple[str, ...] | None:
+    arrow = dig(entry, "architecture", "modality")  # like `text+image->text`
+    sides = arrow.split("->") if isinstance(arrow, str) else []
+    found = (dig(entry, "architecture", name), entry.get(name), entry.get(f"supported_{name}"))
+    names = next((each for each in found if isinstance(each, list)), None)
+    if names is None and len(sides) == 2:
+        names = sides[side].split("+")
+    return tuple(each for each in _MODALITIES if each in (names or ())) or None
 
 
-def _features(entry: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(word.lower().replace("-", "_") for word in _words(entry))
-
-
-def _words(entry: Mapping[str, Any]) -> Iterator[str]:
+def _features(entry: Mapping[str, Any]) -> Iterator[str]:
     # A list of names, or an object that says yes or no to each.
-    for path in _FEATURES:
-        found = _at(entry, path)
-        if isinstance(found, list):
-            yield from (name for name in found[:_MOST] if isinstance(name, str))
-        elif isinstance(found, dict):
-            for name, value in [*found.items()][:_MOST]:
-                if value is True or dig(value, "supported") is True:
-                    yield name
-    yield from (word for name, word in _FLAGS.items() if entry.get(name) is True)
-    if entry.get("type") == "vlm":
-        yield "vlm"
-
-
-def _at(entry: Mapping[str, Any], path: str) -> object:
-    found: object = dig(entry, *path.split("."))
-    return found
+    told: list[object] = [entry.get("type")]
+    told += [name.removeprefix("supports_") for name, yes in entry.items() if yes is True]
+    for name in ("supported_features", "features", "capabilities", "tags"):
+        found = entry.get(name)
+        if isinstance(found, dict):
+            told += [name for name, yes in found.items() if (dig(yes, "supported") or yes) is True]
+        elif isinstance(found, list):
+            told += found
+    words = (word.lower().replace("-", "_") for word in told if isinstance(word, str))
+    yield from (word for word in words if word in _ABILITIES)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, Table, or_, select, tuple_
 
 from causerie.hosted.store.database import Database
-from causerie.hosted.store.measurements import KEPT
+from causerie.hosted.store.measurements import MEASURED
 from causerie.hosted.store.tables import audit, microseconds, recordings, usage_records
 
 
@@ -39,7 +39,7 @@ class SqlRetention:
 
     async def measurements(self, before: datetime, most: int) -> int:
         start, found = int(before.timestamp()), 0
-        for table in KEPT:
+        for table in MEASURED:
             key = tuple_(*table.primary_key)
             over = select(*table.primary_key).where(table.c.start < start).limit(most)
             async with self._database.writing() as connection:

@@ -459,25 +459,18 @@ usage_first_token = _table(
 )
 
 
-def _start() -> Column[int]:
-    return Column("start", BigInteger, primary_key=True, autoincrement=False, index=True)
+def _measurements(name: str) -> Table:
+    return _table(
+        name,
+        *_keys(Text, "target"),
+        Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+        *_required(BigInteger, "answered", "failed"),
+        *_required(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
+    )
 
 
-# What all processes measured of targets, by the quarter of an hour and by the day, for 90 days.
-# Starts are in Unix seconds; sums as ``QuarterSums`` has them.
-target_quarters = _table(
-    "target_quarters",
-    *_keys(Text, "target"),
-    _start(),
-    *_required(BigInteger, "answered", "failed"),
-    *_required(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
-)
-target_days = _table(
-    "target_days",
-    *_keys(Text, "target"),
-    _start(),
-    *_required(BigInteger, "answered", "failed"),
-)
+# What all processes measured of targets, for 90 days; starts are in Unix seconds.
+target_quarters, target_days = map(_measurements, ("target_quarters", "target_days"))
 
 
 alerts = _table_of(StoredAlert, "alerts", keys=["key"])
