@@ -49,7 +49,8 @@ async def test_a_forgotten_password_is_replaced_by_letter(place: Place, box: Mai
     pages = []
     for email in ("nobody@example.org", ada.email):
         page = await visitor.post("/sign-in/forgotten", {"email": email})
-        pages.append((page.status, page.text.replace(email, "X")))
+        text = re.sub('form.token" (content|value)="[^"]*"', "", page.text)
+        pages.append((page.status, text.replace(email, "X")))
     assert pages[0] == pages[1]
     letter = await box.letter()
     assert (letter["To"], letter["Subject"]) == (ada.email, "A new password for Causerie")
