@@ -27,9 +27,9 @@ from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.console.application import ConsoleApplication, OpenPages
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
-from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import OidcProvider
+from causerie.hosted.payments.stripe import Sales
 from causerie.hosted.store.database import Database
 from causerie.http.api import CompletionHandlers, RequestLimits
 from causerie.http.exchange import Exchange

@@ -19,8 +19,8 @@ from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM, actor_of
 from causerie.hosted.accounts.policies import Beginning, Policies
 from causerie.hosted.accounts.tokens import digest
-from causerie.hosted.console.sales import Sales
-from causerie.hosted.payments.stripe import Stripe, StripeOptions
+from causerie.hosted.identity.provider import IdentityHttp
+from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
 from causerie.hosted.store.usage import SqlUsage
 
 AMOUNTS = tuple(map(Decimal, (10, 25)))

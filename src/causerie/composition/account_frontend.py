@@ -51,7 +51,6 @@ from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import Site
-from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
@@ -59,7 +58,7 @@ from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
 from causerie.hosted.operations.probes import Examinations, Results
-from causerie.hosted.payments.stripe import Stripe, StripeOptions
+from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned

@@ -393,11 +393,16 @@ def notes(settings: Settings) -> Iterator[str]:
         amount = console.new_project_budget
         if amount == "0" and policy.budget is not None:
             amount = policy.budget
-        yield _newcomers_budget(amount)
+        yield _newcomers_budget(amount, console.new_project_credits)
     yield from _without_price(settings, found)
 
 
-def _newcomers_budget(budget: str) -> str:
+def _newcomers_budget(budget: str, credits: str) -> str:
+    if credits.strip("0."):
+        return (
+            f"People may sign up; their projects may spend ${credits} in all until they have more "
+            "credits (`console.new_project_credits`)."
+        )
     if budget == UNLIMITED:
         return (
             "People may sign up, and their projects may spend without limit at your providers; "

@@ -208,15 +208,18 @@ async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
     return len(gone)
 
 
-async def withdraw_open(tx: Transaction, project_id: str, email: str, now: datetime) -> int:
+async def withdraw_open(
+    tx: Transaction, project_id: str | None, email: str, now: datetime, *, others: bool = True
+) -> int:
     """Withdraw a project's invitations that a removed user could use; return their number.
 
-    These are for their address, or for no address: such a link works with another account.
+    These are for their address, or (``others``) for no address: such a link works with another
+    account. Without a project, they are to the service.
     """
     found = [
         link.id
         for link in await tx.links.open(project_id, now)
-        if link.email is None or link.email == email
+        if link.email == email or (others and link.email is None)
     ]
     await tx.links.withdraw(*found)
     return len(found)

@@ -256,6 +256,8 @@ class Projects(AccountService):
                 actor,
                 LinkGrant(email=address, project_id=project_id, role=role),
             )
+            if address:  # the last one that was sent works
+                await withdraw_open(tx, project_id, address, self._clock(), others=False)
             await tx.links.add(made.link)
             await self._record(
                 *(tx, actor, "member.invite", made.link.id, project_id),

@@ -18,6 +18,7 @@ from causerie.hosted.accounts.authorization import (
     usable_link,
     used_link,
     withdraw_links,
+    withdraw_open,
 )
 from causerie.hosted.accounts.bounds import Credit
 from causerie.hosted.accounts.keys import (
@@ -155,6 +156,8 @@ class Users(AccountService):
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
             made = new_link(LinkKind.INVITATION, self._clock(), actor, grant)
+            if address:  # the last one that was sent works
+                await withdraw_open(tx, None, address, self._clock(), others=False)
             await tx.links.add(made.link)
             await self._record(tx, actor, "user.invite", made.link.id, email=address or "anybody")
             return made

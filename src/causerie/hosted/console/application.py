@@ -33,9 +33,9 @@ from causerie.hosted.console.request_context import (
     token_in,
 )
 from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
-from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
+from causerie.hosted.payments.stripe import Sales
 from causerie.http.exchange import BodyLimits, Exchange, read_body
 from causerie.http.pages.assets import Statics
 from causerie.http.pages.branding import logo_addresses

@@ -36,7 +36,9 @@ async def show(context: RequestContext) -> None:
 
 def _who(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
-    return {"system": id, "key": "operator key"}.get(kind, "operator")
+    return {"system": id.replace("cli", "command line"), "key": "operator key"}.get(
+        kind, "operator"
+    )
 
 
 async def buy(context: RequestContext) -> None:

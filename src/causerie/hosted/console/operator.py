@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
-from causerie.hosted.accounts.keys import KeyState, NewLink, OneTimeLink
+from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, RoleColumn, User
 from causerie.hosted.accounts.spending import DAYS, PersonSummary
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.keys import ENDS, KeyForm
-from causerie.hosted.console.project import found_link, texts_of
+from causerie.hosted.console.project import texts_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
 
@@ -48,19 +48,6 @@ async def ask_invitation(context: RequestContext) -> None:
 async def invite(context: RequestContext) -> None:
     email, operator = context.form.get("email") or None, context.form.get("operator") == "yes"
     made = await context.accounts.users.invite(context.actor, email=email, operator=operator)
-    await _show_invitation(context, made)
-
-
-async def resend(context: RequestContext) -> None:
-    """Replace an invitation by one with a new link."""
-    users = context.accounts.users
-    link = found_link(await users.invitations(context.actor), context.params["link"])
-    await users.withdraw(context.actor, link.id)
-    made = await users.invite(context.actor, email=link.email, operator=link.operator)
-    await _show_invitation(context, made)
-
-
-async def _show_invitation(context: RequestContext, made: NewLink) -> None:
     offered = context.services.site.brand.name
     await show_new_link(context, "Your invitation", made, "/operator/users", offered)
 

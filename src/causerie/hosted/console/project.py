@@ -187,25 +187,8 @@ async def invite(context: RequestContext) -> None:
     )
 
 
-async def resend(context: RequestContext) -> None:
-    """Replace an invitation by one with a new link."""
-    projects, id = context.accounts.projects, (await context.project()).project.id
-    link = found_link(await projects.invitations(context.actor, id), context.params["link"])
-    await projects.withdraw(context.actor, id, link.id)
-    made = await projects.invite(context.actor, id, link.role or Role.MEMBER, email=link.email)
-    await show_new_link(context, "Your invitation", made, f"/projects/{id}", await _offer(context))
-
-
 async def _offer(context: RequestContext) -> str:
     return f"{(await context.project()).project.name} ({context.services.site.brand.name})"
-
-
-def found_link(links: Sequence[OneTimeLink], id: str) -> OneTimeLink:
-    """Return the invitation of this id; raise :class:`NotFound`."""
-    for link in links:
-        if link.id == id:
-            return link
-    raise no_such("invitation")
 
 
 async def withdraw(context: RequestContext) -> None:

@@ -37,11 +37,11 @@ from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.navigation import NOTICES, sections
 from causerie.hosted.console.public_chat import PublicChat
-from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import ServiceView
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.operations.configuring import Configuring
 from causerie.hosted.operations.ports import Operations
+from causerie.hosted.payments.stripe import Sales
 from causerie.http.answers import Export, send_cached, send_compressed
 from causerie.http.event_loop import Turns
 from causerie.http.exchange import Exchange

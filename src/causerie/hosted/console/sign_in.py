@@ -370,7 +370,8 @@ async def send_reset(context: RequestContext) -> None:
             ],
             ("Choose a new password", link_address(context.base, asked.made.token)),
         )
-    await context.show("sign_in/asked.html", email=email, by_mail=True, path="/sign-in/forgotten")
+    shown = {"email": email, "by_mail": True, "next": "", "path": "/sign-in/forgotten"}
+    await context.show("sign_in/asked.html", **shown)
 
 
 async def show_sign_up(context: RequestContext) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -135,3 +136,23 @@ class Stripe:
 
 def _payment(id: str) -> str:
     return f"stripe:{id[:100]}"
+
+
+class Sales(msgspec.Struct, frozen=True):
+    """How credits are sold, if they are, and from when a balance is low."""
+
+    stripe: Stripe | None = None
+    page: str | None = None
+    amounts: Sequence[Decimal] = ()
+    least: Decimal = Decimal(0)
+    most: Decimal = Decimal(0)
+    low: Decimal = Decimal(0)
+
+    @property
+    def open(self) -> bool:
+        """Return whether somebody can buy credits."""
+        return self.stripe is not None or self.page is not None
+
+    def page_for(self, project_id: str) -> str:
+        """Return the page of a shop of the operator's; empty without one."""
+        return (self.page or "").replace("{project}", quote(project_id))
