@@ -34,8 +34,8 @@ from vllm_pool.compared import Servers
 from vllm_pool.compared import compared as really_compared
 from vllm_pool.measured import Work
 
+from causerie.engines.pool.kv_events import BLOCK, PrefixIndex, chain
 from causerie.engines.pool.members import MemberLoad, least_cost
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
 MEMBERS = 64
 DECODE = 0.02  # seconds for a token of a reply

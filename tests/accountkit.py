@@ -102,12 +102,12 @@ class World:
 
     async def actions(self) -> list[str]:
         """Return the actions in the audit log but for sign-ins, oldest first."""
-        found = await self.projects.audit_of_all(SYSTEM, AuditFilter(limit=500))
+        found = await self.projects.audit(SYSTEM, None, AuditFilter(limit=500))
         return [each.action for each in reversed(found) if not each.action.startswith("sign_in.")]
 
     async def sign_ins(self) -> list[AuditEntry]:
         """Return the sign-ins in the audit log, oldest first."""
-        found = await self.projects.audit_of_all(SYSTEM, AuditFilter(kind=AuditKind.SIGN_IN))
+        found = await self.projects.audit(SYSTEM, None, AuditFilter(kind=AuditKind.SIGN_IN))
         return [*reversed(found)]
 
 

@@ -34,6 +34,9 @@ class Unchecked(Compiler):
     ) -> None:
         del grammar, vocabulary, words, param
 
+    async def fault_of(self, *given: object, **more: object) -> str | None:
+        return None
+
 
 @dataclass(slots=True)
 class Reply:

@@ -26,11 +26,15 @@ from sitekit import (
 )
 from valkey.asyncio import Valkey
 
-from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView
-from causerie.engines.pool.prefix_index import PrefixIndex
+from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView, PrefixIndex
 from causerie.errors import ServiceError
-from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import OidcProvider, ProviderOptions, Returned, SignInAttempt
+from causerie.hosted.identity.provider import (
+    IdentityHttp,
+    OidcProvider,
+    ProviderOptions,
+    Returned,
+    SignInAttempt,
+)
 
 _ROUTER = "/router/v1/chat/completions"
 _HEAD_MOST = 40_000  # bytes; longer ones are refused unread

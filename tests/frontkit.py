@@ -10,7 +10,7 @@ from edgekit import LOCKED, OPEN, ScriptedPipeline, Statuses, serving
 from msgspec import UNSET
 
 from causerie.access.keys import Caller
-from causerie.composition.pages import DocsMount, FrontPage
+from causerie.composition.doors import DocsMount, FrontPage
 from causerie.http.application import Edge
 from causerie.http.doors import DoorTable, MountedDoor
 from causerie.observe.metrics import MetricsCounters

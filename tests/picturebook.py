@@ -24,7 +24,7 @@ from causerie.errors import RateLimited, UpstreamFailed
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.store.usage import SqlUsage
 from causerie.http.api import RequestLimits
 from causerie.protocol.events import (
@@ -126,7 +126,10 @@ async def _keys(world: World, team: Team) -> str:
         SYSTEM,
         project.id,
         LimitsAndBudgets(
-            (Limit("", 600, 200_000, concurrent=20), Limit(LONG, 30)),
+            (
+                Limit("", requests_per_minute=600, tokens_per_minute=200_000, concurrent=20),
+                Limit(LONG, requests_per_minute=30),
+            ),
             (
                 Budget(Decimal(50)),
                 Budget(Decimal(2_000_000), BudgetPeriod.WEEK, Unit.TOKENS, "small"),
@@ -141,13 +144,13 @@ async def _keys(world: World, team: Team) -> str:
     await accounts.scope_budgets.set(SYSTEM, "tag", "search", [Budget(Decimal(40), soft=True)])
     await accounts.scope_budgets.set(SYSTEM, "provider", "north", [Budget(Decimal(900))])
     for person in (owner, team.member):
-        bounds = LimitsAndBudgets((Limit("", 120),), (Budget(Decimal(25)),))
+        bounds = LimitsAndBudgets((Limit("", requests_per_minute=120),), (Budget(Decimal(25)),))
         await world.person_bounds.set(SYSTEM, person.id, bounds)
     await world.projects.invite(actor_of(owner), project.id, Role.MEMBER, email="new@example.org")
     await world.users.invite(SYSTEM, email="someone@example.org")
     made = await world.key(
         project, owner, name="Nightly report of the quarter, by region and by product line",
-        bounds=LimitsAndBudgets((Limit("", 60),), (Budget(Decimal(25)),)),
+        bounds=LimitsAndBudgets((Limit("", requests_per_minute=60),), (Budget(Decimal(25)),)),
         expires_at=world.now + timedelta(days=9),
     )  # fmt: skip
     small = LimitsAndBudgets((), (Budget(Decimal(1)),))

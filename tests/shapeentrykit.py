@@ -114,11 +114,12 @@ _DOORS = {"far": "/gateway/v1", "claude": "/gateway/v1", "gpt": "/gateway/v1",
           "near": "/endpoints/endpoint/v1", "author-1/model-1": "/router/v1"}  # fmt: skip
 _PASSED: Mapping[str, Mapping[str, Any]] = {
     "embeddings": {
-        "model": "embed", "input": ["a", "b"], "dimensions": 3, "user": "u", "encoding_format": "float",
-        "unknown": "x",
+        "model": "embed", "input": ["a", "b"], "dimensions": 3, "user": "u",
+        "encoding_format": "float", "unknown": "x",
     },
     "rerank": {
-        "model": "order", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1, "unknown": "x",
+        "model": "order", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1,
+        "unknown": "x",
     },
     "completions": {
         "model": "code", "prompt": "a", "suffix": "b", "stop": ["x"], "logit_bias": {"5": 1},
@@ -185,7 +186,10 @@ _ENDS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "gpt": ({"type": "response.completed", "sequence_number": 9, "response": _RESPONSE},),
     "claude": (
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+        {
+            "type": "message_delta", "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 2},
+        },
         {"type": "message_stop"},
     ),
 }  # fmt: skip
@@ -194,7 +198,7 @@ _NATIVE = {"gpt": ("/responses", _RESPONSE), "claude": ("/messages", _MESSAGE)}
 
 def further_shapes(world: Site) -> Iterator[Entry]:
     """Requests of each API to a provider, to one that speaks the API, and to our own engine."""
-    world.provider.usual |= {path: reply for path, reply in _NATIVE.values()}
+    world.provider.usual |= dict(_NATIVE.values())
     world.provider.usual |= {f"/v1/{name}": reply for name, reply in _PASSED_REPLIES.items()}
     world.provider.usual["/messages/count_tokens"] = {"input_tokens": 3}
     for model, base in _DOORS.items():

@@ -369,8 +369,8 @@ async def site(folder: Path) -> AsyncIterator[Site]:
             assert found
             bearers = manager.credential, key.credential
             yield Site(
-                home, provider, shared.url, desk.project, managed.id, changed.key.id, user.id, cookie, found[1],
-                *bearers,
+                home, provider, shared.url, desk.project, managed.id, changed.key.id, user.id,
+                cookie, found[1], *bearers,
             )  # fmt: skip
 
 

@@ -169,14 +169,14 @@ PLANTED = {
         "observe.tracing may not import hosted.console.routes",
     ),
     "by a computed name": Planted(
-        "hosted/identity/metadata.py",
+        "hosted/identity/provider.py",
         "__import__(name)",
         "hosted.identity may not import importlib.import_module",
     ),
     "standard library, kept for another room": Planted(
         "hosted/accounts/people.py",
         "import sqlite3",
-        "hosted.accounts may not import sqlite3, which is kept for ['hosted.store']",
+        "hosted.accounts.people may not import sqlite3, which is kept for ['hosted.store', ",
     ),
     "standard library, one name of a module": Planted(
         "probe/question.py",

@@ -37,12 +37,12 @@ def next_version(folder: Path, more: str = "") -> Sequence[str]:
     (versions / "r9999_next.py").write_text(revision)
     tables = copied / "hosted" / "store" / "tables.py"
     tables.write_text(
-        tables.read_text().replace(_PROJECT, f'{_PROJECT}\n    *_optional(Text, "cost_centre"),')
+        tables.read_text().replace(_PROJECT, f'{_PROJECT}, Column("cost_centre", Text)')
     )
     return "env", f"PYTHONPATH={folder / 'next'}", sys.executable, "-m", "causerie"
 
 
-_PROJECT = '    "projects",'
+_PROJECT = '_table_of(Project, "projects"'
 
 
 def migrate(program: Sequence[str], folder: Path, *more: str) -> str:

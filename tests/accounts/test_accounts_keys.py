@@ -26,8 +26,7 @@ from causerie.hosted.accounts.issuing import KeyEdit
 from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions
 from causerie.hosted.accounts.keys import KeyState, Purpose, new_secret
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.ports import Transaction
-from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.hosted.store.database import Database
 
 QUICK = KeyCacheOptions(poll_seconds=0.01)

@@ -35,7 +35,7 @@ from causerie.hosted.accounts.people import (
     actor_of,
     extent,
 )
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.accounts.tokens import digest, new_token
 from causerie.hosted.accounts.usage import RecordFilter, UsageQuery
 from causerie.metering.ledger import record_id
@@ -163,7 +163,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.OPERATORS_CHANGE: lambda s: s.world.accounts.operator_keys.create(s.actor, "key"),
     Action.PROJECTS_CREATE: lambda s: s.world.projects.create(s.actor, "Another"),
     Action.USAGE_SEE_ALL: lambda s: s.world.usage.sums(s.actor, None, s.question()),
-    Action.SERVICE_SEE: lambda s: s.world.projects.audit_of_all(s.actor, AuditFilter()),
+    Action.SERVICE_SEE: lambda s: s.world.projects.audit(s.actor, None, AuditFilter()),
     Action.PROVIDERS_SEE: lambda s: s.world.operating.require(s.actor, Action.PROVIDERS_SEE),
     Action.PROVIDERS_PROBE: lambda s: s.world.operating.record(
         s.actor, Action.PROVIDERS_PROBE, "provider.probe", "north"

@@ -21,7 +21,7 @@ from causerie.hosted.accounts.exports import (
     statement_rows,
 )
 from causerie.hosted.accounts.people import SYSTEM, actor_of
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.accounts.usage import By, ChargedQuery, RecordFilter, Step, UsageQuery
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import record_id

@@ -10,8 +10,7 @@ from accountkit import World
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.people import SYSTEM, GroupGrant, Role, User
-from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
-from causerie.hosted.accounts.sso_provisioning import GroupClaims
+from causerie.hosted.accounts.provisioning import GroupClaims, ProvisionedPerson, WantedGroup
 
 ADA = ProvisionedPerson("Ada@corp.example", "ada@example.org", "Ada", "object-1")
 

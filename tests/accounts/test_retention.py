@@ -11,7 +11,7 @@ from sqlalchemy import Table, func, select
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.accounts.retention import Retention, RetentionOptions
 from causerie.hosted.accounts.usage import Step, UsageQuery
 from causerie.hosted.store.retention import SqlRetention

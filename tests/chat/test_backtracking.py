@@ -429,3 +429,21 @@ class Counting(FakeEngine):
             if isinstance(output, Token):
                 self.tokens.append(output)
             yield output
+
+
+@each_of("schema", ["oneOf", "not", "anything"])
+async def test_a_number_that_is_the_whole_answer_is_checked_at_its_end(schema: str) -> None:
+    """No character follows it, so that nothing but the end of the text says that it is complete."""
+    rules: dict[str, Any] = {
+        "oneOf": {**DIGITS, "oneOf": [{"minimum": 4}, {"maximum": 6}]},
+        "not": {**DIGITS, "not": {"anyOf": [{"const": 5}, {"multipleOf": 5}]}},
+        "anything": {"oneOf": [{}] * 9},
+    }[schema]
+    request, chat = asked(rules), chat_of(5)
+    if schema == "anything":
+        with pytest.raises(ConstraintNotKept):
+            await reply_to(chat, request)
+        return
+    reply = await reply_to(chat, request)
+    assert reply.finish == "stop"
+    assert fault_in(reply.text, rules) is None

@@ -19,6 +19,7 @@ from causerie.chat import compiler_worker
 from causerie.chat.compiler import Compiler
 from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
+from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema import prepare, regex
 from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InvalidRequest, Overloaded
@@ -353,3 +354,22 @@ def test_a_process_whose_memory_the_system_does_not_bound_watches_itself() -> No
         [sys.executable, "-c", _GREEDY, str(256 << 20)], check=False, capture_output=True
     )
     assert (ended.returncode, ended.stderr) == (70, b"")
+
+
+async def test_a_replay_tells_a_grammar_that_was_not_kept_from_one_that_was_given_up(
+    compiler: Compiler,
+) -> None:
+    """An engine that reaches the limits of the library goes on without the grammar."""
+    many = range(2_500)
+    crowded = '%llguidance {}\nstart: "some text" rest\nrest: ' + " | ".join(f"r{n}" for n in many)
+    crowded += "".join(f'\nr{n}: "a" t{n}\nt{n}: "b{n}"' for n in many)
+
+    async def fault(grammar: str, text: str) -> str | None:
+        return await compiler.fault_of(grammar, list(text.encode()), text, vocabulary=None)
+
+    number = _grammar({"type": "object", "properties": {"a": {"type": "integer"}}})
+    assert await fault(number, '{"a": 1') is None, "a part is none of the worse"
+    assert await fault(number, '{"a": "x') == compiler_worker.NOT_KEPT
+    assert await fault(crowded, "some textab1") == TOO_COMPLEX
+    unlike = await compiler.fault_of(number, [7, 9], '{"a": "x', vocabulary=None)
+    assert unlike is None, "the tokens of an unknown vocabulary say nothing"

@@ -15,7 +15,7 @@ from clikit import Terminal
 from causerie.composition.account_backend import entries_of
 from causerie.hosted.accounts.operating import EntryChange
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.ports import EntryDraft
+from causerie.hosted.accounts.records import EntryDraft
 from causerie.settings.store import StoreSettings
 
 SECRET = "sk-a-key-that-no-file-holds"

@@ -10,7 +10,7 @@ import pytest
 from edgekit import LOCKED, OPEN, call, make_edge
 from frontkit import Front, front
 
-from causerie.composition.pages import leading_to
+from causerie.composition.doors import leading_to
 from causerie.settings.console import BrandingSettings
 from causerie.settings.tree import ServerSettings
 

@@ -15,7 +15,7 @@ from service import Service, serving
 
 from causerie.errors import NotFound
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])

@@ -92,7 +92,7 @@ async def test_keys_work_from_their_networks_of_those_of_their_project(tmp_path:
         for place, status in (("10.0.0.7", 200), ("10.0.1.7", 403)):
             sent = {"x-forwarded-for": place}
             assert (await service.get("/api/me", manager, **sent))[0] == status
-        found = await accounts.projects.audit_of_all(SYSTEM, AuditFilter(limit=500))
+        found = await accounts.projects.audit(SYSTEM, None, AuditFilter(limit=500))
         changes = {each.action: each.details for each in found}
         assert changes["project.networks"] == {"networks": "all -> 10.0.0.0/8"}
         assert changes["key.edit"] == {"networks": "10.1.0.0/16, 192.0.2.7/32 -> inherited"}

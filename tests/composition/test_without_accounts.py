@@ -8,7 +8,7 @@ import sys
 _ALL_BUT_ACCOUNTS = """
 import sys
 import causerie.cli.serve, causerie.composition.app, causerie.composition.service
-import causerie.composition.pages, causerie.http.pages.chat, causerie.http.pages.docs
+import causerie.composition.doors, causerie.http.pages.chat, causerie.http.pages.docs
 print(*sys.modules)
 """
 

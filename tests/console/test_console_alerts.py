@@ -124,7 +124,7 @@ async def test_channels_are_added_changed_switched_and_deleted(lite: World, tmp_
             member = await place.visitor_of(await lite.person())
             for try_path in (new, path):
                 assert (await member.post(try_path, typed)).status == 403
-    audit = await lite.projects.audit_of_all(SYSTEM, AuditFilter())
+    audit = await lite.projects.audit(SYSTEM, None, AuditFilter())
     actions = [each.action for each in reversed(audit) if each.subject == "webhook:pager"]
     assert actions == [
         f"configuration.{word}" for word in ("create", "change", "disable", "enable", "delete")
@@ -143,5 +143,5 @@ async def of(made: Market, name: str) -> EntryView:
 
 async def noted(world: World) -> list[dict[str, str]]:
     """Details of the audit entries of tests, oldest first."""
-    entries = await world.projects.audit_of_all(SYSTEM, AuditFilter())
+    entries = await world.projects.audit(SYSTEM, None, AuditFilter())
     return [dict(each.details) for each in reversed(entries) if each.action == "alerts.test"]

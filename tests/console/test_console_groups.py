@@ -15,10 +15,8 @@ from test_console_openid import come
 
 from causerie.hosted.accounts.keys import KeyState
 from causerie.hosted.accounts.people import SYSTEM, GroupGrant, Project, Role, User, actor_of
-from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
-from causerie.hosted.accounts.sso_provisioning import GroupClaims
-from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
+from causerie.hosted.accounts.provisioning import GroupClaims, ProvisionedPerson, WantedGroup
+from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 
 
 @dataclass

@@ -66,7 +66,7 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
     assert key.doors == frozenset({"hosted"})
     assert key.models == frozenset(MODELS[:2])
     assert key.bounds == LimitsAndBudgets(
-        (Limit("", 1000, None, None, 5000, 4),),
+        (Limit("", requests_per_minute=1000, output_tokens_per_minute=5000, concurrent=4),),
         (Budget(Decimal("1025.50"), BudgetPeriod.WEEK, Unit.MONEY, MODELS[0]),),
     )
     listed = await visitor.get(base)

@@ -18,8 +18,7 @@ from servicekit import service_view
 
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
-from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 
 BACK = "/sign-in/test/back?"
 

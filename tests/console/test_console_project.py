@@ -80,7 +80,9 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
         f"{base}/limits?done=bounds-saved"
     )
     view = await place.world.projects.see(SYSTEM, project.id)
-    assert view.bounds == LimitsAndBudgets((Limit("", 60),), (Budget(Decimal(100)),))
+    assert view.bounds == LimitsAndBudgets(
+        (Limit("", requests_per_minute=60),), (Budget(Decimal(100)),)
+    )
     mine = await place.visitor_of(owner)
     page = await mine.get(f"{base}/limits")
     assert "$100.00" in page.text
@@ -123,7 +125,9 @@ async def test_of_one_there_is_no_plural(place: Place) -> None:
     owner = await place.world.person()
     project = await place.world.project(owner=owner)
     await place.world.projects.set_bounds(
-        SYSTEM, project.id, LimitsAndBudgets((Limit("", 1, 1),), ())
+        SYSTEM,
+        project.id,
+        LimitsAndBudgets((Limit("", requests_per_minute=1, tokens_per_minute=1),), ()),
     )
     await place.world.recordings.keep(actor_of(owner), project.id, 1)
     visitor = await place.visitor_of(owner)
@@ -141,7 +145,11 @@ async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
     visitor, path = await place.visitor_of(operator), f"/projects/{project.id}/bounds"
     budgets = (Budget(Decimal(5), BudgetPeriod.WEEK), Budget(Decimal(7), unit=Unit.TOKENS))
     await place.world.projects.set_bounds(
-        SYSTEM, project.id, LimitsAndBudgets((Limit("", 60), Limit("m", 6)), budgets)
+        SYSTEM,
+        project.id,
+        LimitsAndBudgets(
+            (Limit("", requests_per_minute=60), Limit("m", requests_per_minute=6)), budgets
+        ),
     )
 
     async def bounds() -> LimitsAndBudgets:
@@ -157,7 +165,7 @@ async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
         assert len((await bounds()).budgets) == 2
         page = await visitor.post(path, page.fields)
     assert page.status == 303
-    assert await bounds() == LimitsAndBudgets((Limit("m", 6),), budgets[1:])
+    assert await bounds() == LimitsAndBudgets((Limit("m", requests_per_minute=6),), budgets[1:])
 
 
 async def test_what_was_typed_stays_with_what_is_wrong_about_it(place: Place) -> None:

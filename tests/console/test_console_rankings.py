@@ -53,10 +53,10 @@ async def test_models_have_ranks_by_tokens_of_all_projects(lite: World, team: Te
     assert [each.rank_before for each in week.rows] == [None, 1]
     month = await rankings.models({IRIS, QWEN}, RankingPeriod.MONTH)
     assert (month.rows[0].name, month.tokens) == (IRIS, 6400)
-    every = await rankings.models_of_all(SYSTEM, RankingPeriod.WEEK)
+    every = await rankings.of_all("model", SYSTEM, RankingPeriod.WEEK)
     assert every.rows[0].name == "private/alias"
     with pytest.raises(Forbidden):
-        await rankings.models_of_all(actor_of(team.owner), RankingPeriod.WEEK)
+        await rankings.of_all("model", actor_of(team.owner), RankingPeriod.WEEK)
 
 
 async def test_providers_have_ranks_by_what_their_endpoints_answered(
@@ -77,14 +77,14 @@ async def test_providers_have_ranks_by_what_their_endpoints_answered(
             ("north", 500, 1),
         ]
         assert (await place.visitor().get("/rankings?by=project")).status == 400
-    every = await lite.accounts.rankings.providers_of_all(SYSTEM, RankingPeriod.WEEK)
+    every = await lite.accounts.rankings.of_all("provider", SYSTEM, RankingPeriod.WEEK)
     assert [(each.name, each.tokens) for each in every.rows] == [
         ("north", 9500),
         ("elsewhere", 4000),
         ("west", 900),
     ]
     with pytest.raises(Forbidden):
-        await lite.accounts.rankings.providers_of_all(actor_of(team.owner), RankingPeriod.WEEK)
+        await lite.accounts.rankings.of_all("provider", actor_of(team.owner), RankingPeriod.WEEK)
 
 
 async def test_strangers_see_them_only_where_a_setting_says_so(lite: World, team: Team) -> None:

@@ -13,7 +13,7 @@ from pageskit import Team
 from test_console_hostile import MARKUP, Elements
 
 from causerie.hosted.accounts.people import SYSTEM, User
-from causerie.hosted.accounts.ports import Recording
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.store.usage import SqlUsage
 from causerie.metering.ledger import UsageRecord
 

@@ -21,8 +21,7 @@ from test_console_openid import come, follow
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.people import SYSTEM, GroupGrant
 from causerie.hosted.accounts.tokens import SessionClient, SignInPolicy
-from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 
 ENTRA = {"email_verified": None, "email": "grace@example.org"}
 """Claims as Entra ID sends them: nothing says that the address is verified."""

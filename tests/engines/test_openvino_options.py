@@ -7,7 +7,7 @@ import importlib
 import pytest
 from enginekit import HEADER
 
-from causerie.engines.openvino import engine as module
+from causerie.engines import machine
 from causerie.engines.openvino.engine import OpenVinoOptions, for_machine
 
 
@@ -17,8 +17,8 @@ from causerie.engines.openvino.engine import OpenVinoOptions, for_machine
 def test_threads_follow_a_quota_that_openvino_does_not_see(
     monkeypatch: pytest.MonkeyPatch, quota: int | None, asked: int | None, threads: int | None
 ) -> None:
-    monkeypatch.setattr(module, "allowed_cpus", lambda: range(8))
-    monkeypatch.setattr(module, "quota", lambda *_: quota)
+    monkeypatch.setattr(machine, "allowed_cpus", lambda: range(8))
+    monkeypatch.setattr(machine, "quota", lambda *_: quota)
     options = OpenVinoOptions(threads=asked)
     assert for_machine(HEADER.path, options, HEADER, 32768, 2**34).threads == threads
 

@@ -16,9 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from kvkit import ENCODINGS, EngineCache, Publisher, two_ports, until
 
 from causerie.engines.pool import kv_events, members
-from causerie.engines.pool.kv_events import KvEndpoint, KvView, UnreadableEvents, decoded_events
+from causerie.engines.pool.kv_events import (
+    BLOCK,
+    KvEndpoint,
+    KvView,
+    PrefixIndex,
+    UnreadableEvents,
+    chain,
+    decoded_events,
+)
 from causerie.engines.pool.members import BOTH, KV_EVENTS, SENT, MemberCache
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain
 
 PROMPT = [at // 7 for at in range(160)]
 OTHER = [9, *PROMPT[1:]]

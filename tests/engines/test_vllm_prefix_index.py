@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from causerie.engines.pool import prefix_index
+from causerie.engines.pool import kv_events as prefix_index
+from causerie.engines.pool.kv_events import BLOCK, PrefixIndex, chain, extended, root
 from causerie.engines.pool.members import MemberLoad, least_cost
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, extended, root
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 # Few tokens, so that beginnings are shared.

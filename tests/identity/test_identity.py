@@ -17,10 +17,10 @@ from oidcserver import CLIENT, SECRET, RunningIssuer
 from structlog.testing import capture_logs
 
 from causerie.errors import Unauthenticated, UpstreamFailed
-from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.identity.provider import (
     ATTEMPT_SECONDS,
     Claims,
+    IdentityHttp,
     OidcProvider,
     ProviderOptions,
     Returned,

@@ -176,7 +176,7 @@ async def test_a_deactivated_person_is_out_at_once(served: Company) -> None:
     again = await served.made("grace")
     assert (again["id"], again["active"]) == (user.id, True), "usage stays with the same person"
     assert await served.roles() == {}
-    found = await accounts.projects.audit_of_all(SYSTEM, AuditFilter(actor="system:entra"))
+    found = await accounts.projects.audit(SYSTEM, None, AuditFilter(actor="system:entra"))
     assert {"user.create", "user.disable", "user.enable", "user.unprovision", "group.create"} <= {
         each.action for each in found
     }
@@ -328,6 +328,8 @@ async def test_pages_and_descriptions(served: Company) -> None:
         2,
     )
     assert [each["displayName"] for each in page["Resources"]] == ["Person1", "Person2"]
+    status, behind = await served.ask("GET", f"/Users?startIndex={'9' * 30}")
+    assert (status, behind["totalResults"], behind["Resources"]) == (200, 5, [])
     _, none = await served.ask("GET", "/Users?count=0")
     assert (none["totalResults"], none["Resources"]) == (5, [])
     _, capable = await served.ask("GET", "/ServiceProviderConfig")

@@ -19,6 +19,7 @@ import aiohttp
 import pytest
 from faultkit import Broken, Fault, Received, Reply, Upstream, upstream
 from hostedkit import Office, office
+from hostilekit import Part, build
 from servicekit import ServiceView, service_view
 
 from causerie.errors import InternalError
@@ -78,6 +79,7 @@ OWN_MODELS = {
     "dying": "{ fail_after = 3 }",
     "unkept": """{ replies = ['["a", "a", "a"]'] }""",
     "unbegun": "{ replies = ['\"b\"'] }",
+    "given up": '{ replies = [\'{"a": "x"}\'] }',
 }
 # Of two texts there are no three, which counting does not see in a pattern like this one.
 UNKEPT = {
@@ -86,6 +88,8 @@ UNKEPT = {
     "minItems": 3,
     "uniqueItems": True,
 }
+# It passes the check before the answer, and has more ways in its middle than an engine follows.
+GIVEN_UP = build(Part.parse("a=overlapping:60/enum:40/words:20").chain, {})
 UNBEGUN = {"type": "string", "minLength": 1, "not": {"pattern": "."}}
 
 
@@ -201,6 +205,9 @@ ENDS = {
     "left before the first": End(Fault.STALL_BEFORE_FIRST, reads=0, theirs=True, status=499),
     "an engine dies": End(model="dying", status=503),
     "a rule that is not kept": End(model="unkept", rules=UNKEPT, theirs=True, status=400),
+    "a rule that the engine gives up": End(
+        model="given up", rules=GIVEN_UP, theirs=True, status=400
+    ),
     "a rule that is not kept at the start": End(
         model="unbegun", rules=UNBEGUN, theirs=True, status=400
     ),

@@ -130,7 +130,7 @@ def _with_tools() -> bytes:
 
 
 async def _log(lite: World) -> list[AuditEntry]:
-    return list(await lite.projects.audit_of_all(SYSTEM, AuditFilter()))
+    return list(await lite.projects.audit(SYSTEM, None, AuditFilter()))
 
 
 async def test_a_probe_can_be_cancelled(lite: World, operator: Actor, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from causerie.composition import operations as provider_views
 from causerie.composition.operations import ProviderViews
+from causerie.hosted.operations import probes
 from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.provider import ProviderModelSettings, ProviderSettings
@@ -29,9 +30,9 @@ async def test_a_large_provider_is_viewed_in_turns(monkeypatch: pytest.MonkeyPat
         did["prices"] += 1
         return real(*args)
 
-    real = provider_views.price
+    real = probes.price
     monkeypatch.setattr(provider_views, "Turns", Turns)
-    monkeypatch.setattr(provider_views, "price", price)
+    monkeypatch.setattr(probes, "price", price)
     provider_views.probe_cost.cache_clear()
     known = tuple(
         ProviderModelSettings(id=f"m{n}", context_length=n % 3 + 1) for n in range(MODELS)

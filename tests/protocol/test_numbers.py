@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 
 import causerie
 from causerie.catalog.page_cache import Filters
-from causerie.catalog.search import CatalogQuery, CostAssumptions
 from causerie.chat.call_syntax.choices import resolved
 from causerie.chat.schema.references import Addresses
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.statement import Credits
+from causerie.hosted.console.catalog_search import CatalogQuery, CostAssumptions
 from causerie.hosted.console.entries import picked_model
+from causerie.hosted.console.fields import FormFields
 from causerie.hosted.management import requests
 from causerie.hosted.operations.configuring import ListedModel, published
 from causerie.hosted.operations.provider_models import configured
@@ -122,7 +123,7 @@ async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(t
 
 
 READERS: Mapping[str, Callable[[str], object]] = {
-    "pages of the catalog": lambda text: CatalogQuery.parse([("max", text)]).address(),
+    "pages of the catalog": lambda text: CatalogQuery.parse(FormFields([("max", text)])).address(),
     "list of models": lambda text: Filters.parse(urlencode({"max_price": text})),
     "routing preferences": lambda text: parse(
         msgspec.json.encode(
@@ -160,13 +161,13 @@ def test_a_providers_list_is_read_whatever_its_prices(text: str) -> None:
 def test_whole_numbers_of_an_address_are_bounded(text: str) -> None:
     for name in ("context", "page"):
         with pytest.raises(InvalidRequest):
-            CatalogQuery.parse([(name, text)])
+            CatalogQuery.parse(FormFields([(name, text)]))
     for name in ("limit", "offset", "context"):
         with pytest.raises(InvalidRequest):
             Filters.parse(urlencode({name: text}))
     for name in ("in", "out", "requests"):
         with pytest.raises(InvalidRequest):
-            CostAssumptions.parse([(name, text)])
+            CostAssumptions.parse(FormFields([(name, text)]))
 
 
 @pytest.mark.parametrize("text", DIGITS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import tomllib
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 from casekit import each_of
@@ -11,6 +13,8 @@ from providerkit import F, request, sent
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
+from causerie.providers import dialects
+from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.outgoing import outgoing
 
@@ -83,6 +87,18 @@ ELSEWHERE = {  # parameters with tests of their own, below or in other files
     "thinking_token_budget", "chat_template_kwargs", "continue_final_message",
     "add_generation_prompt",
 }  # fmt: skip
+
+
+def test_every_key_of_the_table_is_a_field() -> None:
+    text = Path(dialects.__file__).with_name("dialects.toml").read_text("utf-8")
+    tables = tomllib.loads(text)
+    del tables["groups"]
+    types = get_type_hints(Dialect) | {"like": str}
+    for name, table in tables.items():
+        for key, value in table.items():
+            fields = getattr(types[key], "__dataclass_fields__", None)
+            unknown = set(value) - set(fields) if fields is not None else ()
+            assert not unknown, f"{name}.{key} has no {unknown}"
 
 
 def test_no_parameter_is_forgotten() -> None:

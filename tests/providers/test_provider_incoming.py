@@ -31,7 +31,7 @@ from causerie.protocol.events import (
 from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.sse import EventDecoder
 from causerie.providers.dialect import Dialect
-from causerie.providers.dialects import LLAMA_SERVER, MISTRAL, OPENAI, VLLM
+from causerie.providers.dialects import DIALECTS
 from causerie.providers.incoming import Incoming
 from causerie.providers.target import read_fast_path
 
@@ -289,7 +289,10 @@ def test_reasoning_comes_before_the_text_of_the_same_piece() -> None:
 
 def test_tags_are_looked_for_only_where_servers_leave_them() -> None:
     text = "<think>hm</think>Hi"
-    assert said(chunk("stop", content=text), dialect=OPENAI) == [TextDelta(text), Finished("stop")]
+    assert said(chunk("stop", content=text), dialect=DIALECTS["openai"]) == [
+        TextDelta(text),
+        Finished("stop"),
+    ]
     mention = "Hi <think>hm</think>"
     assert said(chunk("stop", content=mention)) == [TextDelta(mention), Finished("stop")]
     assert said(chunk(reasoning="hm"), chunk("stop", content="<think>x</think>")) == [
@@ -508,7 +511,7 @@ def test_log_probabilities(top: int) -> None:
         with_logprobs(chunk("stop", content="b"), "b"),
         logprobs=True,
         **({"top_logprobs": top} if top else {}),
-        dialect=LLAMA_SERVER,
+        dialect=DIALECTS["llama-server"],
     )
     tokens = (token("a", top), token("\u00e9", top), token("b", top))
     assert events == [ReasoningDelta("hm"), TextDelta("ab", tokens), Finished("stop")]
@@ -609,7 +612,10 @@ def test_text_goes_on_as_text() -> None:
     """A server that takes what follows the tags for reasoning is mistaken: those are behind us."""
     partial = Partial(reasoning="r", text="One, ")
     events = said(
-        chunk(reasoning="two"), chunk("stop", content="<think>"), partial=partial, dialect=VLLM
+        chunk(reasoning="two"),
+        chunk("stop", content="<think>"),
+        partial=partial,
+        dialect=DIALECTS["vllm"],
     )
     assert events == [TextDelta("two<think>"), Finished("stop")]
 
@@ -650,7 +656,10 @@ def test_chunks_that_come_together_say_what_each_says_alone(
 def test_what_is_only_repeated_is_left_out(reply: str, new: str, cut: int) -> None:
     chunks = [chunk(content=reply[:cut]), chunk(content=reply[cut:]), chunk("stop")]
     partial = Partial(text="One, ")
-    assert said(*chunks, partial=partial, dialect=MISTRAL) == [TextDelta(new), Finished("stop")]
+    assert said(*chunks, partial=partial, dialect=DIALECTS["mistral"]) == [
+        TextDelta(new),
+        Finished("stop"),
+    ]
 
 
 @pytest.mark.parametrize("there", ["", "two, "])
@@ -658,7 +667,7 @@ def test_what_the_client_began_with_is_not_repeated(there: str) -> None:
     events = said(
         chunk(content="One, "),
         chunk("stop", content=f"{there}three"),
-        dialect=MISTRAL,
+        dialect=DIALECTS["mistral"],
         partial=Partial(text=there) if there else None,
         messages=[*QUESTION, {"role": "assistant", "content": "One, "}],
         continue_final_message=True,
@@ -1060,7 +1069,7 @@ WHOLES = st.fixed_dictionaries(
 )
 
 
-@given(WHOLES, st.sampled_from([OPENAI, VLLM, MISTRAL]))
+@given(WHOLES, st.sampled_from([DIALECTS["openai"], DIALECTS["vllm"], DIALECTS["mistral"]]))
 def test_a_plain_reply_says_the_same_read_the_quick_way(
     body: dict[str, Any], dialect: Dialect
 ) -> None:

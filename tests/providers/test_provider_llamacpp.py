@@ -19,7 +19,7 @@ from causerie.errors import ContextLengthExceeded, InvalidRequest, ServiceError
 from causerie.http.client import HttpClient
 from causerie.protocol.events import Event, Finished, Partial, TextDelta, Usage
 from causerie.protocol.request import ChatRequest
-from causerie.providers.dialects import LLAMA_SERVER
+from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 
@@ -53,7 +53,7 @@ def address(gguf: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def chat(address: str) -> AsyncIterator[ProviderTarget]:
-    provider = Provider("llama", HttpClient(address), LLAMA_SERVER)
+    provider = Provider("llama", HttpClient(address), DIALECTS["llama-server"])
     for _ in range(100):
         try:
             await provider.check("/health")

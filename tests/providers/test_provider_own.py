@@ -21,7 +21,7 @@ from causerie.protocol.events import (
     ToolCallStarted,
 )
 from causerie.protocol.request import ChatRequest
-from causerie.providers.dialects import CAUSERIE
+from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 
@@ -48,7 +48,7 @@ def base_url(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 async def said(base_url: str, asked: ChatRequest, partial: Partial | None = None) -> list[Event]:
-    provider = Provider("own", HttpClient(base_url), CAUSERIE)
+    provider = Provider("own", HttpClient(base_url), DIALECTS["causerie"])
     try:
         async with ProviderTarget(provider, "small").generate(asked, partial) as reply:
             assert list(reply.changes) == []

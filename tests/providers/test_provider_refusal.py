@@ -26,7 +26,7 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.providers.dialects import GENERIC, MISTRAL
+from causerie.providers.dialects import DIALECTS, GENERIC
 from causerie.providers.refusal import failure_in_reply, phrase, refusal, without
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -150,7 +150,7 @@ def test_litellm_knows_by_its_words_a_prompt_that_does_not_fit() -> None:
 def test_the_parameter_by_our_client_s_name() -> None:
     error = {"message": "must be positive", "param": "random_seed"}
     body = json.dumps({"error": error}).encode()
-    assert refusal(400, {}, body, MISTRAL).param == "seed"
+    assert refusal(400, {}, body, DIALECTS["mistral"]).param == "seed"
     assert refused(400, {**error, "param": "tools[0].function"}).param == "tools[0].function"
     assert refused(400, {**error, "param": "a b\r\nc"}).param is None
 
@@ -198,7 +198,7 @@ FAULTS = [
     ],
 )
 def test_what_a_validator_has_found(told: dict[str, Any]) -> None:
-    failure = refusal(422, {}, json.dumps(told).encode(), MISTRAL)
+    failure = refusal(422, {}, json.dumps(told).encode(), DIALECTS["mistral"])
     assert failure.message == (
         "The provider refused the request: random_seed: Not permitted; "
         "messages.0.user.name: Too long; body: Odd"

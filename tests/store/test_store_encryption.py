@@ -21,7 +21,7 @@ from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file, new_key
 from causerie.hosted.accounts.operating import Entries, EntryChange
 from causerie.hosted.accounts.people import SYSTEM, User
-from causerie.hosted.accounts.ports import EntryDraft
+from causerie.hosted.accounts.records import EntryDraft
 from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database

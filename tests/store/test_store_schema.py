@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from ledgerkit import record
 from sqlalchemy import Connection, exc, inspect, make_url, text
+from sqlalchemy.schema import CreateIndex, CreateTable
 from storekit import REVISIONS
 
 from causerie import __version__
@@ -52,6 +54,20 @@ async def names(database: Database) -> set[str]:
 async def test_a_new_database_has_what_the_queries_know(database: Database) -> None:
     assert await differences(database) == []
     assert await names(database) == set(METADATA.tables)
+
+
+DIGEST = ("0100", "f87796165aacbc5a")
+"""The newest revision, and a digest of the tables that it leads to."""
+
+
+def test_changed_tables_have_a_revision_of_their_own() -> None:
+    """A new database is made of the tables: one that is there would lack what they have more."""
+    made = "".join(str(CreateTable(each)) for each in METADATA.sorted_tables)
+    made += "".join(
+        sorted(str(CreateIndex(one)) for t in METADATA.sorted_tables for one in t.indexes)
+    )
+    found = REVISIONS[-1], sha256(made.encode()).hexdigest()[:16]
+    assert found == DIGEST, "write a migration; before the first release this digest is enough"
 
 
 async def test_several_processes_may_start_together(store_url: str) -> None:

@@ -18,7 +18,7 @@ from causerie.composition.account_frontend import identity_providers
 from causerie.composition.configuring import _trial
 from causerie.composition.providers import checks, connected, private_networks
 from causerie.errors import ServiceError
-from causerie.hosted.identity.metadata import IdentityProviderFailed
+from causerie.hosted.identity.provider import IdentityProviderFailed
 from causerie.http.addresses import is_public
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed

@@ -34,8 +34,15 @@ from causerie.catalog.model import (
     serving,
 )
 from causerie.errors import InvalidRequest, NotFound
-from causerie.protocol import model_entries
 from causerie.protocol.events import Usage
+from causerie.protocol.model_entries import (
+    Links,
+    ModelEndpoints,
+    RouterEndpoint,
+    RouterModel,
+    RouterReasoning,
+    TopProvider,
+)
 from causerie.protocol.parameters import USUAL_EFFORT
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import (
@@ -300,7 +307,7 @@ class Listing:
             facts.profiles = profiles
         return facts
 
-    def entry(self, *, reasoning_object: bool = True) -> model_entries.RouterModel:
+    def entry(self, *, reasoning_object: bool = True) -> RouterModel:
         profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters, claimed = self.supported, self.claimed
@@ -313,7 +320,7 @@ class Listing:
             self.evidence == "unknown" or (parameters | claimed) & {"reasoning", "reasoning_effort"}
         )
         longest = _most(profile.max_output_tokens for profile in profiles)
-        return model_entries.RouterModel(
+        return RouterModel(
             id=self.id,
             canonical_slug=self.id,
             name=self.card.name,
@@ -323,7 +330,7 @@ class Listing:
             context_length=self.context_length,
             architecture=_architecture(self.modalities),
             pricing=top.tariff.entry(),
-            top_provider=model_entries.TopProvider(
+            top_provider=TopProvider(
                 context_length=top.profile.context_length,
                 max_completion_tokens=top.profile.max_output_tokens,
             ),
@@ -332,13 +339,13 @@ class Listing:
             evidence=self.evidence,
             default_parameters=common_sampling(profiles),
             expiration_date=None if self.ends is None else self.ends.isoformat(),
-            links=model_entries.Links(details=f"/models/{self.id}/endpoints"),
+            links=Links(details=f"/models/{self.id}/endpoints"),
             max_output_tokens=UNSET if longest is None else longest,
             reasoning=_reasoning(profiles) if reasons else UNSET,
         )
 
-    def with_endpoints(self) -> model_entries.ModelEndpoints:
-        return model_entries.ModelEndpoints(
+    def with_endpoints(self) -> ModelEndpoints:
+        return ModelEndpoints(
             id=self.id,
             name=self.card.name,
             created=self.card.created,
@@ -347,7 +354,7 @@ class Listing:
             endpoints=[self._endpoint(one) for one in self.endpoints],
         )
 
-    def _endpoint(self, one: CatalogEndpoint) -> model_entries.RouterEndpoint:
+    def _endpoint(self, one: CatalogEndpoint) -> RouterEndpoint:
         stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile
         capabilities, supported = one.capabilities, one.capabilities.supported
         return model_entries.RouterEndpoint(
@@ -398,9 +405,9 @@ def _architecture(found: model_entries.Modalities) -> model_entries.Architecture
     )
 
 
-def _reasoning(profiles: Sequence[ModelProfile]) -> model_entries.RouterReasoning:
+def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     mandatory = all(profile.must_think for profile in profiles)
-    return model_entries.RouterReasoning(
+    return RouterReasoning(
         supported_efforts=efforts_of(any_thinks(profiles), mandatory=mandatory),
         default_effort=USUAL_EFFORT,
         mandatory=mandatory,

@@ -167,6 +167,9 @@ class _Backtracking:
                     reported = len(self._tokens) - before
                     self._stopped = output
                     self._unreported = max(output.completion_tokens - reported, 0)
+                    if output.reason == "stop" and self._documents.document is not None:
+                        self._documents.document.end()
+                        await self._catch_up()
                     return
 
     async def _add_token(self, token: Token) -> None:
@@ -180,8 +183,12 @@ class _Backtracking:
             while len(self._copies) > 1 and self._copies[1].read <= self._given:
                 del self._copies[0]
         documents.feed(token.text)
-        if documents.document is not None and documents.document.is_behind:
-            await offload(documents.document.catch_up)  # it may take a second
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        document = self._documents.document
+        if document is not None and document.is_behind:
+            await offload(document.catch_up)  # it may take a second
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)

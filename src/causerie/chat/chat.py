@@ -5,7 +5,7 @@ elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,8 @@ from causerie.chat.compiler import Compiler
 from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.registry import by_name, detect
-from causerie.chat.generation import Generation, engine_failures
+from causerie.chat.generation import Generation, engine_failures, given_up
+from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, is_whole, writings
@@ -30,7 +31,12 @@ from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
 from causerie.engines.base import ModelFacts, TextEngine
-from causerie.errors import InternalError, InvalidRequest, UpstreamFailed
+from causerie.errors import (
+    InternalError,
+    InvalidRequest,
+    Overloaded,
+    UpstreamFailed,
+)
 from causerie.protocol.events import (
     Batch,
     CacheReport,
@@ -250,7 +256,7 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged_events(choices, usage)
         if plan.grammar is not None:
-            source = verified(source, request, plan, choices, partial)
+            source = verified(source, request, plan, choices, partial, self._check_kept)
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
         async with self.reserve(request.n, most), aclosing(source) as events:
@@ -307,6 +313,24 @@ class TextChat:
         if partial is not None:
             return plan, [await resumed(self.engine, request, model, plan, partial)]
         return plan, [Generation(self.engine, request, plan, n) for n in range(request.n)]
+
+    async def _check_kept(self, plan: Plan, made: Generation, fault: str | None) -> None:
+        # Raises if a choice has a fault, or was cut and does not follow its grammar up to there.
+        model, (grammar, tokens, text) = self._loaded, made.constrained
+        broken = None
+        if grammar is not None and model is not None:
+            known = {"vocabulary": model.facts.vocabulary, "words": model.facts.words}
+            try:
+                broken = await self.grammars.fault_of(
+                    grammar, tokens, text, resumed=plan.resumed, **known
+                )
+            except Overloaded:
+                if fault is None:
+                    raise
+        if broken == TOO_COMPLEX:
+            raise given_up()
+        if fault is not None or broken is not None:
+            raise InternalError(f"The answer does not have the form asked for: {fault or broken}")
 
 
 def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
@@ -459,8 +483,9 @@ async def verified(
     plan: Plan,
     choices: Sequence[Generation],
     begun: Partial | None,
+    check_kept: Callable[[Plan, Generation, str | None], Awaitable[None]],
 ) -> AsyncGenerator[Batch, None]:
-    """Yield the same batches; raise :class:`InternalError` where a finished choice breaks a rule.
+    """Yield the same batches; ``check_kept`` raises where a finished choice breaks a rule.
 
     The end of a choice that takes too much work to check says so. ``begun`` is what was sent of the
     reply before these events.
@@ -475,21 +500,21 @@ async def verified(
         async for batch in source:
             for at, event in enumerate(batch):
                 if isinstance(event, Finished):
-                    choice = found[event.choice]
-                    if choices[event.choice].stopped:
+                    choice, made = found[event.choice], choices[event.choice]
+                    whole = event.reason in ("stop", "tool_calls") and not made.stopped
+                    if made.stopped:
                         check = partial(choice.fault_of_calls, plan, whole=False)
                     else:
-                        whole = event.reason in ("stop", "tool_calls")
                         check = partial(choice.fault, request, plan, whole=whole)
                     try:
                         fault = await decided(check, choice.characters)
-                    except WorkExceeded:
+                        if fault is not None or not whole:
+                            await check_kept(plan, made, fault)
+                    except (WorkExceeded, Overloaded):
                         log.warning("reply not verified", choice=event.choice)
                         unverified = structs.replace(event, verified=False)
                         batch = [*batch[:at], unverified, *batch[at + 1 :]]
                         continue
-                    if fault is not None:
-                        raise InternalError(f"The answer does not have the form asked for: {fault}")
                 elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
                     found[event.choice].add(event)
             yield batch

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -23,6 +25,7 @@ from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 _ENTRY_BYTES = 200  # of a remembered verdict, alongside its text
 
 
@@ -101,6 +104,24 @@ class Compiler:
         function = verdict.function or ""
         raise unsupported_schema(SchemaRefused(param, reason, verdict.pointer, function))
 
+    async def fault_of(
+        self,
+        grammar: str,
+        tokens: Sequence[int],
+        text: str,
+        *,
+        vocabulary: str | None,
+        words: str = "",
+        resumed: str = "",
+    ) -> str | None:
+        """Return why tokens, which have this text, do not follow a grammar behind ``resumed``.
+
+        That is :data:`TOO_COMPLEX` if an engine reaches its limits there. ``None``: they do, or
+        nobody knows. Raises ``Overloaded``.
+        """
+        replayed = {"resumed": resumed, "tokens": tokens, "text": text}
+        return (await self._compile(grammar, _Vocabulary(vocabulary, words), replayed)).reason
+
     async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
         known_by = f"\0{vocabulary.path or ''}\0{vocabulary.words}"
@@ -116,24 +137,26 @@ class Compiler:
                 self._verdicts.keep(key, known, size)
             return known
 
-    async def _compile(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
+    async def _compile(
+        self, grammar: str, vocabulary: _Vocabulary, more: Mapping[str, object] = _NOTHING
+    ) -> GrammarVerdict:
         try:
             async with asyncio.timeout(self._patience):
                 worker = await self._free.get()
         except TimeoutError:
             raise _busy() from None
         try:
-            verdict = await self._ask_worker(worker, grammar, vocabulary)
+            verdict = await self._ask_worker(worker, grammar, vocabulary, more)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
             self._free.put_nowait(worker)
         return verdict
 
     async def _ask_worker(
-        self, worker: _Worker, grammar: str, vocabulary: _Vocabulary
+        self, worker: _Worker, grammar: str, vocabulary: _Vocabulary, more: Mapping[str, object]
     ) -> GrammarVerdict:
         request = {"grammar": grammar, "vocabulary": vocabulary.path, "seconds": self._limit}
-        asked = json.dumps(request).encode()
+        asked = json.dumps({**request, **more}).encode()
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:

@@ -16,7 +16,7 @@ from typing import Protocol
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from causerie.chat import lark
-from causerie.chat.lark import reason, schema_fault
+from causerie.chat.lark import TOO_COMPLEX, reason, schema_fault
 from causerie.chat.worker_process import limit_memory, limited_work, serve
 
 # Below llguidance's defaults, which the engines use: what passes here passes there.
@@ -29,7 +29,10 @@ LIMITS = LLParserLimits(
     max_grammar_size=250_000,
     verbose_errors=False,
 )
+NOT_KEPT = "it was not kept."
 _STEPS = 12
+_PIECE = 16  # tokens between two masks
+_REPLAYED = ("grammar", "vocabulary", "resumed", "tokens", "text")
 _END = 256
 _MARK = 257
 _CONTROL = 3
@@ -96,7 +99,10 @@ class CompilerWorker:
         asked = json.loads(request)
         if "load" not in asked:
             with limited_work(asked["seconds"]):
-                verdict = self.check(asked["grammar"], asked["vocabulary"])
+                if "tokens" in asked:
+                    verdict = self.replay(**{name: asked[name] for name in _REPLAYED})
+                else:
+                    verdict = self.check(asked["grammar"], asked["vocabulary"])
             return json.dumps(verdict).encode()
         self.load(asked["load"])
         return b"{}"
@@ -113,9 +119,43 @@ class CompilerWorker:
             "reason": reason(error)
         }
 
+    def replay(
+        self, grammar: str, vocabulary: str | None, resumed: str, tokens: Sequence[int], text: str
+    ) -> dict[str, object]:
+        """Return ``{}`` if a grammar admits the tokens behind ``resumed``, or the ``reason``.
+
+        That is :data:`TOO_COMPLEX` if an engine reaches its limits on the way, and gives it up.
+        Without a vocabulary only tokens that are the bytes of their ``text`` are judged.
+        """
+        tokenizer = self._tokenizers.get(vocabulary)
+        if vocabulary is None:
+            grammar = _without_ids(grammar)
+        if tokenizer is None or (vocabulary is None and bytes(text, "utf-8") != _bytes_of(tokens)):
+            return {}
+        taken = [*tokenizer.greedy_tokenize(resumed), *tokens]
+        matcher = LLMatcher(tokenizer, grammar, log_level=0)
+        for at in range(0, len(taken), _PIECE):  # masks take most of the time
+            matcher.compute_bitmask()
+            piece = taken[at : at + _PIECE]
+            if matcher.try_consume_tokens(piece) < len(piece):
+                break
+        else:
+            return {} if not matcher.is_error() else {"reason": TOO_COMPLEX}
+        matcher = LLMatcher(tokenizer, grammar, log_level=0)
+        for token in taken:
+            matcher.compute_bitmask()
+            if matcher.is_error() or not matcher.consume_token(token):
+                break
+        error, _, _ = matcher.get_error().partition("\n")  # the rest is the matcher's state
+        return {"reason": TOO_COMPLEX if reason(error) == TOO_COMPLEX else NOT_KEPT}
+
 
 def _tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
     return LLTokenizer(TokenizerWrapper(_Tokenizer(vocabulary)))
+
+
+def _bytes_of(tokens: Sequence[int]) -> bytes | None:
+    return bytes(tokens) if max(tokens, default=0) < _END else None
 
 
 def _without_ids(grammar: str) -> str:

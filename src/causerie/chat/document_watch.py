@@ -146,6 +146,15 @@ class DocumentWatch:
             except (ValueError, RecursionError):
                 self._broken = True
 
+    def end(self) -> None:
+        """Read the end of the text, which ends a number or a literal that is all of it."""
+        if self._in_scalar and not self._open and self.fault is None:
+            self._in_scalar = False
+            try:
+                self._end_part(self._text.size)
+            except ValueError:
+                self._broken = True
+
     def _read_character(self, character: str, offset: int) -> None:
         if self._in_string:
             self._read_string(character, offset)

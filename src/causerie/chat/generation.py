@@ -19,6 +19,7 @@ from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.document_watch import WatchedDocuments
 from causerie.chat.encoding import tokens_before_text
 from causerie.chat.formats.format import CallId
+from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
@@ -41,10 +42,10 @@ _MOST_WORDS = 200
 
 
 @contextmanager
-def engine_failures(*, started: bool, resumed: str = "") -> Iterator[None]:
+def engine_failures(*, started: bool, resumed: str = "", continued: bool = True) -> Iterator[None]:
     """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer.
 
-    ``resumed`` is what a client has written of the answer.
+    ``resumed`` is what a client has written of the answer; ``continued``: others began the reply.
     """
     try:
         yield
@@ -59,11 +60,20 @@ def engine_failures(*, started: bool, resumed: str = "") -> Iterator[None]:
                 "so it cannot be continued.",
                 param="continue_final_message",
             ) from None
+        if not continued:  # what it had made itself, when some of it was to be drawn again
+            raise given_up() from None
         raise errors.UpstreamFailed(
             "The reply broke off in a form that the constraint here does not admit."
         ) from None
     except base.EngineFailed as failure:
         raise _in_words(failure, started) from failure
+
+
+def given_up() -> errors.ConstraintNotKept:
+    return errors.ConstraintNotKept(
+        "The answer does not have the form asked for: the engine gave up the constraint in the "
+        f"middle of it, because {TOO_COMPLEX}"
+    )
 
 
 def _in_words(failure: base.EngineFailed, started: bool) -> errors.ServiceError:
@@ -227,6 +237,14 @@ class Generation:
         return self._output.stopped or last in self.request.stop_token_ids
 
     @property
+    def constrained(self) -> tuple[str | None, Sequence[int], str]:
+        """Return the grammar in force at the end, the tokens that should follow it, their text."""
+        ends = (*self.plan.end_tokens, *self.request.stop_token_ids)
+        last = len(self._generated) - bool(self._generated and self._generated[-1] in ends)
+        kept = slice(self._since, last)
+        return self._grammar, self._generated[kept], "".join(self._texts[kept])
+
+    @property
     def completion(self) -> int:
         return len(self._generated) - self._uncounted
 
@@ -238,7 +256,8 @@ class Generation:
         if self._unsaid:
             yield self._unsaid
         resumed = self.plan.resumed if self.resumed is None else ""
-        with engine_failures(started=True, resumed=resumed):
+        continued = self.resumed is not None
+        with engine_failures(started=True, resumed=resumed, continued=continued):
             while self.state is not State.FINISHED:
                 if self.state is State.CLOSING:
                     if events := await self._close_reasoning():

@@ -24,7 +24,7 @@ from causerie.chat.schema.values import canonical, is_number, json_type
 from causerie.http.event_loop import offload
 from causerie.protocol import request as requests
 
-MOST_STEPS = 60_000  # of one check
+MOST_STEPS = 50_000  # of one check: a second
 AT_ONCE = 500  # steps that may be taken in the event loop: 10 ms
 _LARGE = 64 * 1024  # characters of a text that is decoded beside the loop
 _CONSTANTS_A_STEP = 50

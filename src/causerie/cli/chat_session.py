@@ -212,6 +212,9 @@ def advice(status: object, base_url: str) -> str:
     return ""
 
 
+# The session at the terminal.
+
+
 def talk(
     question: str | None,
     base_url: str,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from causerie.composition.configuring import ImportStep
     from causerie.hosted.accounts.operating import Entries
-    from causerie.hosted.accounts.ports import StoredEntry
+    from causerie.hosted.accounts.records import StoredEntry
     from causerie.settings.entries import Entry, EntryKey, ReadWith
     from causerie.settings.load import Loaded
     from causerie.settings.toml import KeyPath

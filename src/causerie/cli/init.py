@@ -95,7 +95,7 @@ def _write_configuration(
     if context is not None:
         raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
     remote = _remote_models(provider, model, asks)
-    _write(config, _team_file(remote) if kind == "team" else gateway_file(remote))
+    _write(config, gateway_file(remote, kind))
     key, flag = [f"export {remote.variable}=..."] if remote.variable else [], _flag(config)
     _print_next(config, [*key, f"causerie check{flag}", f"causerie serve{flag}"])
 
@@ -113,7 +113,6 @@ def _ask_kind() -> Kind:
 
 def _local_model(name: str | None, context: str | int | None, asks: bool) -> str:
     from causerie.cli.serve import id_of
-    from causerie.settings.toml import as_toml
 
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
@@ -123,20 +122,13 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> str
         context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
     facts = f"  # {known.name}: {size_text(known.size)}, {known.license}" if known else ""
-    size = as_toml(context or "auto")
-    return f"""\
-# A model on this machine.
-# {_REFERENCE}
-
-{_SERVER.format(port=_PORT)}
-[[models]]
-id = {as_toml(id_of(reference))}  # the name that requests use
-ref = {as_toml(ref_of(reference))}{facts}
-
-[models.llamacpp]
-context = {size}  # tokens of prompt and output of one request; "auto" takes what fits
-# parallel = 4  # requests at the same time
-"""
+    return _text(
+        *("model", _PORT),
+        id=id_of(reference),
+        ref=ref_of(reference),
+        facts=facts,
+        context=context or "auto",
+    )
 
 
 def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
@@ -218,9 +210,6 @@ def _print_next(file: Path, commands: Sequence[str]) -> None:
 
 EVERY_MODEL = "*"
 _PORT = 8000
-_REFERENCE = (
-    "Every setting: docs/reference/configuration.md. `causerie check` shows those in force."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +220,12 @@ class RemoteModels:
     model: str = EVERY_MODEL
 
     @property
+    def every(self) -> bool:
+        return self.model == EVERY_MODEL
+
+    @property
     def id(self) -> str:
-        every = self.model == EVERY_MODEL
-        return f"{self.provider.name}/{EVERY_MODEL}" if every else self.model
+        return f"{self.provider.name}/{EVERY_MODEL}" if self.every else self.model
 
     @property
     def variable(self) -> str | None:
@@ -248,66 +240,19 @@ class RemoteModels:
         return _PORT + 1 if own else _PORT
 
 
-def gateway_file(remote: RemoteModels) -> str:
-    return f"""\
-# A gateway: one base URL in front of {remote.provider.title} and others.
-# {_REFERENCE}
-
-{_SERVER.format(port=remote.port)}
-{_provider_lines(remote)}
-{_alias_lines(remote)}"""
+def gateway_file(remote: RemoteModels, kind: Kind = "gateway") -> str:
+    """Return the configuration of a gateway, or of one for a team."""
+    return _text(kind, remote.port, remote=remote)
 
 
-def _team_file(remote: RemoteModels) -> str:
-    return f"""\
-# A gateway for a team: accounts, personal keys, budgets, and a console at /console.
-# {_REFERENCE}
+def _text(kind: Kind, port: int, **values: object) -> str:
+    from jinja2 import Environment, StrictUndefined
 
-[server]
-port = {remote.port}
-# host = "0.0.0.0"  # let other machines in; read docs/guides/security.md before
-keys = "accounts"  # people create their keys in the console
-
-# Accounts and usage are in SQLite in ~/.local/share/causerie, unless there is a folder:
-# [store]
-# folder = "/var/lib/causerie"
-
-{_provider_lines(remote)}
-{_alias_lines(remote)}\
-# price = {{ prompt = "0.50", completion = "1.50" }}  # per 1M tokens; budgets count it
-"""
-
-
-_SERVER = """\
-[server]
-port = {port}
-# host = "0.0.0.0"  # let other machines in; then keys are needed
-# keys = []  # digests that `causerie key` prints
-"""
-
-
-def _provider_lines(remote: RemoteModels) -> str:
     from causerie.settings.toml import as_toml
 
-    known = remote.provider
-    second = f"# base_url = {as_toml(known.base_url)}  # if it runs elsewhere"
-    if remote.variable is not None:
-        second = f"key = {{ env = {as_toml(remote.variable)} }}  # read at the start"
-    return f"""\
-[[providers]]
-known = {as_toml(known.name)}  # base URL and dialect; its documentation: {known.docs}
-{second}
-"""
-
-
-def _alias_lines(remote: RemoteModels) -> str:
-    from causerie.settings.toml import as_toml
-
-    what = "all of its models, by their names" if remote.model == EVERY_MODEL else "its model"
-    target = f"provider = {as_toml(remote.provider.name)}, model = {as_toml(remote.model)}"
-    return f"""\
-[[aliases]]
-id = {as_toml(remote.id)}  # the name that requests use: {what}
-# More targets with a higher `priority` answer when the first does not.
-targets = [{{ {target} }}]
-"""
+    made = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    made.filters["toml"] = as_toml
+    template = Path(__file__).with_name("init.toml.jinja").read_text("utf-8")
+    return made.from_string(template).render(kind=kind, port=port, **values)

@@ -25,9 +25,9 @@ from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, n
 from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import mail_server
-from causerie.composition.catalog import Pricing, tariff
+from causerie.composition.catalog import ModelPricing, tariff
+from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
-from causerie.composition.pages import branding, leading_to
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
@@ -44,8 +44,8 @@ from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import GroupGrant, Role, RoleColumn, User, actor_of
 from causerie.hosted.accounts.policies import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.provisioning import GroupClaims
 from causerie.hosted.accounts.retention import RetentionOptions
-from causerie.hosted.accounts.sso_provisioning import GroupClaims
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages
@@ -54,8 +54,7 @@ from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.sales import Sales
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.console.sign_in import directory
-from causerie.hosted.identity.metadata import IdentityHttp
-from causerie.hosted.identity.provider import OidcProvider, ProviderOptions
+from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
 from causerie.hosted.operations.ports import Operations
@@ -129,6 +128,8 @@ def _names(given: tuple[str, ...] | None) -> frozenset[str] | None:
 def _price(given: str | None) -> Decimal | None:
     return None if given is None else money(given)
 
+
+# Entrances.
 
 _log = structlog.get_logger(__name__)
 
@@ -456,7 +457,7 @@ def provider_costs(settings: Settings) -> Mapping[tuple[str, str], Tariff]:
 
 def model_prices(settings: Settings) -> ModelPrices:
     """Return the prices that requests are charged at."""
-    pricing = Pricing(settings)
+    pricing = ModelPricing(settings)
     models = {one.id: tariff(one.price) for one in settings.models}
     endpoints: dict[tuple[str, str], Tariff] = {}
     wildcards = {}

@@ -21,10 +21,9 @@ import structlog
 
 from causerie.composition.alerting import Alerting
 from causerie.composition.control import answering
-from causerie.composition.doors import listen
+from causerie.composition.doors import DocsMount, FrontPage, listen
 from causerie.composition.engine_makers import EngineMakers, preloaded
 from causerie.composition.entries import checked_with, warn_of_unknown
-from causerie.composition.pages import DocsMount, FrontPage
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService, service
 from causerie.composition.startup import (
@@ -46,7 +45,7 @@ from causerie.settings.load import Loaded
 from causerie.settings.rules import notes
 
 if TYPE_CHECKING:
-    from causerie.hosted.accounts.ports import StoredEntry
+    from causerie.hosted.accounts.records import StoredEntry
 
 
 log = structlog.get_logger(__name__)

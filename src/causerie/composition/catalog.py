@@ -71,7 +71,7 @@ def _one(million: str | None) -> Decimal | None:
     return None if million is None else money(million) / _MILLION
 
 
-class Pricing:
+class ModelPricing:
     """Tariffs of aliases."""
 
     def __init__(self, settings: Settings) -> None:
@@ -98,6 +98,8 @@ class Pricing:
             self._listed[name] = tariff(found.price)
         return self._listed[name]
 
+
+# Models behind doors.
 
 ProfileReader = Callable[[], ModelProfile]
 
@@ -170,7 +172,7 @@ def _claims(claims: ClaimSettings | None) -> ProviderClaims:
 
 
 def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
-    created, pricing = time.time_ns() // 1_000_000_000, Pricing(settings)
+    created, pricing = time.time_ns() // 1_000_000_000, ModelPricing(settings)
     for model in settings.models:
         name = model.name or model.id
         card = ModelCard(model.id, name, model.description, created, model.aliases)

@@ -35,7 +35,7 @@ from causerie.composition.service import RunningService
 from causerie.errors import InvalidRequest, NotFound, Overloaded
 from causerie.hosted.accounts.operating import Entries, EntryChange, changed_settings, meanwhile
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
-from causerie.hosted.accounts.ports import EntryDraft, EntryKind, StoredEntry
+from causerie.hosted.accounts.records import EntryDraft, EntryKind, StoredEntry
 from causerie.hosted.operations.configuring import (
     EntryStep,
     EntryView,
@@ -167,6 +167,8 @@ class EntryImport(Struct):
         found = new_problems(wanted, merged(self._read, wanted, text), now, touched)
         return [Problem(entry.origin, "", reason) for entry, reason in found]
 
+
+# Changes that operators make, one after the other.
 
 _BY_ENTRY = "the entry of "
 _NOT_SHOWN = ("keys", "options")

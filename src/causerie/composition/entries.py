@@ -22,7 +22,7 @@ from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings
 
 if TYPE_CHECKING:
-    from causerie.hosted.accounts.ports import EntryKind, StoredEntry
+    from causerie.hosted.accounts.records import EntryKind, StoredEntry
 
 
 _WEIGHTS = {

@@ -217,6 +217,8 @@ def _said(value: date | str | int | bool | None) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+# Probes, alerts, and routes of requests.
+
 _SHOWN = 50
 
 

@@ -156,6 +156,9 @@ def key_conditions(keys: Iterable[ProviderKey]) -> Iterator[Condition]:
             )
 
 
+# Connections and certificates.
+
+
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.ca_file)
     if not tls.verify:

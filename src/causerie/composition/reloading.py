@@ -31,7 +31,7 @@ from causerie.settings.tree import Settings
 
 if TYPE_CHECKING:
     from causerie.hosted.accounts.operating import Entries
-    from causerie.hosted.accounts.ports import StoredEntry
+    from causerie.hosted.accounts.records import StoredEntry
 
 
 _AGAIN_SECONDS = 0.5

@@ -2,7 +2,8 @@
 
 Each part is made once and handed to the parts that need it; nothing here decides anything about
 a request. At a reload new parts replace the old ones in one step; running requests keep the
-parts that they started with.
+parts that they started with. Where requests are traced, some parts are replaced; tracing costs
+nothing otherwise.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -42,30 +44,98 @@ from causerie.composition.targets import (
     own_models,
     provider_models,
 )
-from causerie.composition.tracing import UNTRACED, Traces, tracing
 from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
 from causerie.http.application import Edge
 from causerie.http.doors import DoorTable
 from causerie.http.tasks import owned
-from causerie.metering.meter import RecordSink
+from causerie.metering.meter import Meter, RecordSink, UsageSettlement
 from causerie.metering.request_log import RequestLog
 from causerie.observe.logging import LogBuffer
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
 from causerie.routing.measurements import Measurements
 from causerie.routing.router import Router
+from causerie.routing.target import Target
 from causerie.routing.target_state import Check, TargetStatus, checking_health
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.settings.doors import has_accounts
 from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.store import SharedSettings
-from causerie.settings.tree import Settings
+from causerie.settings.tree import Settings, Tracing
 
 if TYPE_CHECKING:
     from causerie.composition.account_frontend import AccountFrontend
 
+
+# As the semantic conventions call them; the other dialects are called as they are here.
+_PROVIDERS = {"mistral": "mistral_ai"}
+
+
+class Traces(Struct, frozen=True):
+    meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
+    targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = lambda all, _: all
+    headers: Callable[[], Mapping[str, str]] | None = None
+
+
+UNTRACED = Traces()
+
+
+@asynccontextmanager
+async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
+    """The tracing of these settings, for as long as the service runs."""
+    if settings.address is None:
+        yield UNTRACED
+        return
+    from causerie.observe import tracing  # noqa: PLC0415 - memory, for tracing only
+
+    async with tracing.tracer(settings.address, settings.share) as tracer:
+
+        def meter(sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None) -> Meter:
+            return tracing.TracedMeter(sinks, bookkeeping, tracer, follows=settings.follow)
+
+        before: dict[str, tracing.TracedTarget] = {}
+
+        def traced(targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
+            nonlocal before
+            facts = _facts(settings)
+            made: dict[str, tracing.TracedTarget] = {}
+            for name, target in targets.items():
+                kept = before.get(name)
+                if kept is None or kept.target is not target:
+                    kept = tracing.TracedTarget(target, tracer, *facts.get(name, (name, {})))
+                made[name] = kept
+            before = made
+            return made
+
+        yield Traces(meter, traced, tracing.current)
+
+
+def _facts(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str | int]]]:
+    providers = {one.name: one for one in settings.providers}
+    facts: dict[str, tuple[str, Mapping[str, str | int]]] = {
+        one.id: (one.id, {"gen_ai.provider.name": one.engine, "causerie.target": one.id})
+        for one in settings.models
+    }
+    for target in settings.targets:
+        if target.provider is None:
+            continue
+        provider = providers[target.provider]
+        place = urlsplit(provider.base_url)
+        facts[target.name] = (
+            target.model,
+            {
+                "gen_ai.provider.name": _PROVIDERS.get(provider.dialect, provider.dialect),
+                "server.address": place.hostname or "",
+                "server.port": place.port or (443 if place.scheme == "https" else 80),
+                "causerie.target": target.name,
+            },
+        )
+    return facts
+
+
+# The service.
 
 _FIRST_SECONDS = 2.0
 

@@ -297,6 +297,8 @@ def _undo(taken: DistributedLease | QuotaRefusal) -> None:
         taken.undo()
 
 
+# Budgets.
+
 _UNKNOWN = -2
 
 

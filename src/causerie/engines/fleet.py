@@ -152,12 +152,7 @@ class Fleet:
     use; for those it waits.
     """
 
-    def __init__(
-        self,
-        entries: Sequence[FleetEntry],
-        *,
-        memory_budget: int | None = None,
-    ) -> None:
+    def __init__(self, entries: Sequence[FleetEntry], *, memory_budget: int | None = None) -> None:
         self._model_slots = {entry.model: ModelSlot(entry) for entry in entries}
         self._leaving: set[ModelSlot] = set()
         self._budget = memory_budget

@@ -24,6 +24,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from llguidance import LLMatcher
@@ -37,25 +38,7 @@ if TYPE_CHECKING:
     from causerie.engines.fleet import ManagedEngine
 
 
-FAKE_TEMPLATE = """
-{%- if tools %}
-{{- '<|im_start|>system\nFunctions, one JSON object a line:\n' }}
-{%- for tool in tools %}{{ tool.function | tojson }}{{ '\n' }}{% endfor %}
-{{- 'A call is written <tool_call>\n{"name": NAME, "arguments": OBJECT}\n</tool_call>' }}
-{{- '<|im_end|>\n' }}
-{%- endif %}
-{%- for message in messages %}
-{{- '<|im_start|>' + message.role + '\n' + (message.content or '') }}
-{%- for call in message.tool_calls or [] %}
-{{- '\n' if message.content or not loop.first }}
-{{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
-{{- call.function.arguments | tojson }}
-{{- '}\n</tool_call>' }}
-{%- endfor %}
-{{- '<|im_end|>\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
-""".strip()
+FAKE_TEMPLATE = Path(__file__).with_name("fake.jinja").read_text("utf-8").strip()
 FAKE_CONTROL = {"<|end|>": 256, "<|im_start|>": 257, "<|im_end|>": 258}
 FAKE_END = FAKE_CONTROL["<|im_end|>"]
 _MARKS = re.compile("(" + "|".join(map(re.escape, FAKE_CONTROL)) + ")")
@@ -299,6 +282,9 @@ def _admitted_reply(
     wish = next(wanted)
     while True:
         mask = matcher.compute_bitmask()
+        if matcher.is_error():  # beyond the library's limits; llama.cpp goes on without it, too
+            yield from (wish, *wanted, FAKE_END)
+            return
         if has_bit(mask, wish):
             chosen = wish
             wish = next(wanted, FAKE_END)

@@ -158,6 +158,8 @@ def hints_of(headers: Headers) -> RequestHints:
     return hints
 
 
+# The head as a whole.
+
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
 _MAX_KNOWN_BYTES = 4096
 _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
@@ -28,7 +30,6 @@ from causerie.protocol.model_entries import (
 )
 from causerie.protocol.operations import BODIES
 from causerie.protocol.parameters import HINTS, PARAMETERS, RouterParameters
-from causerie.protocol.request import Operation
 from causerie.shapes.chat_completions.encoder import Chunk, Completion
 from causerie.shapes.messages.encoder import EVENTS as MESSAGE_EVENTS
 from causerie.shapes.messages.encoder import MessageObject
@@ -167,250 +168,119 @@ def _server_sent(*names: str, done: bool = True) -> Schema:
     return {"type": "object", "properties": {"data": {"anyOf": data}}, "required": ["data"]}
 
 
-_ERRORS = {
-    "400": "The request is wrong; `param` names the field.",
-    "401": "No key, or one that is not valid here.",
-    "402": "A budget or the credits are spent.",
-    "403": "The key may not do this.",
-    "404": "No such model or path.",
-    "408": "The body did not arrive in time.",
-    "413": "The body is too large, as it came or decompressed.",
-    "415": "The body is not declared as JSON, or compressed in an unknown way.",
-    "429": "A limit of the caller's own; see `Retry-After`.",
-    "500": "Our fault.",
-    "502": "All attempts to answer failed.",
-    "503": "Loading, stopping, or the queue is full; see `Retry-After`.",
-    "504": "No answer in time.",
-}
-_OPEN: Sequence[Schema] = ({},)
-_WITH_KEY: Sequence[Schema] = ({"key": []},)
-_WITH_OR_WITHOUT_KEY: Sequence[Schema] = ({}, {"key": []})
 ROUTER_BASE = "/router/v1"
+_TABLES = tomllib.loads(Path(__file__).with_name("operations.toml").read_text("utf-8"))
+_ERRORS: Mapping[str, str] = _TABLES["errors"]
+_GROUPS: Mapping[str, Sequence[str]] = _TABLES["groups"]
+_SECURITY: Mapping[str, Sequence[Schema]] = {
+    "none": ({},),
+    "required": ({"key": []},),
+    "optional": ({}, {"key": []}),
+    "": (),
+}
+_QUERY_SCHEMAS: Mapping[str, Schema] = {
+    "context": integer_schema(0, 2**31),
+    "sort": text_schema(enum=list(SORTS)),
+    "offset": integer_schema(0, 2**31),
+    "limit": integer_schema(1, MOST_ENTRIES),
+}
 
 
-def _parameter(place: str, name: str, description: str, schema: Schema | None = None) -> Schema:
-    return {
-        "name": name,
-        "in": place,
-        "required": place == "path",
-        "description": description,
-        "schema": schema or text_schema(),
-    }
+class _Operation(Struct, frozen=True):
+    # A row of operations.toml, which says what its fields are.
+    path: str
+    id: str
+    summary: str
+    answer: str
+    base: str | None = None
+    schema: str = ""
+    stream: tuple[str, str] | None = None
+    unchanged: bool = False
+    sends: str = ""
+    example: Schema | None = None
+    key: Literal["none", "required", "optional", ""] = "optional"
+    errors: tuple[str, ...] | str = tuple(_ERRORS)
+    parameters: tuple[str, ...] | None = None
+
+    def described(self, base: str) -> Schema:
+        renamed = self.base is None and base == ROUTER_BASE
+        name = f"router{self.id[0].upper()}{self.id[1:]}" if renamed else self.id
+        made: Schema = {"operationId": name, "summary": self.summary}
+        if self.key:
+            made["security"] = list(_SECURITY[self.key])
+        if self.parameters is not None:
+            names = (name for each in self.parameters for name in _GROUPS.get(each, (each,)))
+            made["parameters"] = [self._parameter(name) for name in names]
+        made["responses"] = {**self._answers(), **self._failures()}
+        if self.example is not None:
+            sent = ref(self.sends or _passed(self.path).__name__)
+            content = {"application/json": {"schema": sent, "example": self.example}}
+            made["requestBody"] = {"required": True, "content": content}
+        return made
+
+    def _parameter(self, name: str) -> Schema:
+        if f"{{{name}}}" in self.path:
+            place, words, schema = "path", _TABLES["path"][name], text_schema(minLength=1)
+        elif name in _TABLES["headers"]:
+            place, words, schema = "header", _TABLES["headers"][name], text_schema()
+        else:
+            place, words = "query", _TABLES["query"][name]
+            schema = _QUERY_SCHEMAS.get(name) or text_schema()
+        required = place == "path" or name == "id"
+        return {
+            **{"name": name, "in": place, "required": required},
+            **{"description": words, "schema": schema},
+        }
+
+    def _answers(self) -> Schema:
+        words = self.answer
+        whole = ref(self.schema) if self.schema else {"type": "object"}
+        content: dict[str, Schema] = {"application/json": {"schema": whole}}
+        if self.path == "/metrics":
+            content = {"text/plain": {"schema": text_schema()}}
+        if self.stream is not None:
+            words = f"{words}, or a stream of {self.stream[0]} where `stream` is true."
+            content["text/event-stream"] = {"itemSchema": ref(self.stream[1])}
+        elif self.path == "/completions":
+            content["text/event-stream"] = {"itemSchema": {"type": "object"}}
+        answers: Schema = {"200": {"description": words, "content": content}}
+        if self.unchanged:
+            answers["304"] = {"description": "The answer of that `ETag` is still the answer."}
+        if self.schema == "Health":
+            answers["503"] = _json_answer("Not now.", "Health")
+        return answers
+
+    def _failures(self) -> Schema:
+        errors = _GROUPS[self.errors] if isinstance(self.errors, str) else self.errors
+        kind, busy = ("ErrorBody", "529") if self.path.startswith("/messages") else ("Error", "503")
+        return {
+            busy if status == "503" else status: _json_answer(_ERRORS[status], kind)
+            for status in errors
+        }
 
 
 def _json_answer(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
 
 
-def _success(description: str, name: str) -> Schema:
-    return {"200": _json_answer(description, name)}
+def _passed(path: str) -> type[Struct]:
+    return {f"/{operation}": body for operation, body in BODIES.items()}[path]
 
 
-class _Operation(Struct, frozen=True):
-    path: str
-    name: str
-    summary: str
-    answers: Schema
-    errors: Iterable[str] = tuple(_ERRORS)
-    security: Sequence[Schema] = _WITH_OR_WITHOUT_KEY
-    parameters: Sequence[Schema] | None = None
-    sent: tuple[str, Schema] | None = None
-    """The type of the body of a ``POST``, and an example."""
-
-    def described(self) -> Schema:
-        made: Schema = {"operationId": self.name, "summary": self.summary}
-        if self.security:
-            made["security"] = list(self.security)
-        if self.parameters is not None:
-            made["parameters"] = list(self.parameters)
-        failures = {status: _json_answer(_ERRORS[status], "Error") for status in self.errors}
-        made["responses"] = {**self.answers, **failures}
-        if self.sent is not None:
-            content = {"application/json": {"schema": ref(self.sent[0]), "example": self.sent[1]}}
-            made["requestBody"] = {"required": True, "content": content}
-        return made
+_OPERATIONS = msgspec.convert(_TABLES["operations"], tuple[_Operation, ...])
 
 
-_CHAT: Schema = {
-    "model": "MODEL",
-    "messages": [{"role": "user", "content": "Name three rivers."}],
-}
-_RESPONSE: Schema = {"model": "MODEL", "input": "Name three rivers."}
-_PASSED: Mapping[Operation, tuple[str, str, Schema]] = {
-    "embeddings": ("createEmbeddings", "Create embeddings", {"input": ["A text."]}),
-    "rerank": (
-        *("createRerank", "Order documents by relevance"),
-        {"query": "Which is the longest?", "documents": ["The Elbe.", "The Nile."]},
-    ),
-    "completions": (
-        *("createCompletion", "Create a plain completion"),
-        {"prompt": "def add(a, b):", "suffix": "# end", "max_tokens": 20},
-    ),
-}
-_HEADERS = (
-    _parameter("header", "x-request-id", "Names the request in logs, up to 128 safe characters."),
-    _parameter("header", "x-session-id", "Names the conversation, where `session_id` does not."),
-    _parameter("header", "x-unknown-params", "`reject` refuses fields that would be dropped."),
-    _parameter("header", "HTTP-Referer", "The address of the program that asks; a label."),
-    _parameter("header", "X-Title", "The name of the program that asks; a label."),
-)
-_ROUTER_TITLE = _parameter("header", "X-OpenRouter-Title", "The same as `X-Title`, and before it.")
-_MESSAGE_FAILURES = {
-    "529" if status == "503" else status: _json_answer(words, "ErrorBody")
-    for status, words in _ERRORS.items()
-}
-
-
-def _streamed(whole: str, parts: str, schema: str, event: str) -> Schema:
-    answer = _json_answer(f"The {whole}, or a stream of {parts} where `stream` is true.", schema)
-    events = {"text/event-stream": {"itemSchema": ref(event)}}
-    return {"200": {**answer, "content": {"application/json": {"schema": ref(schema)}, **events}}}
-
-
-def _generations(base: str) -> Iterator[_Operation]:
-    # What doors of all kinds have.
-    router, example = base == ROUTER_BASE, {**_CHAT, "max_tokens": 100, "stream": False}
-
-    def named(name: str) -> str:
-        return f"router{name[0].upper()}{name[1:]}" if router else name
-
-    yield _Operation(
-        *(f"{base}/chat/completions", named("createChatCompletion")),
-        "Create a routed chat completion" if router else "Create a chat completion",
-        _streamed("completion", "chunks", "Completion", "ChunkEvent"),
-        parameters=(*_HEADERS, _ROUTER_TITLE) if router else _HEADERS,
-        sent=("RouterRequest" if router else "ChatRequest", example),
-    )
-    yield _Operation(
-        *(f"{base}/responses", named("createResponse"), "Create a response"),
-        _streamed("response", "events", "ResponseBody", "ResponseStreamEvent"),
-        parameters=_HEADERS,
-        sent=("ResponsesRequest", {**_RESPONSE, "max_output_tokens": 100}),
-    )
-    yield _Operation(
-        *(f"{base}/responses/input_tokens", named("countResponseTokens")),
-        "Count the tokens of a response",
-        _success("The tokens of the prompt.", "InputTokens"),
-        sent=("ResponsesRequest", _RESPONSE),
-    )
-    yield _Operation(
-        *(f"{base}/messages", named("createMessage"), "Create a message"),
-        {**_streamed("message", "events", "MessageObject", "MessageEvent"), **_MESSAGE_FAILURES},
-        errors=(),
-        parameters=_HEADERS,
-        sent=("MessagesRequest", example),
-    )
-    yield _Operation(
-        *(f"{base}/messages/count_tokens", named("countMessageTokens")),
-        "Count the tokens of a message",
-        {**_success("The tokens of the prompt.", "TokenCount"), **_MESSAGE_FAILURES},
-        errors=(),
-        sent=("MessagesCountRequest", _CHAT),
-    )
-    for operation, body in BODIES.items():
-        name, summary, passed = _PASSED[operation]
-        content: Schema = {"application/json": {"schema": {"type": "object"}}}
-        if operation == "completions":
-            content["text/event-stream"] = {"itemSchema": {"type": "object"}}
-        yield _Operation(
-            *(f"{base}/{operation}", named(name), summary),
-            {"200": {"description": "The provider's reply.", "content": content}},
-            sent=(body.__name__, {"model": "MODEL", **passed}),
-        )
-
-
-def _routed(
-    path: str, name: str, summary: str, answers: Schema, *parameters: Schema, key: bool = False
-) -> _Operation:
-    security, errors = _OPEN, ["400", "404", "429"]
-    if key:
-        security, errors = _WITH_KEY, ["400", "401", "403", "404", "429", "503"]
-    return _Operation(f"{ROUTER_BASE}{path}", name, summary, answers, errors, security, parameters)
-
-
-def _catalog_filters() -> Iterator[Schema]:
-    commas, whole = "With commas between.", 2**31
-    money = "For a usual million tokens, three in four of the prompt."
-    modalities = f"One of these, `all` is each; not sent: `text`. {commas}"
-    yield _parameter("query", "supported_parameters", f"All of these. {commas}")
-    yield _parameter("query", "output_modalities", modalities)
-    yield _parameter("query", "model_authors", f"One of these. {commas}")
-    yield _parameter("query", "providers", f"One of these endpoints. {commas}")
-    yield _parameter("query", "q", "In the id.")
-    yield _parameter("query", "context", "Tokens, at least.", integer_schema(0, whole))
-    yield _parameter("query", "min_price", money)
-    yield _parameter("query", "max_price", money)
-    yield _parameter("query", "sort", "The order.", text_schema(enum=list(SORTS)))
-    yield _parameter("query", "offset", "Entries to leave out.", integer_schema(0, whole))
-    most = integer_schema(1, MOST_ENTRIES)
-    yield _parameter("query", "limit", "Entries, at most. Without it, all.", most)
-    yield _parameter("header", "If-None-Match", "The `ETag` of an earlier answer.")
-
-
-def _router_reads() -> Iterator[_Operation]:
-    filters = [*_catalog_filters()]
-    unchanged = {"description": "The answer of that `ETag` is still the answer."}
-    listed = {**_success("The entries.", "RouterModelList"), "304": unchanged}
-    yield _routed("/models", "routerListModels", "List the catalog", listed, *filters)
-    mine = "List what the key may use"
-    yield _routed("/models/user", "routerListOwnModels", mine, listed, *filters, key=True)
-    number = _success("The number of models.", "RouterCount")
-    yield _routed("/models/count", "routerCountModels", "Count the catalog", number)
-    name, summary = "routerListEmbeddingModels", "List models for embeddings"
-    yield _routed("/embeddings/models", name, summary, listed, *filters)
-    model = (
-        _parameter("path", "author", "Whose model it is.", text_schema(minLength=1)),
-        _parameter("path", "slug", "May end in a suffix like `:free`.", text_schema(minLength=1)),
-    )
-    path, entry = "/models/{author}/{slug}", _success("The entry.", "RouterModel")
-    yield _routed(path, "routerShowModel", "Show an entry", entry, *model)
-    wrapped = _success("The entry, in `data`.", "RouterModelData")
-    name, summary = "routerShowModelData", "Show an entry in `data`"
-    yield _routed("/model/{author}/{slug}", name, summary, wrapped, *model)
-    endpoints = _success("The entry and its endpoints.", "RouterEndpoints")
-    name, summary = "routerListEndpoints", "Show the endpoints of an entry"
-    yield _routed(f"{path}/endpoints", name, summary, endpoints, *model)
-    key = _success("Limits and usage of the key.", "RouterKey")
-    yield _routed("/key", "routerShowKey", "Show the key", key, key=True)
-    credits = _success("Credits that were bought and used.", "RouterCredits")
-    yield _routed("/credits", "routerShowCredits", "Show credits", credits, key=True)
-    past = _success("Tokens, cost and provider of the request.", "RouterGeneration")
-    id = {**_parameter("query", "id", "The `id` of its completion."), "required": True}
-    name, summary = "routerShowGeneration", "Show a past request"
-    yield _routed("/generation", name, summary, past, id, key=True)
-
-
-def _model_reads() -> Iterator[_Operation]:
-    errors = ("400", "401", "404")
-    models = _success("The models.", "ModelList")
-    yield _Operation("/v1/models", "listModels", "List models", models, errors)
-    id = _parameter("path", "id", "May hold slashes.", text_schema(minLength=1))
-    model = _success("The model.", "Model")
-    path, summary = "/v1/models/{id}", "Show one model"
-    yield _Operation(path, "showModel", summary, model, errors, parameters=[id])
-
-
-def _service_reads() -> Iterator[_Operation]:
-    for path, name, shown, good in (
-        ("/health", "showHealth", "health", "It serves; the body says how busy."),
-        ("/health/live", "showLiveness", "liveness", "The process lives."),
-        ("/health/ready", "showReadiness", "readiness", "A request would be served."),
-    ):
-        answers = {**_success(good, "Health"), "503": _json_answer("Not now.", "Health")}
-        yield _Operation(path, name, f"Show {shown}", answers, (), security=())
-    text = {"text/plain": {"schema": text_schema()}}
-    metrics: Schema = {
-        "200": {"description": "All metrics, as Prometheus reads them.", "content": text}
+def _paths(base: str) -> dict[str, Schema]:
+    bases = (base, None) if base else (base,)
+    return {
+        base + each.path: {"get" if each.example is None else "post": each.described(base)}
+        for each in _OPERATIONS
+        if each.base in bases
     }
-    yield _Operation("/metrics", "showMetrics", "Show metrics", metrics, ["401"])
-
-
-def _paths(operations: Iterable[_Operation]) -> dict[str, Schema]:
-    return {each.path: {"post" if each.sent else "get": each.described()} for each in operations}
 
 
 def market_paths() -> dict[str, Schema]:
-    return _paths([*_router_reads(), *_generations(ROUTER_BASE)])
+    return _paths(ROUTER_BASE)
 
 
 @dataclass(slots=True)
@@ -442,11 +312,7 @@ def document(max_messages: int) -> Schema:
             "Paths below `/v1` are found below the base URL of every door, those below "
             "`/router/v1` below that of doors of the kind `router`.",
         },
-        "paths": {
-            **_paths([*_model_reads(), *_generations("/v1")]),
-            **market_paths(),
-            **_paths(_service_reads()),
-        },
+        "paths": _paths("/v1") | market_paths() | _paths(""),
         "components": {
             "schemas": request_schemas(max_messages) | response_schemas(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},

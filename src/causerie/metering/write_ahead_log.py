@@ -15,8 +15,6 @@ import structlog
 from filelock import FileLock, Timeout
 
 from causerie.metering.ledger import UsageRecord
-from causerie.protocol.money import billionths
-from causerie.protocol.numbers import money
 
 log = structlog.get_logger(__name__)
 
@@ -219,14 +217,6 @@ def _read(part: Path) -> Iterator[tuple[UsageRecord, bool]]:
     for line in lines[:-1]:  # the last is empty, or was cut off
         checksum, _, data = line.removeprefix(_RUNNING).partition(b" ")
         if checksum == b"%08x" % zlib.crc32(data):
-            yield _decoded(data), not line.startswith(_RUNNING)
+            yield _decode(data), not line.startswith(_RUNNING)
         else:
             log.warning("a line of the usage journal is damaged", file=part.name)
-
-
-def _decoded(data: bytes) -> UsageRecord:
-    try:
-        return _decode(data)
-    except msgspec.ValidationError:  # an older version wrote the cost as a decimal
-        fields = msgspec.json.decode(data)
-        return msgspec.convert(fields | {"cost": billionths(money(fields["cost"]))}, UsageRecord)

@@ -154,6 +154,8 @@ class ProbeClient:
         return ProbeReply(partial.status, headers, body, partial.ended, partial.trouble, seconds)
 
 
+# The interview.
+
 _BUSY = (429, 503)
 _MAX_SILENT = 3
 # Operations by the question that shows each.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -417,33 +419,12 @@ NEUTRAL_SAMPLING = SamplingDefaults(**{each.name: each.facts.neutral[0] for each
 USUAL_SAMPLING = SamplingDefaults(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
 """Defaults for a model without a recommendation: those of llama.cpp's server."""
 
-REFUSED: Mapping[str, str] = {
-    "functions": "Define functions in `tools`.",
-    "function_call": "Use `tool_choice`.",
-    "audio": "Replies are text; leave it out.",
-    "web_search_options": "Searching is not offered; define a function in `tools`.",
-    "best_of": "Use `n`.",
-    "use_beam_search": "Tokens are drawn one by one; leave it out.",
-    "length_penalty": "It belongs to beam search, which is not offered.",
-    "echo": "The prompt is never part of the reply; leave it out.",
-    "prompt_logprobs": "Log-probabilities are given for the reply only, by `logprobs`.",
-    "bad_words": "Use `logit_bias` with the ids of their tokens.",
-    "allowed_token_ids": "Use `logit_bias`, or `structured_outputs`.",
-    "truncate_prompt_tokens": "Prompts are never cut; shorten the messages.",
-    "chat_template": "The model's own template is used; leave it out.",
-    "guided_json": "Use `structured_outputs.json`.",
-    "guided_regex": "Use `structured_outputs.regex`.",
-    "guided_choice": "Use `structured_outputs.choice`.",
-    "guided_grammar": "Use `structured_outputs.grammar`.",
-    "grammar": "Use `structured_outputs.grammar`.",
-    "system": "Send a message with role `system`.",
-    "instructions": "Send a message with role `system`.",
-    "stop_sequences": "Use `stop`.",
-    "json_schema": "Use `response_format` of type `json_schema`.",
-    "regex": "Use `structured_outputs.regex`.",
-    "ebnf": "Use `structured_outputs.grammar`.",
-    "format": "Use `response_format`.",
-}
+LISTED_FIELDS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("fields.toml").read_text("utf-8")
+)
+"""Fields of other APIs and servers: those that are refused, and privileged ones."""
+
+REFUSED: Mapping[str, str] = LISTED_FIELDS["refused"]
 """Parameters of other servers that change the answer and are not offered: what to use instead."""
 
 

@@ -221,6 +221,8 @@ def _to_be_continued(draft: RequestDraft, last: dict[str, Any]) -> dict[str, Any
     return last
 
 
+# References inside schemas.
+
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Keywords with data, and keywords with schemas by names that are no keywords.
 _DATA = frozenset({"const", "default", "enum", "example", "examples"})

@@ -8,48 +8,18 @@ from dataclasses import dataclass
 
 from causerie.providers.wire import SAID
 
-# Codes and words that only mean a prompt that is too long are known without numbers. Limits by
-# the minute and errors about one value (an image, a name, the output limit alone) are other errors,
-# even if they use the same words.
-
-WORDINGS: Sequence[tuple[str, str]] = SAID["overflow"]["messages"]
+_SAID = SAID["overflow"]
+WORDINGS: Sequence[tuple[str, str]] = _SAID["messages"]
 """Real messages, and who says them."""
 
-_CODES = frozenset({
-    "context_length_exceeded", "context_window_exceeded", "exceed_context_size_error",
-    "max_prompt_tokens_exceeded", "model_context_window_exceeded",
-    "model_max_prompt_tokens_exceeded", "prompt_too_long", "request_too_large",
-    "1261",  # Z.ai
-    "3051",  # Mistral
-})  # fmt: skip
-_PROMPT = r"(?:prompt|inputs?|messages|conversation|request)"
-_EXCEEDS = r"exceed(?:s|ed|ing)?|(?:longer|larger|greater|more) than|too (?:long|large)|overflow"
+_CODES = frozenset(_SAID["codes"])
 _OVERFLOW_WORDS = re.compile(
-    rf"context[ _-]?(?:length|size|window|limit)[^.]{{0,60}}?(?:{_EXCEEDS})"
-    rf"|(?:{_EXCEEDS})[^.]{{0,80}}?context[ _-]?(?:length|size|window|limit)"
-    r"|maximum (?:context|model|prompt) length"
-    r"|model's context (?:length|window)|context overflow"
-    # Bedrock, Vertex AI, Ollama, Baidu
-    rf"|\b{_PROMPT}(?: tokens?)? (?:is )?(?:much )?too (?:long|large)"
-    rf"|\b{_PROMPT}\b[^.]{{0,40}}?(?:{_EXCEEDS})[^.]{{0,40}}?(?:tokens|max(?:imum)? length)"
-    rf"|number of (?:input|prompt) tokens\b[^.]{{0,40}}?(?:{_EXCEEDS}|cannot)"
-    r"|total length of all messages is too long"
-    r"|tokens in request more than max tokens allowed"  # Z.ai
-    r"|reduce the length of (?:the|your) (?:messages|prompt|input)"  # Groq, Cerebras
-    r"|total tokens of image and text exceed"  # Volcengine
-    r"|token limit exceeded"  # Novita
-    r"|`inputs` (?:must have less than|tokens \+ `max_new_tokens` must be)"
-    r"|(?:prompt|输入|上下文|提示|消息|请求)[^。]{0,16}?(?:超长|过长|超过|超出)"
-    r"|(?:超过|超出)[^。]{0,12}?(?:最大长度|上下文|token)",
+    "|".join(_SAID["words"])
+    .replace("<prompt>", _SAID["prompt"])
+    .replace("<exceeds>", _SAID["exceeds"]),
     re.IGNORECASE,
 )
-_ANOTHER_ERROR = re.compile(
-    r"per[ -](?:second|minute|hour|day)|\b[tr]p[md]\b|rate[ _-]?limit|too many requests|quota"
-    r"|throttl|wait (?:before|a)"
-    r"|\b(?:image|picture|photo|video|audio|file|document|pixel|byte)s?\b(?! and text)"
-    r"|string too (?:long|short)|'(?:user|name|stop|metadata)\b",
-    re.IGNORECASE,
-)
+_ANOTHER_ERROR = re.compile("|".join(_SAID["other_errors"]), re.IGNORECASE)
 _MAX_LENGTH = 2000  # of what is searched
 _TOKEN_COUNT = r"\d{1,3}(?:,\d{3})+|\d{1,12}"
 _PLACE = re.compile(r"\\\{(\w+)\\\}|…")

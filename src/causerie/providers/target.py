@@ -30,19 +30,13 @@ from causerie.protocol.events import (
     Usage,
     in_portions,
 )
-from causerie.protocol.request import (
-    ChatRequest,
-    NativeRequest,
-    output_estimate,
-    prompt_estimate,
-)
+from causerie.protocol.request import ChatRequest, NativeRequest, output_estimate, prompt_estimate
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers import wire
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
-from causerie.providers.native import COUNTED, NativeIncoming, native_of, only
+from causerie.providers.native import COUNTED, NativeIncoming, PassedReader, native_of, only
 from causerie.providers.outgoing import Outgoing, outgoing
-from causerie.providers.passed_through import PassedReader
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
 
 _NEVER = float("inf")
@@ -216,6 +210,9 @@ def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> Ser
 # Judged in one pass of native code over the bytes. Chunks that are not of this kind are not read
 # here but by ``incoming``, which gives the same events. None of these is ever part of a circle, so
 # nobody looks for one in them (``gc=False``).
+
+
+# The target, and a reply that comes whole.
 
 Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None

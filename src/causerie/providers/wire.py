@@ -63,6 +63,8 @@ def finish_reason(word: str | None, *, calls: bool, said: bool) -> FinishReason:
     return "stop"
 
 
+# Replies.
+
 T = TypeVar("T")
 
 MOST_TOKENS = 2**31 - 1

@@ -204,7 +204,7 @@ Domain = Annotated[
 ]
 
 
-class IdentityGroup(Struct, frozen=True, kw_only=True):
+class GroupSettings(Struct, frozen=True, kw_only=True):
     """Grant to the members of a group of the identity provider, at each sign-in."""
 
     group: values.Text
@@ -258,7 +258,7 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
     """Claim with the name for people."""
     groups_claim: values.Text = "groups"
     """Claim that lists the groups which somebody is in."""
-    groups: tuple[IdentityGroup, ...] = ()
+    groups: tuple[GroupSettings, ...] = ()
     recheck_minutes: Annotated[int, Meta(ge=5, le=43_200)] | None = None
     """How long a session lasts until the provider is asked again who its person is and which groups
     they are in, of which they notice nothing while the provider knows them. Unset: as long as any

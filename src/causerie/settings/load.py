@@ -112,6 +112,8 @@ def _absolute(path: str, folder: Path) -> str:
     return str((folder / expanded(path)).absolute())
 
 
+# Layers: the file, variables, flags and entries.
+
 FILE_NAME = "causerie.toml"
 _BEHIND_NO_DOOR = {"providers", "policies", "webhooks", "emails"}
 _TRUE = {"1", "true", "yes", "on"}

@@ -68,8 +68,7 @@ class HealthCheckSettings(Struct, frozen=True, kw_only=True):
     """Health check of the provider, in addition to the requests it gets."""
 
     path: Annotated[
-        str,
-        values.matching(r"^(/[!-~]*)?\Z", "a path like `/models`, or an empty text"),
+        str, values.matching(r"^(/[!-~]*)?\Z", "a path like `/models`, or an empty text")
     ] = "/models"
     """Path below `base_url` that is asked for; empty: it is not asked."""
     interval_seconds: Annotated[float, Meta(ge=0.1, le=86_400)] = 15.0

@@ -196,6 +196,8 @@ def catalog_rules(settings: Settings) -> Iterator[Broken]:
             yield from _parameters((*at, index), endpoint)
 
 
+# Rules for the service as a whole.
+
 _WORKERS = ("server", "workers")
 
 

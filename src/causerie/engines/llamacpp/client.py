@@ -312,10 +312,7 @@ class LlamaCppClient(EngineTransport):
             body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
             body["response_fields"] = (*_LAST_FIELDS, "completion_probabilities")
             if allowed is not None:
-                body["logit_bias"] = [
-                    *body.get("logit_bias", ()),
-                    *biases(allowed, size, body),
-                ]
+                body["logit_bias"] = [*body.get("logit_bias", ()), *biases(allowed, size, body)]
             item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
             if len(item.tokens) != 1:
                 raise EngineFailed("the engine drew no token")

@@ -295,6 +295,8 @@ def last_words(tail: Iterable[str]) -> str:
     return ""
 
 
+# The engine.
+
 _MOST_EBNF_TEXTS = 100
 _PLAIN_IN_EBNF = frozenset(ascii_letters + digits + " ")
 

@@ -13,12 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import (
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from time import monotonic
 from typing import Any, TypeVar
@@ -26,8 +21,14 @@ from typing import Any, TypeVar
 import structlog
 
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus
-from causerie.engines.pool.kv_events import KvEndpoint, KvSubscriber, KvView
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, extended
+from causerie.engines.pool.kv_events import (
+    BLOCK,
+    KvEndpoint,
+    KvSubscriber,
+    KvView,
+    PrefixIndex,
+    extended,
+)
 from causerie.engines.supervised import SupervisedEngine, end_task
 from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 

@@ -23,9 +23,8 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.pool.discovery import Discovery, MemberAddress
-from causerie.engines.pool.kv_events import KvEndpoint
+from causerie.engines.pool.kv_events import BLOCK, KvEndpoint, PrefixIndex, chain, root
 from causerie.engines.pool.members import Member, MemberCache, MemberTurn, least_cost
-from causerie.engines.pool.prefix_index import BLOCK, PrefixIndex, chain, root
 from causerie.engines.supervised import SupervisedEngine
 
 _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by

@@ -174,6 +174,8 @@ def _may_pass(failure: EngineFailed) -> bool:
     return not (isinstance(cause, TransportFailed) and cause.kind == "tls")
 
 
+# The engine.
+
 # Vocabularies that differ read it differently.
 VOCABULARY_SAMPLE = "Größe 40, déjà vu: 12345 ½ Ω 日本"
 

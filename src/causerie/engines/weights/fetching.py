@@ -196,6 +196,8 @@ def ensure_complete(repository: str, index: Path, files: Collection[str]) -> Non
         )
 
 
+# Fetches.
+
 T = TypeVar("T")
 
 _USUAL = HubOptions()

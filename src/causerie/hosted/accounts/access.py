@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import found_user, no_such, require, visible_project
+from causerie.hosted.accounts.keys import member_owner, rules_of
 from causerie.hosted.accounts.people import Action, Actor, Role
-from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
-
-
-def member_owner(project_id: str, user_id: str) -> str:
-    """Return the owner of the rule for a member of a project."""
-    return f"member:{project_id}/{user_id}"
-
-
-def rules_of(project_id: str, user_id: str) -> Mapping[str, str]:
-    """Return the owners of the rules for a key, and whose rules they are."""
-    owners = {f"project:{project_id}": "project"}
-    if user_id:
-        owners |= {f"user:{user_id}": "person", member_owner(project_id, user_id): "member"}
-    return owners
+from causerie.hosted.store.accounts import Transaction
 
 
 async def found_rules(tx: Transaction, project_id: str, user_id: str) -> tuple[AccessRule, ...]:

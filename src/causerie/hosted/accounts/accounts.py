@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from causerie.hosted.accounts.access import AccessRules
 from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.issuing import KeyIssuing
+from causerie.hosted.accounts.issuing import KeyIssuing, OperatorKeyIssuing
 from causerie.hosted.accounts.operating import Entries
-from causerie.hosted.accounts.operator_keys import OperatorKeyIssuing
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.policies import Policies
-from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.projects import Projects
-from causerie.hosted.accounts.provisioning import Provisioning
+from causerie.hosted.accounts.provisioning import GroupMemberships, Provisioning, SsoProvisioning
 from causerie.hosted.accounts.recordings import Recordings
 from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
 from causerie.hosted.accounts.spending import PersonBounds, Summaries
-from causerie.hosted.accounts.sso_provisioning import GroupMemberships, SsoProvisioning
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.usage import Rankings, UsageReader, UsageReports
 from causerie.hosted.accounts.users import SignUps, Users
+from causerie.hosted.store.accounts import SqlStore
 
 
 class Accounts:
     """The services of one store."""
 
     def __init__(
-        self, store: AccountStore, reader: UsageReader, passwords: Passwords, clock: Clock
+        self, store: SqlStore, reader: UsageReader, passwords: Passwords, clock: Clock
     ) -> None:
         self.users = Users(store, passwords, clock)
         self.sign_ups = SignUps(store, clock)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Self
 
 from causerie.hosted.accounts.people import Actor
 
@@ -16,22 +17,31 @@ _BECAME = " -> "
 class AuditKind(StrEnum):
     """Kind of the object that an entry of the audit log is about."""
 
-    KEY = "key"
-    MEMBER = "member"
-    PROJECT = "project"
-    CREDITS = "credits"
-    USER = "user"
-    OPERATOR_KEY = "operator_key"
-    SIGN_IN = "sign_in"
-    GROUP = "group"
-    PROVIDER = "provider"
-    TAG = "tag"
-    ALIAS = "alias"
-    MODEL = "model"
-    DOOR = "door"
-    CATALOG_MODEL = "catalog_model"
-    POLICY = "policy"
-    ALERTS = "alerts"
+    title_words: str
+    """Of its entries together."""
+
+    def __new__(cls, name: str, words: str = "") -> Self:
+        kind = str.__new__(cls, name)
+        kind._value_ = name
+        kind.title_words = words
+        return kind
+
+    KEY = "key", "API keys"
+    MEMBER = "member", "Members and invitations"
+    PROJECT = "project", "Projects"
+    CREDITS = "credits", "Credits"
+    USER = "user", "Users"
+    OPERATOR_KEY = "operator_key", "Operator keys"
+    SIGN_IN = "sign_in", "Sign-ins"
+    GROUP = "group", "Groups of directories"
+    PROVIDER = "provider", "Providers"
+    TAG = "tag", "Budgets of tags"
+    ALIAS = "alias", "Aliases"
+    MODEL = "model", "Own models"
+    DOOR = "door", "Doors"
+    CATALOG_MODEL = "catalog_model", "Catalog models"
+    POLICY = "policy", "Policies"
+    ALERTS = "alerts", "Alerts"
 
 
 CONFIGURATION = "configuration."

@@ -33,8 +33,8 @@ from causerie.hosted.accounts.people import (
     columns,
     extent,
 )
-from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.tokens import digest
+from causerie.hosted.store.accounts import Transaction
 
 Clock = Callable[[], datetime]
 

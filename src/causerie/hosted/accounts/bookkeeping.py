@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -36,23 +37,26 @@ _CHECKPOINT_SECONDS = 5.0
 _BATCH = 100  # requests: each takes some 30 µs
 
 
+_BEGUN = ("request_id", "project", "key", "user", "door", "model", "operation", "stream")
+_LABELS = ("app", "referer", "tag")
+_ENDED = (
+    *("served_by", "stream", "status", "code", "finish", "attempts", "continued", "reason"),
+    *("param", "cache_miss"),
+)
+_TOKENS = ("prompt", "cached", "written", "completion", "reasoning")
+
+
+def _same(source: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
+
+
 def _begun(record: Record, prompt: int) -> UsageRecord:
     """Return what a request leaves if its process ends now."""
-    labels = record.labels
     return UsageRecord(
         id=record_id(),
-        request_id=record.request_id,
         at=time.time_ns() // 1000 - _us(time.monotonic() - record.started),
-        project=record.project,
-        key=record.key,
-        user=record.user,
-        door=record.door,
-        model=record.model,
-        operation=record.operation,
-        stream=record.stream,
-        app=labels.app,
-        referer=labels.referer,
-        tag=labels.tag,
+        **_same(record, *_BEGUN),
+        **_same(record.labels, *_LABELS),
         status=InternalError.status,
         code=INTERRUPTED,
         prompt=prompt,
@@ -72,43 +76,23 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
         before,
         served_by=outcome.answered_by,
         attempts=len(outcome.tried),
-        prompt=used.prompt,
-        cached=used.cached,
-        written=used.written,
-        completion=used.completion,
-        reasoning=used.reasoning,
+        **_same(used, *_TOKENS),
         first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(time.monotonic() - record.started),
     )
 
 
 def _ended(record: Record, before: UsageRecord) -> UsageRecord:
-    used = record.used
     return structs.replace(
         before,
         model=record.model or record.asked,
-        served_by=record.served_by,
-        stream=record.stream,
-        status=record.status,
-        code=record.code,
-        finish=record.finish,
-        attempts=record.attempts,
-        prompt=used.prompt,
-        cached=used.cached,
-        written=used.written,
-        completion=used.completion,
-        reasoning=used.reasoning,
-        units=used.units,
+        **_same(record, *_ENDED),
+        **_same(record.used, *_TOKENS, "units", "estimated"),
         queue_us=_us(record.queue_seconds),
         first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(record.duration_seconds),
         upstream_us=_us(record.upstream_seconds),
-        continued=record.continued,
-        estimated=used.estimated,
         tried=tuple(record.tried),
-        reason=record.reason,
-        param=record.param,
-        cache_miss=record.cache_miss,
     )
 
 

@@ -6,16 +6,18 @@ kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from causerie.access.limits import Rates
 from causerie.errors import InvalidRequest
 from causerie.protocol.money import billionths, exact
 
 SCOPES = ("tag", "provider")
 """Kinds of owners of budgets for the whole service, as in ``tag:NAME``."""
+LIMITS = Rates.__struct_fields__
 _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
 
@@ -102,16 +104,10 @@ class CreditBudget(Budget):
         return exact(self.amount)
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Limits by the minute and of concurrent requests, of one model or (empty) all."""
+class Limit(Rates, frozen=True):
+    """Limits of one model or (empty) of all."""
 
     model: str = ""
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    input_tokens_per_minute: int | None = None
-    output_tokens_per_minute: int | None = None
-    concurrent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +127,10 @@ class LimitsAndBudgets:
         """Return one line for the audit log."""
         budgets = [f"{each.words()}{_for(each.model)}" for each in self.budgets]
         limits = [
-            f"{getattr(each, part.name)} {part.name}{_for(each.model)}"
+            f"{getattr(each, name)} {name}{_for(each.model)}"
             for each in self.limits
-            for part in fields(each)
-            if part.name != "model" and getattr(each, part.name) is not None
+            for name in LIMITS
+            if getattr(each, name) is not None
         ]
         return "; ".join([*limits, *budgets]) or "none"
 
@@ -170,12 +166,12 @@ class LimitsAndBudgets:
                     "A limit needs a number in one of its fields; without one, remove it.",
                     param=f"limits[{index}].requests_per_minute",
                 )
-            for each in fields(limit):
-                value = getattr(limit, each.name)
-                if isinstance(value, int) and not 1 <= value < 2**53:
+            for name in LIMITS:
+                value = getattr(limit, name)
+                if value is not None and not 1 <= value < 2**53:
                     raise InvalidRequest(
                         "A limit is a whole number from 1; unset it, or disable the key.",
-                        param=f"limits[{index}].{each.name}",
+                        param=f"limits[{index}].{name}",
                     )
         _once([(each.model,) for each in self.limits], "limits", "model")
         _once([_place(each) for each in self.budgets], "budgets", "model, unit and period")
@@ -203,12 +199,10 @@ def _place(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
 
 def _lower(one: Limit, other: Limit) -> Limit:
     values = {
-        each.name: min(
-            (value for value in (getattr(one, each.name), getattr(other, each.name)) if value),
-            default=None,
+        name: min(
+            (value for value in (getattr(one, name), getattr(other, name)) if value), default=None
         )
-        for each in fields(Limit)
-        if each.name != "model"
+        for name in LIMITS
     }
     return Limit(one.model, **values)
 

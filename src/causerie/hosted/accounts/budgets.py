@@ -18,14 +18,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, structs
 
-from causerie.access.limits import Rates, RateScope, ScopeKind
+from causerie.access.limits import RateScope, ScopeKind
 from causerie.access.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.hosted.accounts.bounds import (
@@ -366,7 +365,6 @@ def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
 
 
 _KEPT = 10_000
-_RATES = tuple(each.name for each in fields(Limit) if each.name != "model")
 
 
 class Entitlement(Struct, frozen=True):
@@ -405,11 +403,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
     )
     return Entitlement(
         scopes=tuple(
-            RateScope(
-                kind,
-                _scope(name, limit, model),
-                Rates(**{name: getattr(limit, name) for name in _RATES}),
-            )
+            RateScope(kind, _scope(name, limit, model), limit)
             for kind, name, each in bounds
             for limit in each.limits
             if covers(limit.model, model)

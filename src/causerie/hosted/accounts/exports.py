@@ -17,8 +17,8 @@ import msgspec
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.accounts.ports import Recording
 from causerie.hosted.accounts.recordings import Recordings
+from causerie.hosted.accounts.records import Recording
 from causerie.hosted.accounts.usage import (
     ChargedQuery,
     ChargedSum,

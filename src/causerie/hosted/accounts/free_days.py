@@ -18,8 +18,8 @@ from msgspec import Struct, field
 from causerie.errors import RateLimited, StoreUnavailable, counted
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bounds import BudgetPeriod
-from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.usage import By, Step, UsageQuery, UsageReader
+from causerie.hosted.store.accounts import SqlStore
 from causerie.protocol.model_entries import FREE, is_free
 from causerie.protocol.money import exact
 
@@ -93,7 +93,7 @@ class FreeAllowances:
     """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
     def __init__(
-        self, store: AccountStore, reader: UsageReader, clock: Clock, seconds: Callable[[], float]
+        self, store: SqlStore, reader: UsageReader, clock: Clock, seconds: Callable[[], float]
     ) -> None:
         self._store = store
         self._reader = reader

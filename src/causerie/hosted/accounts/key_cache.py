@@ -21,8 +21,9 @@ from causerie.errors import Forbidden, ServiceError, StoreUnavailable
 from causerie.hosted.accounts.bounds import SCOPES
 from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
 from causerie.hosted.accounts.people import Actor, User
-from causerie.hosted.accounts.ports import CHANGED, AccountStore
 from causerie.hosted.accounts.projects import PlaygroundProject
+from causerie.hosted.accounts.records import CHANGED
+from causerie.hosted.store.accounts import SqlStore
 
 _SECOND = 1_000_000_000
 _LOOKUPS_AT_ONCE = 256
@@ -62,7 +63,7 @@ class KeyCache:
 
     def __init__(
         self,
-        store: AccountStore,
+        store: SqlStore,
         options: KeyCacheOptions | None = None,
         *,
         now: Callable[[], int] = time.time_ns,

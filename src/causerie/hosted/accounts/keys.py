@@ -6,6 +6,7 @@ and works while that person may have it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -99,6 +100,19 @@ def may_hold(person_status: PersonStatus | None, purpose: Purpose) -> bool:
     action = Action.KEYS_CREATE if purpose is Purpose.INFERENCE else Action.KEYS_SEE
     member = person_status is not None and person_status.role is not None
     return member and extent(action, columns(person_status)) is Extent.ALL
+
+
+def member_owner(project_id: str, user_id: str) -> str:
+    """Return the owner of the rule for a member of a project."""
+    return f"member:{project_id}/{user_id}"
+
+
+def rules_of(project_id: str, user_id: str) -> Mapping[str, str]:
+    """Return the owners of the rules for a key, and whose rules they are."""
+    owners = {f"project:{project_id}": "project"}
+    if user_id:
+        owners |= {f"user:{user_id}": "person", member_owner(project_id, user_id): "member"}
+    return owners
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, difference, entry
 from causerie.hosted.accounts.authorization import conflict, no_such
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import CHANGED, EntryDraft, StoredEntry, Taken
+from causerie.hosted.accounts.records import CHANGED, EntryDraft, StoredEntry, Taken
 from causerie.hosted.accounts.service import AccountService
 
 

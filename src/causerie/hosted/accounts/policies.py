@@ -8,7 +8,7 @@ from decimal import Decimal
 from causerie.access.allowed import ALL, Access
 from causerie.hosted.accounts.bounds import NOTHING_FOR_NEWCOMERS, UNBOUNDED, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.people import Role, RoleColumn, User
-from causerie.hosted.accounts.ports import Transaction
+from causerie.hosted.store.accounts import Transaction
 
 _LONGEST_NAME = 100
 LOGGERS = frozenset({RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MANAGEMENT_KEY})

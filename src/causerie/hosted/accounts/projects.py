@@ -46,9 +46,9 @@ from causerie.hosted.accounts.people import (
     User,
 )
 from causerie.hosted.accounts.policies import Beginning
-from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
+from causerie.hosted.store.accounts import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,16 +352,12 @@ class Projects(AccountService):
         return replace(narrowed, invitations_withdrawn=links)
 
     async def audit(
-        self, actor: Actor, project_id: str, filter: AuditFilter
+        self, actor: Actor, project_id: str | None, filter: AuditFilter
     ) -> Sequence[AuditEntry]:
-        """Return the audit log of the project, newest first."""
-        async with self._reading(actor, Action.AUDIT_SEE, project_id) as tx:
+        """Return the audit log of a project, or of the whole service, newest first."""
+        needs = Action.SERVICE_SEE if project_id is None else Action.AUDIT_SEE
+        async with self._reading(actor, needs, project_id) as tx:
             return await tx.audit.find(replace(filter, project_id=project_id))
-
-    async def audit_of_all(self, actor: Actor, filter: AuditFilter) -> Sequence[AuditEntry]:
-        """Return the audit log of the whole service, newest first."""
-        async with self._reading(actor, Action.SERVICE_SEE) as tx:
-            return await tx.audit.find(filter)
 
     async def _member(self, tx: Transaction, project_id: str, user_id: str) -> Membership:
         found = await tx.projects.membership(project_id, user_id)

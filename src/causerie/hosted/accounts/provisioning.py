@@ -1,4 +1,5 @@
-"""People and groups that a directory provisions: created, changed, disabled, and moved.
+"""People and groups that a directory provisions: created, changed, disabled, and moved; and sign-in
+with an identity of another provider, whose groups become memberships at each sign-in.
 
 The groups of a directory have the grants of its identity provider, as the groups that people bring
 at a sign-in. A person whom the directory deletes is disabled, because usage and audit log name
@@ -10,15 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from causerie.errors import InvalidRequest
+import structlog
+
+from causerie.errors import InvalidRequest, Unauthenticated
 from causerie.hosted.accounts.audit import difference
-from causerie.hosted.accounts.authorization import Clock, conflict, found_user, no_such
-from causerie.hosted.accounts.people import IdentityGroup, User
-from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
+from causerie.hosted.accounts.authorization import (
+    Clock,
+    conflict,
+    found_user,
+    no_such,
+    withdraw_links,
+    withdraw_open,
+)
+from causerie.hosted.accounts.people import Actor, GroupGrant, IdentityGroup, Membership, Role, User
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
-from causerie.hosted.accounts.sso_provisioning import GroupClaims, GroupMemberships
-from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
+from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
+from causerie.hosted.accounts.tokens import NewSession, SessionClient, new_id, tidy_email, tidy_name
 from causerie.hosted.accounts.users import Users
+from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,7 @@ class Provisioning(AccountService):
     """
 
     def __init__(
-        self, store: AccountStore, clock: Clock, users: Users, memberships: GroupMemberships
+        self, store: SqlStore, clock: Clock, users: Users, memberships: GroupMemberships
     ) -> None:
         super().__init__(store, clock)
         self._users = users
@@ -239,3 +250,260 @@ async def _check_name(tx: Transaction, group: IdentityGroup) -> None:
     _, same = await tx.groups.search(group.provider, {"name": group.name}, 0, 2)
     if any(each.id != group.id for each in same):
         raise conflict("taken", "There is a group with this displayName.")
+
+
+_log = structlog.get_logger(__name__)
+_RANK = {role: rank for rank, role in enumerate(Role)}  # owner first
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClaims:
+    """The groups of a user at a provider, and the grants of the provider's groups."""
+
+    provider: str
+    groups: frozenset[str] = frozenset()
+    grants: Sequence[GroupGrant] = ()
+    provisioned: bool = False
+    """The groups are those that the provider has provisioned."""
+
+    @property
+    def held(self) -> Sequence[GroupGrant]:
+        """Grants of the user's groups."""
+        return [each for each in self.grants if each.group in self.groups]
+
+    def mark(self, grant: GroupGrant) -> str:
+        """Return the mark that a grant leaves on a membership or user."""
+        return f"{self.provider}:{grant.group}"
+
+    def gave(self, mark: str) -> bool:
+        """Return whether a mark is of this provider."""
+        return mark.startswith(f"{self.provider}:")
+
+    @property
+    def actor(self) -> Actor:
+        """The provider as an actor of the audit log."""
+        return Actor("system", self.provider, f"provider {self.provider}")
+
+
+NO_GROUPS = GroupClaims("")
+
+
+class GroupMemberships(AccountService):
+    """Memberships and operator rights that come from groups.
+
+    Each is marked with its group. Rights without such a mark were given by hand and stay.
+    """
+
+    async def apply(self, issuer: str, subject: str, claims: GroupClaims) -> None:
+        """Grant and revoke what the groups of the user with this identity determine."""
+        async with self._store.writing() as tx:
+            user = await tx.people.by_identity(issuer, subject)
+            if user is not None:
+                await self.settle(tx, user, claims)
+
+    async def settle(self, tx: Transaction, user: User, claims: GroupClaims) -> None:
+        """Grant and revoke what the groups of a user determine, unless they are disabled."""
+        if claims.provisioned:
+            names = await tx.groups.names(claims.provider, user.id)
+            claims = replace(claims, groups=names)
+        if user.disabled_at is None:
+            now = self._clock()
+            operator_changed = await self._set_operator(tx, user, claims)
+            memberships_changed = await self._set_memberships(tx, user, claims)
+            if operator_changed or memberships_changed:
+                await withdraw_links(tx, user.id, now)
+                await tx.keys.announce(f"user:{user.id}", now)
+
+    async def _set_operator(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
+        mark = next((claims.mark(each) for each in claims.held if each.operator), "")
+        if user.operator == bool(mark) or (user.operator and not claims.gave(user.operator_group)):
+            return False
+        operators = await tx.people.operators()  # locked before the user, as by everybody
+        current = await tx.people.find(user.id)
+        if current is None:
+            return False
+        if not mark and operators == 1 and current.disabled_at is None:
+            _log.warning("identity.last_operator_kept", provider=claims.provider, user=user.id)
+            return False
+        await tx.people.change(replace(current, operator=bool(mark), operator_group=mark))
+        details = {"operator": str(bool(mark)), "group": mark or user.operator_group}
+        await self._record(tx, claims.actor, "user.operator", user.id, **details)
+        return True
+
+    async def _set_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
+        wanted = _wanted(claims)
+        held = {each.project_id: each for _, each in await tx.projects.of(user.id)}
+        changed = False
+        for project_id in sorted({*wanted, *held}):
+            before, grant = held.get(project_id), wanted.get(project_id)
+            if before is not None and not claims.gave(before.from_group):
+                continue
+            if grant is None and before is not None:
+                await self._leave(tx, user, before)
+                verb, details = "member.remove", {"group": before.from_group}
+            elif grant is not None and await self._join(tx, user, before, grant, claims):
+                verb = "member.change" if before else "member.join"
+                role = difference(before.role, grant.role) if before else str(grant.role)
+                details = {"group": claims.mark(grant), "role": role}
+            else:
+                continue
+            await self._record(tx, claims.actor, verb, user.id, project_id, **details)
+            changed = True
+        return changed
+
+    async def _join(
+        self,
+        tx: Transaction,
+        user: User,
+        before: Membership | None,
+        grant: GroupGrant,
+        claims: GroupClaims,
+    ) -> bool:
+        since = before.since if before is not None else self._clock()
+        after = Membership(grant.project_id, user.id, grant.role, since, claims.mark(grant))
+        if after == before:
+            return False
+        if await tx.projects.find(grant.project_id) is None:
+            _log.warning("identity.no_such_project", group=grant.group, project=grant.project_id)
+            return False
+        await tx.projects.join(after)
+        return True
+
+    async def _leave(self, tx: Transaction, user: User, before: Membership) -> None:
+        now = self._clock()
+        keys = await tx.keys.derived(user.id, before.project_id)
+        await tx.projects.leave(before.project_id, user.id, now)
+        await withdraw_open(tx, before.project_id, user.email, now)
+        await tx.keys.withdraw([key.id for key in keys], now)
+
+
+def _wanted(claims: GroupClaims) -> Mapping[str, GroupGrant]:
+    # Of several roles in a project, the one with most rights.
+    found: dict[str, GroupGrant] = {}
+    for each in claims.held:
+        if not each.project_id:
+            continue
+        before = found.get(each.project_id)
+        if before is None or _RANK[each.role] < _RANK[before.role]:
+            found[each.project_id] = each
+    return found
+
+
+ANY_DOMAIN = "*"
+JOIN_NEVER, JOIN_ALL = "never", "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """Identity asserted by a trusted provider; ``email`` and ``name`` may be empty."""
+
+    issuer: str
+    subject: str
+    email: str = ""
+    email_verified: bool = False
+    name: str = ""
+    groups: GroupClaims = NO_GROUPS
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.issuer, self.subject
+
+
+class SsoProvisioning:
+    """Sign-in with an identity of another provider.
+
+    An identity does not enter an account because its address is the same: whoever can make up an
+    address at a provider could take that account. Its owner links the identity instead, or the
+    operator lets verified addresses join accounts. A new account needs an open invitation, or a
+    verified address of a listed domain.
+    """
+
+    def __init__(self, users: Users, sign_in: SignIn, groups: GroupMemberships) -> None:
+        self._users = users
+        self._sign_in = sign_in
+        self._groups = groups
+
+    async def enter(
+        self,
+        who: Vouched,
+        client: SessionClient,
+        *,
+        domains: Collection[str] = (),
+        join: str = JOIN_NEVER,
+        link_token: str = "",
+        old_token: str | None = None,
+    ) -> NewSession:
+        """Begin a session of the identity's account; create or join the account if allowed.
+
+        Addresses of ``domains`` may sign up (:data:`ANY_DOMAIN`: all). Raises
+        :class:`Unauthenticated` without an account, :class:`NotFound` for a spent link, and
+        :class:`InvalidRequest`.
+        """
+        try:
+            return await self._open(who, client, old_token)
+        except Unauthenticated as failure:
+            if isinstance(failure.__cause__, AccountDisabled):
+                raise
+            if not link_token and not await self._joined(who, join):
+                why = _no_sign_up(who, domains)
+                if why:
+                    raise _no_account() from SignInRefused(why)
+                await self._users.sign_up(
+                    email=who.email, name=_name(who), password=None, identity=who.identity
+                )
+        if link_token:
+            await self._accept(who, link_token)
+        return await self._open(who, client, old_token)
+
+    async def _joined(self, who: Vouched, join: str) -> bool:
+        if join == JOIN_NEVER or not who.email_verified:
+            return False
+        claimed = join == JOIN_ALL
+        return await self._users.join_identity(who.email, *who.identity, claimed=claimed)
+
+    async def _accept(self, who: Vouched, link_token: str) -> None:
+        link = await self._users.link(link_token)
+        if link.email is not None and not who.email_verified:
+            raise InvalidRequest(
+                "The invitation is for an address, and the provider does not say that yours "
+                "is verified.",
+                param="email",
+            )
+        try:
+            await self._users.accept(
+                link_token, email=who.email, name=_name(who), password=None, identity=who.identity
+            )
+        except InvalidRequest as failure:
+            if failure.code != "taken" or who.email_verified:
+                raise
+            raise _no_account() from failure  # the address may be anybody's
+
+    async def _open(self, who: Vouched, client: SessionClient, old_token: str | None) -> NewSession:
+        # First, so that the session has the rights that the groups give now.
+        await self._groups.apply(who.issuer, who.subject, who.groups)
+        return await self._sign_in.with_identity(
+            who.issuer, who.subject, client, old_token=old_token
+        )
+
+
+def _name(who: Vouched) -> str:
+    try:
+        return tidy_name(who.name)
+    except InvalidRequest:
+        return tidy_name(who.email.partition("@")[0] or "somebody")
+
+
+def _no_sign_up(who: Vouched, domains: Collection[str]) -> str:
+    # Why a new account is not created; empty: it is.
+    _, at, domain = who.email.rpartition("@")
+    if not at:
+        return "no account has this identity, and the provider gives no address"
+    if not who.email_verified:
+        return f"no account has this identity, and {who.email} is not verified by the provider"
+    if domain not in domains and ANY_DOMAIN not in domains:
+        return f"no account has this identity, and {domain} is none of the domains that may sign up"
+    return ""
+
+
+def _no_account() -> Unauthenticated:
+    return Unauthenticated("No account here belongs to this identity.", code="no_account")

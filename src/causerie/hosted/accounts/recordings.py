@@ -26,8 +26,9 @@ from causerie.hosted.accounts.authorization import (
     visible_project,
 )
 from causerie.hosted.accounts.people import Action, Actor, Extent, RoleColumn
-from causerie.hosted.accounts.ports import LONGEST_DAYS, AccountStore, Recording
+from causerie.hosted.accounts.records import LONGEST_DAYS, Recording
 from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.store.accounts import SqlStore
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import Contents
 from causerie.protocol.events import Usage
@@ -53,7 +54,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: AccountStore,
+        store: SqlStore,
         clock: Clock,
         *,
         most: int = 500,

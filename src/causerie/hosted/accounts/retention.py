@@ -6,28 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
 
 import structlog
 from msgspec import Struct
 
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.store.retention import SqlRetention
 
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = 500
 _MEASUREMENTS_DAYS = 90
 _PAUSE = 0.1  # between two batches: requests are written in between
-
-
-class RetentionStore(Protocol):
-    """Deletes at most so many rows that are older, and returns their number."""
-
-    async def requests(self, before: datetime, most: int) -> int: ...
-    async def audit(self, before: datetime, most: int) -> int: ...
-    async def measurements(self, before: datetime, most: int) -> int: ...
-    async def contents(self, now: datetime, before: datetime | None, most: int) -> int: ...
 
 
 class RetentionOptions(Struct, frozen=True):
@@ -42,7 +33,7 @@ class RetentionOptions(Struct, frozen=True):
 class Retention:
     """Deletes what is older than the ``options`` say, in the background and in small batches."""
 
-    def __init__(self, store: RetentionStore, clock: Clock) -> None:
+    def __init__(self, store: SqlRetention, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self.options = RetentionOptions()

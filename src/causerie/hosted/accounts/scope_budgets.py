@@ -21,10 +21,10 @@ from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bounds import SCOPES, Budget, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
-from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.spending import ScopeSpending, Spending, spendings
 from causerie.hosted.accounts.usage import UsageReader, provider_of
+from causerie.hosted.store.accounts import SqlStore
 from causerie.metering.ledger import UsageRecord
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ _REFRESH_SECONDS = 5.0
 class ScopeBudgets(AccountService):
     """Budgets of tags and providers, as operators see and set them."""
 
-    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
 

@@ -10,7 +10,7 @@ from causerie.hosted.accounts.authorization import Clock, require, visible_proje
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.policies import Policies
-from causerie.hosted.accounts.ports import AccountStore, Transaction
+from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
 class AccountService:
@@ -18,7 +18,7 @@ class AccountService:
 
     policies = Policies()
 
-    def __init__(self, store: AccountStore, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 

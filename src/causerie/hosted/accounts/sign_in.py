@@ -42,7 +42,7 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import (
     PASSWORD,
@@ -58,6 +58,7 @@ from causerie.hosted.accounts.tokens import (
     tidy_email,
     tidy_name,
 )
+from causerie.hosted.store.accounts import SqlStore, Transaction
 
 _log = structlog.get_logger(__name__)
 _SIGN_IN_PAGE = Actor("system", "sign-in", "sign-in page")  # refuses who has no account
@@ -152,7 +153,7 @@ class SignIn(AccountService):
     time.
     """
 
-    def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
         self._attempts = Attempts(store, clock)
@@ -396,7 +397,7 @@ class Enrolment:
 class OwnAccount(AccountService):
     """Changes of one's own account."""
 
-    def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
         self._attempts = Attempts(store, clock)

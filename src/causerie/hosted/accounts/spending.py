@@ -24,7 +24,6 @@ from causerie.hosted.accounts.bounds import (
 )
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
-from causerie.hosted.accounts.ports import AccountStore, Transaction
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.usage import (
     By,
@@ -35,6 +34,7 @@ from causerie.hosted.accounts.usage import (
     UsageSum,
     Used,
 )
+from causerie.hosted.store.accounts import SqlStore, Transaction
 
 _NEARLY = Decimal("0.8")
 
@@ -135,7 +135,7 @@ class SpendingReader:
 class PersonBounds(AccountService):
     """Limits and budgets of people, over all keys that derive from them and all projects."""
 
-    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
 
@@ -186,7 +186,7 @@ class PersonSummary:
 class Summaries(AccountService):
     """Summaries of all projects and people for operators, by one query for each fact."""
 
-    def __init__(self, store: AccountStore, usage: UsageReports, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, usage: UsageReports, clock: Clock) -> None:
         super().__init__(store, clock)
         self._usage = usage
 
@@ -282,7 +282,7 @@ class ExpiringKey:
 class Watching(AccountService):
     """Budgets and keys of all accounts for alerts, by one query for each fact."""
 
-    def __init__(self, store: AccountStore, usage: UsageReports, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, usage: UsageReports, clock: Clock) -> None:
         super().__init__(store, clock)
         self._usage = usage
 

@@ -28,10 +28,11 @@ from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id
 from causerie.hosted.accounts.usage import RecordFilter, UsageReader, provider_of
+from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.protocol.key_statements import (
     CreditsStatement,
@@ -50,7 +51,7 @@ _LONGEST_NOTE = 200
 class Credits(AccountService):
     """Credits of projects and their balances."""
 
-    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
 
@@ -137,7 +138,7 @@ class Credits(AccountService):
         return await _balance(self._store, self._reader, project_id)
 
 
-async def _balance(store: AccountStore, reader: UsageReader, project_id: str) -> Balance:
+async def _balance(store: SqlStore, reader: UsageReader, project_id: str) -> Balance:
     async with store.reading() as tx:
         put_in = await tx.credits.total(project_id)
     spent = await reader.spent(f"project:{project_id}", "", BEGINNING)
@@ -151,7 +152,7 @@ class Statements:
     """Answers ``GET /key``, ``GET /credits`` and ``GET /generation`` for an account's API key."""
 
     def __init__(
-        self, store: AccountStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances
+        self, store: SqlStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances
     ) -> None:
         self._store = store
         self._reader = reader

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import Clock, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.ports import AccountStore
 from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.store.accounts import SqlStore
 from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import amount_of
 
@@ -258,7 +258,7 @@ class UsageReader(Protocol):
 class UsageReports:
     """Usage of projects and of the whole service, for actors with the right to see it."""
 
-    def __init__(self, store: AccountStore, reader: UsageReader) -> None:
+    def __init__(self, store: SqlStore, reader: UsageReader) -> None:
         self._store = store
         self._reader = reader
 
@@ -431,21 +431,21 @@ class _Sums:
 class Rankings(AccountService):
     """Rankings over all projects; the sums are read once a minute at most."""
 
-    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
         self._kept: dict[RankingPeriod, _Sums] = {}
         self._turn = asyncio.Lock()
 
-    async def models_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
-        """Return the ranking of all models for operators; raise :class:`Forbidden`."""
+    async def of_all(
+        self, by: Literal["model", "provider"], actor: Actor, period: RankingPeriod
+    ) -> Ranking:
+        """Return the ranking of all models or providers for operators; raise :class:`Forbidden`."""
         await self.require(actor, Action.USAGE_SEE_ALL)
-        return _ranking(period, await self._sums(period), lambda served: served[0])
-
-    async def providers_of_all(self, actor: Actor, period: RankingPeriod) -> Ranking:
-        """Return the ranking of all providers for operators; raise :class:`Forbidden`."""
-        await self.require(actor, Action.USAGE_SEE_ALL)
-        return _ranking(period, await self._sums(period), lambda served: provider_of(served[1]))
+        sums = await self._sums(period)
+        if by == "model":
+            return _ranking(period, sums, lambda served: served[0])
+        return _ranking(period, sums, lambda served: provider_of(served[1]))
 
     async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
         """Return the ranking of these models for everybody, which the caller has to allow."""

@@ -44,9 +44,10 @@ from causerie.hosted.accounts.people import (
     actor_of,
 )
 from causerie.hosted.accounts.policies import Policies
-from causerie.hosted.accounts.ports import AccountStore, Taken, Transaction
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
+from causerie.hosted.store.accounts import SqlStore, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Users(AccountService):
     Methods with an actor raise :class:`Forbidden` without the right, and :class:`NotFound`.
     """
 
-    def __init__(self, store: AccountStore, passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
         super().__init__(store, clock)
         self._passwords = passwords
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from causerie.errors import NotFound
-from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.console.entries import (
     EntryFormPages,
     EntryKindWords,

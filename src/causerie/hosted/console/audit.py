@@ -16,24 +16,6 @@ from causerie.hosted.console.usage import names_of
 from causerie.http.pages.templating import seconds
 from causerie.protocol.numbers import whole_number
 
-KINDS: Mapping[AuditKind, str] = {
-    AuditKind.KEY: "API keys",
-    AuditKind.MEMBER: "Members and invitations",
-    AuditKind.PROJECT: "Projects",
-    AuditKind.CREDITS: "Credits",
-    AuditKind.USER: "Users",
-    AuditKind.OPERATOR_KEY: "Operator keys",
-    AuditKind.SIGN_IN: "Sign-ins",
-    AuditKind.GROUP: "Groups of directories",
-    AuditKind.PROVIDER: "Providers",
-    AuditKind.TAG: "Budgets of tags",
-    AuditKind.ALIAS: "Aliases",
-    AuditKind.MODEL: "Own models",
-    AuditKind.DOOR: "Doors",
-    AuditKind.CATALOG_MODEL: "Catalog models",
-    AuditKind.POLICY: "Policies",
-    AuditKind.ALERTS: "Alerts",
-}
 OF_PROJECTS = (AuditKind.KEY, AuditKind.MEMBER, AuditKind.PROJECT, AuditKind.CREDITS)
 """Kinds that the log of a project has."""
 SENTENCES: Mapping[str, str] = {
@@ -274,7 +256,7 @@ _FIELDS = ("kind", "actor", "action", "subject")
 
 
 async def show(context: RequestContext) -> None:
-    scope, query, projects = await context.scope(), context.query, context.accounts.projects
+    scope, query = await context.scope(), context.query
     project = scope.id if scope is not None else None
     path = f"/projects/{project}/audit" if project is not None else "/operator/audit"
     kept = {name: query.get(name) for name in _FIELDS if query.get(name)}
@@ -286,10 +268,7 @@ async def show(context: RequestContext) -> None:
         before=whole_number(query.get("before"), 10**18 - 1),
         limit=_COUNT + 1,
     )
-    if project is None:
-        found = await projects.audit_of_all(context.actor, wanted)
-    else:
-        found = await projects.audit(context.actor, project, wanted)
+    found = await context.accounts.projects.audit(context.actor, project, wanted)
     shown = found[:_COUNT]
     more = urlencode(kept | {"before": str(shown[-1].id)}) if len(found) > _COUNT else ""
     whole = project is None
@@ -306,7 +285,7 @@ async def show(context: RequestContext) -> None:
         kept=kept,
         without={name: _address(path, kept, name) for name in kept},
         paged=bool(query.get("before")),
-        kinds={kind: KINDS[kind] for kind in (KINDS if whole else OF_PROJECTS)},
+        kinds={kind: kind.title_words for kind in (AuditKind if whole else OF_PROJECTS)},
         actors=({kept["actor"]: kept["actor"]} if "actor" in kept else {}) | actors,
     )
 

@@ -13,20 +13,19 @@ import msgspec
 
 from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.listing import Listing
-from causerie.catalog.search import (
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.people import Action
+from causerie.hosted.accounts.usage import Ranking, RankingPeriod
+from causerie.hosted.console.catalog_search import (
     CONTEXTS,
     COSTS,
     ENDINGS,
-    ROWS,
     SORTS,
     USUAL_LOAD,
     CatalogQuery,
     CostAssumptions,
     costs,
 )
-from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.people import Action
-from causerie.hosted.accounts.usage import Ranking, RankingPeriod
 from causerie.hosted.console.catalog_view import (
     MOST_COMPARED,
     Offer,
@@ -44,6 +43,7 @@ from causerie.hosted.console.catalog_view import (
     variants,
 )
 from causerie.hosted.console.charts import Strip, ninety_days, trend
+from causerie.hosted.console.fields import ROWS
 from causerie.hosted.console.playground import router_snippets
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import (

@@ -19,7 +19,6 @@ from causerie.catalog.catalog import DayReader
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, Tariff
-from causerie.catalog.search import Searchable, gives
 from causerie.hosted.console.service_view import (
     ModelPrice,
     ModelRow,
@@ -202,7 +201,7 @@ def _median(figures: Iterable[Figure | None]) -> Figure | None:
     return Figure(median(each.value for each in known), longest)
 
 
-def facets(entries: Sequence[Searchable]) -> Mapping[str, Any]:
+def facets(entries: Sequence[Offer]) -> Mapping[str, Any]:
     """Return what the entries differ by: authors with their numbers, parameters by purpose."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
@@ -258,6 +257,11 @@ class ServedOffer(Struct, frozen=True):
 
 
 Offer = Listing | ServedOffer
+"""A model of a list. Its ``price`` is that of a usual million tokens; infinite if not known."""
+
+
+def gives(one: Offer) -> frozenset[str]:
+    return frozenset(one.output_modalities if isinstance(one, Listing) else ("text",))
 
 
 def offers(service_view: ServiceView, *, public: bool) -> Sequence[Offer]:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError
-from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.console.fields import FormFields, listed, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import model_row

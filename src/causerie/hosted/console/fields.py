@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Struct
 
-from causerie.catalog.search import ROWS, rows_of
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.usage import Step
 from causerie.protocol.numbers import whole_number
@@ -51,6 +50,10 @@ class FormFields:
     def every(self, name: str) -> Sequence[str]:
         return [value.strip() for key, value in self._pairs if key == name]
 
+    def chosen(self, name: str) -> frozenset[str] | None:
+        """Return the chosen ones of a field, or ``None`` for all."""
+        return frozenset(self.every(name)) if self.get(f"{name}_all") == "some" else None
+
     def rows(self, prefix: str, columns: Sequence[str]) -> list[dict[str, str]]:
         """Return rows of fields, each named by the prefix and a column."""
         values = [self.every(f"{prefix}_{name}") for name in columns]
@@ -83,6 +86,8 @@ def listed(text: str) -> list[str]:
     return [part for part in _BETWEEN.split(text) if part]
 
 
+ROWS = (25, 50, 100)
+"""Numbers of rows on a page; the first is the usual one."""
 USUAL_ROWS = ROWS[0]
 _LONGEST_TEXT = 100
 _MANY = 8  # items; fewer are found by looking
@@ -133,6 +138,10 @@ class ListPage(Struct, Generic[T], frozen=True):
         rows = self.rows if self.rows != USUAL_ROWS else ""
         asked = {**self.kept, "find": self.find, "rows": rows, **fields}
         return "?" + urlencode({name: value for name, value in asked.items() if value})
+
+
+def rows_of(text: str) -> int:
+    return next((rows for rows in ROWS if str(rows) == text), USUAL_ROWS)
 
 
 def page_of(

@@ -69,8 +69,8 @@ class KeyForm(Struct, frozen=True):
             purpose=form.get("purpose") or Purpose.INFERENCE,
             end=form.get("end") or "never",
             date=form.get("date"),
-            doors=chosen(form, "doors"),
-            models=chosen(form, "models"),
+            doors=form.chosen("doors"),
+            models=form.chosen("models"),
             networks=form.get("networks"),
             rows=BoundsRows.typed(form),
         )
@@ -111,11 +111,6 @@ class KeyForm(Struct, frozen=True):
             words = "Choose the day on which the key expires."
             raise InvalidRequest(words, param="date") from failure
         return datetime.combine(day, time(23, 59, 59), UTC)
-
-
-def chosen(form: FormFields, name: str) -> frozenset[str] | None:
-    """Return the chosen ones of a field, or ``None`` for all."""
-    return frozenset(form.every(name)) if form.get(f"{name}_all") == "some" else None
 
 
 GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))

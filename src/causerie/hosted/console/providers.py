@@ -1,27 +1,51 @@
-"""Providers for operators: how they stand, what they can do, probes of them, and the models that
-are taken over from them.
+"""Providers for operators: how they stand, what they can do, probes of them; the pages that add,
+try, change and delete them, take over their models, and publish them in the catalog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.console.entries import EntryProblems, entry_named, picked_model, provider_asked
+from causerie.hosted.console.entries import (
+    EntryKindWords,
+    EntryPages,
+    EntryProblems,
+    SettingField,
+    SettingsForm,
+    entry_named,
+    picked_model,
+    provider_asked,
+)
+from causerie.hosted.console.fields import Column, FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.operations.configuring import EntryView, ListedModel
+from causerie.hosted.operations.configuring import EntryStep, EntryView, ListedModel
 from causerie.hosted.operations.ports import ProbedModelView, ProviderView
 from causerie.hosted.operations.probes import Cell, groups
 from causerie.hosted.operations.provider_models import (
     ComparedModel,
+    Offer,
+    PickedModel,
+    PriceRules,
     aliases_of,
     compared,
+    models_of,
+    offers,
+    publication,
+    removal,
+    router_door,
     taken_over,
+    withdrawal,
 )
+from causerie.protocol.numbers import money
+from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 
 _PATH = "/operator/providers"
 _MOST_TARGETS = 12  # of each provider, in the list of all
@@ -211,3 +235,235 @@ def _targets(entry: EntryView, provider: str) -> Sequence[str]:
         return ()
     targets = entry.settings.get("targets", ())
     return [each["model"] for each in targets if each.get("provider") == provider]
+
+
+FIELDS = (
+    SettingField("name", "Name", missing="is missing; programs and logs show it"),
+    *(SettingField(name, "") for name in ("known", "base_url", "dialect", "api_version")),
+    SettingField("max_concurrent", "", "number"),
+)
+_OTHER = "other"
+
+
+async def new(context: RequestContext) -> None:
+    await context.configuration.every(context.actor)
+    asked, form = context.query.get("known"), context.form
+    known = KNOWN_PROVIDERS.get(asked)
+    if known is None and asked != _OTHER and not form:
+        find = context.query.get("find")
+        words = find.casefold().split()
+        found = [
+            each
+            for each in KNOWN_PROVIDERS.values()
+            if all(word in f"{each.title} {each.name} {each.base_url}".casefold() for word in words)
+        ]
+        await context.show("operator/pick_provider.html", found=found, find=find, other=_OTHER)
+        return
+    values = {"name": known.name, "known": known.name} if known else {}
+    shown = SettingsForm.typed(FIELDS, form) if form else SettingsForm(FIELDS, values)
+    await _show_entry(context, "add_provider", shown, trial=None, tested=False)
+
+
+async def create(context: RequestContext) -> None:
+    """Add a provider; leads to the choice of its models."""
+    form = SettingsForm.typed(FIELDS, context.form)
+    step = EntryStep(kind="provider", wish=form.wish(key=context.form.get("key") or None))
+    await context.configuration.apply(context.actor, [step])
+    context.go(f"{_PATH}/{form.values['name']}/models", done="provider-added")
+
+
+async def test(context: RequestContext) -> None:
+    form, trial = SettingsForm.typed(FIELDS, context.form), None
+    key, model = context.form.get("key"), context.form.get("test_model")
+    try:
+        trial = await context.configuration.test(context.actor, form.settings(), key, model, "")
+    except InvalidRequest as failure:
+        context.problem = failure
+    await _show_entry(context, "add_provider", form, trial=trial, tested=trial is None)
+
+
+async def edit(context: RequestContext) -> None:
+    entry, _ = await _stored_provider(context)
+    form = SettingsForm.shown(FIELDS, context.form, entry)
+    await _show_entry(context, "edit_provider", form, entry=entry)
+
+
+async def change(context: RequestContext) -> None:
+    """Replace the settings of a provider; an empty key leaves the one there is."""
+    entry, _ = await _stored_provider(context)
+    form = SettingsForm.typed(FIELDS, context.form)
+    key = "" if context.form.get("no_key") else context.form.get("key") or None
+    wish = form.wish(key=key, enabled=entry.enabled)
+    await context.configuration.change(context.actor, entry.id, wish)
+    context.go(f"{_PATH}/{form.values['name']}", done="provider-saved")
+
+
+async def try_kept(context: RequestContext) -> None:
+    entries = await context.configuration.every(context.actor)
+    name, model = context.params["provider"], context.form.get("test_model")
+    entry = entry_named(entries, "provider", name, locked=True)
+    if entry is not None:
+        trial = await context.configuration.test_filed(context.actor, name, model)
+    else:
+        entry, _ = await _stored_provider(context)
+        trial = await context.configuration.test(context.actor, {}, "", model, entry.id)
+    await context.show("operator/provider_trial.html", entry=entry, trial=trial)
+
+
+async def ask_deletion(context: RequestContext) -> None:
+    entry, entries = await _stored_provider(context)
+    served: dict[str, Sequence[EntryView]] = {"aliases": (), "models": ()}
+    if not _is_shadowed(entry, entries):
+        models = [each for each in models_of(entry.name, entries) if not each.locked]
+        served = {"aliases": aliases_of(entry.name, entries), "models": models}
+    await context.show("operator/delete_provider.html", entry=entry, **served)
+
+
+async def delete(context: RequestContext) -> None:
+    entry, entries = await _stored_provider(context)
+    steps: Sequence[EntryStep] = [EntryStep(kind="provider", id=entry.id)]
+    if not _is_shadowed(entry, entries):
+        steps = [*withdrawal(entry, entries), *removal(entry, entries)]
+    await context.configuration.apply(context.actor, steps)
+    context.go(_PATH, done="provider-deleted")
+
+
+async def switch(context: RequestContext, *, enabled: bool) -> None:
+    entry, _ = await _stored_provider(context)
+    await context.configuration.switch(context.actor, entry.id, enabled=enabled)
+    done = "provider-enabled" if enabled else "provider-disabled"
+    context.go(f"{_PATH}/{entry.name}", done=done)
+
+
+async def _stored_provider(context: RequestContext) -> tuple[EntryView, Sequence[EntryView]]:
+    entries = await context.configuration.every(context.actor)
+    found = entry_named(entries, "provider", context.params["provider"], locked=False)
+    if found is None:
+        raise NotFound("No provider of this name is in the database.")
+    return found, entries
+
+
+async def _show_entry(
+    context: RequestContext, template: str, form: SettingsForm, **values: Any
+) -> None:
+    known = KNOWN_PROVIDERS.get(form.values.get("known", ""))
+    usual = f"As known: {known.dialect}" if known is not None else "generic: chat completions"
+    await context.show(
+        f"operator/{template}.html",
+        form=form,
+        known=known,
+        problems=form.problems(context.problem, "provider"),
+        dialects=[("", usual), *((name, name) for name in sorted(DIALECTS))],
+        **values,
+    )
+
+
+def _is_shadowed(entry: EntryView, entries: Sequence[EntryView]) -> bool:
+    # A provider of the file that has this name comes first.
+    return entry_named(entries, "provider", entry.name, locked=True) is not None
+
+
+CATALOG_MODELS = EntryPages(
+    EntryKindWords(
+        kinds=frozenset({"catalog_model"}),
+        noun="catalog model",
+        list_path="/operator/catalog",
+        deletion="It leaves the catalog, and requests for it are rejected at once. "
+        "Its usage is kept.",
+        list_template="operator/catalog.html",
+        searched=("name", "endpoints"),
+    )
+)
+_AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+_MOST_MARGIN = 1000
+_ORDER = ("gone", "changed", "new", "joins", "same", "filed")
+
+
+async def show_publishing(context: RequestContext) -> None:
+    """Show what may be published; ``?margin=`` is in percent."""
+    provider, entries = await provider_asked(context)
+    form, rules = context.form or context.query, PriceRules()
+    try:
+        rules = _rules(form)
+    except InvalidRequest as failure:
+        context.problem = failure
+    trial = await context.configuration.listed(context.actor, provider.name)
+    found = offers(provider, trial.models, entries, rules) if trial.listing.ok else ()
+    found = sorted(found, key=lambda one: _ORDER.index(one.state))
+    margin = form.get("margin")
+    kept = {"margin": margin} if margin else {}
+    await context.show(
+        "operator/publish.html",
+        provider=provider,
+        listing=trial.listing,
+        page=page_of(found, context.query, _offer_texts, _OFFER_COLUMNS, kept),
+        value=_offer_value,
+        states=[each.state for each in found],
+        picked=frozenset([*form.every("pick"), *form.every("gone")]),
+        typed=form,
+        unpriced=any(each.listed is not None and each.price is None for each in found),
+        no_door=router_door(entries) is not None,
+    )
+
+
+async def publish(context: RequestContext) -> None:
+    provider, entries = await provider_asked(context)
+    form = context.form
+    rules, listed = _rules(form), [picked_model(each) for each in form.every("pick")]
+    picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
+    steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
+    if not steps:
+        raise InvalidRequest("Nothing was picked that would change.", param="pick")
+    door = router_door(entries) if form.get("door") else None
+    await context.configuration.apply(context.actor, [*([door] if door else []), *steps])
+    context.go("/operator/catalog", done="models-published")
+
+
+def _offer_context(offer: Offer) -> int | None:
+    return offer.listed.context_length if offer.listed is not None else offer.context_before
+
+
+def _offer_price(part: str) -> Callable[[Offer], Decimal | None]:
+
+    def of(offer: Offer) -> Decimal | None:
+        price = offer.price or offer.price_before
+        return money(price[part]) if price is not None and part in price else None
+
+    return of
+
+
+_OFFER_COLUMNS: Mapping[str, Column] = {
+    "state": lambda each: _ORDER.index(each.state),
+    "id": "catalog_id",
+    "context": _offer_context,
+    "input": _offer_price("prompt"),
+    "output": _offer_price("completion"),
+}
+
+
+def _rules(form: FormFields) -> PriceRules:
+    typed = _amount(form, "margin")
+    margin = None if typed is None else money(typed)
+    if margin is not None and margin > _MOST_MARGIN:
+        raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
+    return PriceRules(margin, _amount(form, "prompt"), _amount(form, "completion"))
+
+
+def _amount(form: FormFields, name: str) -> str | None:
+    text = form.get(name)
+    if not text:
+        return None
+    if not _AMOUNT.fullmatch(text):
+        raise InvalidRequest("It is a number like `20` or `0.15`.", param=name)
+    return text
+
+
+def _offer_value(offer: Offer) -> str:
+    return offer.id if offer.listed is None else msgspec.json.encode(offer.listed).decode()
+
+
+def _offer_texts(offer: Offer) -> Iterator[str]:
+    yield offer.id
+    yield offer.catalog_id
+    if offer.listed is not None:
+        yield offer.listed.name or ""

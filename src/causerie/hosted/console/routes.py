@@ -8,14 +8,12 @@ from functools import partial
 from msgspec import Struct
 
 from causerie.hosted.console import (
-    access,
     activity,
     alerts,
     audit,
     bounds,
     business,
     catalog,
-    catalog_entries,
     credits,
     explain,
     health,
@@ -25,16 +23,14 @@ from causerie.hosted.console import (
     playground,
     profile,
     project,
-    provider_entries,
     providers,
     sign_in,
     usage,
 )
 from causerie.hosted.console.alerts import CHANNELS
-from causerie.hosted.console.aliases import ALIASES
 from causerie.hosted.console.entries import EntryFormPages, EntryPages
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.settings_entries import DOORS, MODELS, POLICIES
+from causerie.hosted.console.settings_entries import ALIASES, DOORS, MODELS, POLICIES
 
 Page = Callable[[RequestContext], Awaitable[None]]
 
@@ -166,10 +162,10 @@ ROUTES = (
     PageRoute("POST", f"{_PROJECT}/credits/buy", credits.buy, credits.show),
     PageRoute("POST", f"{_PROJECT}/credits/put", credits.put, credits.show),
     PageRoute("GET", f"{_PROJECT}/limits", project.show_limits),
-    PageRoute("GET", f"{_PROJECT}/access", access.show_project),
-    *_form(f"{_PROJECT}/access/change", access.ask, access.change, kept=True),
-    *_form(f"{_MEMBER}/access", access.ask, access.change, kept=True),
-    *_form(f"{_USER}/access", access.ask, access.change, kept=True),
+    PageRoute("GET", f"{_PROJECT}/access", bounds.show_access),
+    *_form(f"{_PROJECT}/access/change", bounds.ask_access, bounds.change_access, kept=True),
+    *_form(f"{_MEMBER}/access", bounds.ask_access, bounds.change_access, kept=True),
+    *_form(f"{_USER}/access", bounds.ask_access, bounds.change_access, kept=True),
     PageRoute("GET", f"{_PROJECT}/logging", project.show_logging),
     PageRoute("GET", f"{_PROJECT}/settings", project.show_settings),
     PageRoute("POST", f"{_PROJECT}/name", project.rename, project.show_settings, kept=True),
@@ -218,19 +214,19 @@ ROUTES = (
     PageRoute("POST", f"{_PROVIDER}/probe/cancel", providers.cancel_probe),
     PageRoute("POST", f"{_PROVIDER}/probe/use", providers.use_result),
     *_form("/operator/explain", explain.show, explain.explain, kept=True),
-    *_form("/operator/providers/add/new", provider_entries.new, provider_entries.create),
-    PageRoute("POST", "/operator/providers/add/try", provider_entries.test),
-    *_form(f"{_PROVIDER}/edit", provider_entries.edit, provider_entries.change),
-    PageRoute("POST", f"{_PROVIDER}/test", provider_entries.try_kept),
-    PageRoute("POST", f"{_PROVIDER}/enable", partial(provider_entries.switch, enabled=True)),
-    PageRoute("POST", f"{_PROVIDER}/disable", partial(provider_entries.switch, enabled=False)),
-    *_form(f"{_PROVIDER}/delete", provider_entries.ask_deletion, provider_entries.delete),
+    *_form("/operator/providers/add/new", providers.new, providers.create),
+    PageRoute("POST", "/operator/providers/add/try", providers.test),
+    *_form(f"{_PROVIDER}/edit", providers.edit, providers.change),
+    PageRoute("POST", f"{_PROVIDER}/test", providers.try_kept),
+    PageRoute("POST", f"{_PROVIDER}/enable", partial(providers.switch, enabled=True)),
+    PageRoute("POST", f"{_PROVIDER}/disable", partial(providers.switch, enabled=False)),
+    *_form(f"{_PROVIDER}/delete", providers.ask_deletion, providers.delete),
     *_form(f"{_PROVIDER}/models", providers.show_models, providers.take_over),
-    *_form(f"{_PROVIDER}/publish", catalog_entries.show_publishing, catalog_entries.publish),
+    *_form(f"{_PROVIDER}/publish", providers.show_publishing, providers.publish),
     PageRoute("GET", "/operator/alerts", alerts.show),
     PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
     *_form_entries(CHANNELS, kept=False),
-    *_entries(catalog_entries.CATALOG_MODELS),
+    *_entries(providers.CATALOG_MODELS),
     *_form_entries(ALIASES),
     *_form_entries(MODELS),
     *_form_entries(DOORS),

@@ -1,12 +1,26 @@
-"""Models of this service and doors: entries whose form is fields of plain settings."""
+"""Entries whose form is fields: models of this service, doors, policies, and aliases, public model
+names with a row for each target.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
+import msgspec
 from msgspec.structs import replace
 
-from causerie.hosted.console.entries import EntryFormPages, EntryKindWords, SettingField
+from causerie.errors import InvalidRequest
+from causerie.hosted.console.entries import (
+    EntryFormPages,
+    EntryKindWords,
+    SettingField,
+    SettingsForm,
+    text_of,
+    typed_number,
+)
+from causerie.hosted.console.fields import FormFields
+from causerie.hosted.console.request_context import RequestContext
 
 _PRICE = "$ per 1M tokens."
 _AT_ONCE = "Requests at the same time"
@@ -239,4 +253,90 @@ POLICIES = EntryFormPages(
             ),
         ),
     ),
+)
+
+
+Row = Mapping[str, str]
+
+_PARTS = ("prompt", "completion")
+_TARGET = ("provider", "model", "priority", "weight", *_PARTS, "price")
+FIELDS = (
+    SettingField("id", "ID", missing="is missing; it is what requests name as `model`"),
+    *(SettingField(name, "") for name in ("name", "description", "price.prompt")),
+    SettingField("price.completion", ""),
+)
+
+
+class AliasForm(SettingsForm, frozen=True):
+    """The form of an alias, with a row for each of its targets."""
+
+    targets: Sequence[Row] = ({},)
+    row_names = ("targets", *(f"targets[].{name}" for name in _TARGET))
+
+    @classmethod
+    def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
+        others = {name: value for name, value in settings.items() if name != "targets"}
+        form = SettingsForm.of(fields, others, version)
+        rows = [_row(each) for each in settings["targets"]]
+        return cls(fields, form.values, form.more, form.version, rows)
+
+    @classmethod
+    def typed(cls, fields: Sequence[SettingField], form: FormFields) -> Self:
+        typed = SettingsForm.typed(fields, form)
+        targets = [row for row in form.rows("target", _TARGET) if row["model"]]
+        return cls(fields, typed.values, typed.more, typed.version, targets)
+
+    def settings(self) -> dict[str, Any]:
+        if not self.targets:
+            raise InvalidRequest("are missing; name at least one model", param="targets")
+        targets = [_target(row) for row in self.targets]
+        return {**SettingsForm.settings(self), "targets": targets}
+
+
+def _row(target: Mapping[str, Any]) -> Row:
+    row = {name: text_of(target[name]) for name in target if name != "price"}
+    if "price" in target:  # what no field shows of it is kept
+        price = dict(target["price"])
+        row |= {name: str(price.pop(name)) for name in _PARTS if name in price}
+        row["price"] = msgspec.json.encode(price).decode()
+    return row
+
+
+def _target(row: Row) -> dict[str, Any]:
+    numbers = {name: typed_number(row[name]) for name in ("priority", "weight") if row.get(name)}
+    provider = {"provider": row["provider"]} if row.get("provider") else {}
+    typed = {name: row[name] for name in _PARTS if row.get(name)}
+    try:
+        kept = msgspec.json.decode(row.get("price") or "{}", type=dict[str, Any])
+    except msgspec.MsgspecError as failure:
+        raise InvalidRequest("is no JSON object", param="targets") from failure
+    priced = {"price": kept | typed} if typed or row.get("price") else {}
+    return {**provider, "model": row["model"], **numbers, **priced}
+
+
+class AliasPages(EntryFormPages):
+    template = "operator/alias.html"
+
+    async def around(self, context: RequestContext) -> Mapping[str, Any]:
+        entries = await context.configuration.every(context.actor)
+        found = (each.settings.get("targets", ()) for each in entries if each.kind == "alias")
+        models = {one.get("model", "") for targets in found for one in targets}
+        return {
+            "providers": sorted({each.name for each in entries if each.kind == "provider"}),
+            "own": any(each.kind == "model" for each in entries),
+            "targets": sorted(models - {"", "*"}),
+        }
+
+
+ALIASES = AliasPages(
+    EntryKindWords(
+        kinds=frozenset({"alias"}),
+        noun="alias",
+        list_path="/operator/aliases",
+        deletion="Requests for this model are rejected at once. Its usage is kept.",
+        list_template="operator/aliases.html",
+        searched=("name", "targets"),
+    ),
+    FIELDS,
+    AliasForm,
 )

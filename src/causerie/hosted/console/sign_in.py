@@ -14,7 +14,7 @@ from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.sso_provisioning import NO_GROUPS, GroupClaims, Vouched
+from causerie.hosted.accounts.provisioning import NO_GROUPS, GroupClaims, Vouched
 from causerie.hosted.accounts.tokens import (
     SECOND_FACTOR_LIFE,
     NewSession,

@@ -20,7 +20,7 @@ from causerie.access.windows import MemoryCounters
 from causerie.errors import Error, NotFound, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.operator_keys import OperatorKeyIssuing
+from causerie.hosted.accounts.issuing import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.management import accounts, operator, usage
 from causerie.hosted.management.requests import NoQuery

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.management.requests import Body, Count, Word
 from causerie.hosted.management.routing import ApiCall, Call, WithBody, WithQuery, route
 from causerie.hosted.management.views import viewed

@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -266,46 +266,35 @@ T = TypeVar("T")
 P = TypeVar("P")
 
 
-class UserList(Struct, frozen=True, kw_only=True):
+class Page(Struct, Generic[T], frozen=True, kw_only=True):
+    """A part of a list."""
+
+    data: list[T]
+    next: Next
+
+
+class UserList(Page[UserView], frozen=True, kw_only=True):
     """By address."""
 
-    data: list[UserView]
-    next: Next
 
-
-class ProjectList(Struct, frozen=True, kw_only=True):
+class ProjectList(Page[ProjectView], frozen=True, kw_only=True):
     """By name."""
 
-    data: list[ProjectView]
-    next: Next
 
-
-class MemberList(Struct, frozen=True, kw_only=True):
+class MemberList(Page[MemberView], frozen=True, kw_only=True):
     """By name."""
 
-    data: list[MemberView]
-    next: Next
 
-
-class LinkList(Struct, frozen=True, kw_only=True):
+class LinkList(Page[LinkView], frozen=True, kw_only=True):
     """Oldest first."""
 
-    data: list[LinkView]
-    next: Next
 
-
-class KeyList(Struct, frozen=True, kw_only=True):
+class KeyList(Page[KeyView], frozen=True, kw_only=True):
     """Newest first."""
 
-    data: list[KeyView]
-    next: Next
 
-
-class UsageList(Struct, frozen=True, kw_only=True):
+class UsageList(Page[UsageView], frozen=True, kw_only=True):
     """By time, then by group."""
-
-    data: list[UsageView]
-    next: Next
 
 
 class LatencyList(Struct, frozen=True, kw_only=True):
@@ -314,18 +303,12 @@ class LatencyList(Struct, frozen=True, kw_only=True):
     data: list[LatencyView]
 
 
-class RequestList(Struct, frozen=True, kw_only=True):
+class RequestList(Page[RequestView], frozen=True, kw_only=True):
     """Newest first."""
 
-    data: list[RequestView]
-    next: Next
 
-
-class AuditList(Struct, frozen=True, kw_only=True):
+class AuditList(Page[AuditView], frozen=True, kw_only=True):
     """Newest first."""
-
-    data: list[AuditView]
-    next: Next
 
 
 def cursor(place: object) -> str:

@@ -14,7 +14,7 @@ from causerie.hosted.accounts.audit import AuditKind
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import Role
-from causerie.hosted.accounts.ports import LONGEST_DAYS
+from causerie.hosted.accounts.records import LONGEST_DAYS
 from causerie.hosted.accounts.usage import Step
 
 Name = Annotated[str, Meta(min_length=1, max_length=100)]

@@ -101,9 +101,9 @@ Place = tuple[str, tuple[str, ...]]
 @route("GET /rankings", "Models or providers by tokens, over all projects")
 async def see_ranking(call: WithQuery[requests.RankingQuery]) -> reports.RankingList:
     period = RankingPeriod(call.query.period)
-    rankings, by = call.accounts.rankings, call.query.by
-    read = rankings.models_of_all if by == "model" else rankings.providers_of_all
-    return reports.RankingList.of(await read(call.actor, period), by)
+    by = call.query.by
+    found = await call.accounts.rankings.of_all(by, call.actor, period)
+    return reports.RankingList.of(found, by)
 
 
 @route("GET /usage", "Usage and cost over time")
@@ -227,11 +227,7 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> reports.AuditList:
         limit=query.limit,
     )
     project = query.project or call.actor.project
-    projects = call.accounts.projects
-    if project is None:
-        found = await projects.audit_of_all(call.actor, wanted)
-    else:
-        found = await projects.audit(call.actor, project, wanted)
+    found = await call.accounts.projects.audit(call.actor, project, wanted)
     full = len(found) == wanted.count
     return reports.AuditList(
         data=[reports.AuditView.of(each) for each in found],

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from causerie.errors import ServiceError
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.operations import claims
 from causerie.probe.question import dig
 from causerie.probe.questions.listing import listed_length

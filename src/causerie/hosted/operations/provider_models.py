@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.ports import EntryKind
+from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.operations.configuring import (
     PRICE_PARTS,
     EntryStep,

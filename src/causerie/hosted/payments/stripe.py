@@ -20,7 +20,7 @@ import structlog
 from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
 from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.statement import Credits
-from causerie.hosted.identity.metadata import IdentityHttp, IdentityProviderFailed
+from causerie.hosted.identity.provider import IdentityHttp, IdentityProviderFailed
 from causerie.http.exchange import BodyLimits, Exchange, read_body
 from causerie.protocol.numbers import whole_number
 

@@ -9,19 +9,41 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.encryption import Cipher
-from causerie.hosted.accounts.ports import Transaction
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import SqlEntries, SqlRecordings
-from causerie.hosted.store.groups import SqlGroups
 from causerie.hosted.store.keys import SqlCredits, SqlKeys, SqlOperatorKeys
-from causerie.hosted.store.people import SqlAudit, SqlPeople, SqlProjects
+from causerie.hosted.store.people import SqlAudit, SqlGroups, SqlPeople, SqlProjects
 from causerie.hosted.store.sign_in import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
 
 
-class SqlStore:
-    """Implements ``AccountStore``; two-factor authentication and credentials need a ``cipher``.
+class Transaction:
+    """All repositories of one transaction."""
 
-    ``on_audit`` gets each entry of the audit log once it is stored.
+    def __init__(self, connection: AsyncConnection, cipher: Cipher, *, writing: bool) -> None:
+        parts = connection, cipher, writing
+        self.people = SqlPeople(*parts)
+        self.projects = SqlProjects(*parts)
+        self.groups = SqlGroups(*parts)
+        self.links = SqlLinks(*parts)
+        self.sessions = SqlSessions(*parts)
+        self.factors = SqlFactors(*parts)
+        self.attempts = SqlAttempts(*parts)
+        self.keys = SqlKeys(*parts)
+        self.operator_keys = SqlOperatorKeys(*parts)
+        self.audit = SqlAudit(*parts)
+        self.credits = SqlCredits(*parts)
+        self.recordings = SqlRecordings(*parts)
+        self.entries = SqlEntries(*parts)
+
+
+class SqlStore:
+    """Begins transactions; two-factor authentication and credentials need a ``cipher``.
+
+    Leaving a writing block without an exception commits everything; an exception rolls everything
+    back. In a writing block, what ``find``, ``operators``, ``owners`` and ``identities`` read is
+    locked until its end. Entering a block and every method of a repository raise
+    :class:`~causerie.errors.StoreUnavailable`. ``on_audit`` gets each entry of the audit log once
+    it is stored.
     """
 
     def __init__(self, database: Database, cipher: Cipher | None = None) -> None:
@@ -32,33 +54,13 @@ class SqlStore:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Transaction]:
         async with self._database.reading() as connection:
-            yield self._transaction(connection, [], writing=False)
+            yield Transaction(connection, self._cipher, writing=False)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Transaction]:
-        added: list[AuditEntry] = []
         async with self._database.writing() as connection:
-            yield self._transaction(connection, added, writing=True)
+            tx = Transaction(connection, self._cipher, writing=True)
+            yield tx
         if self.on_audit is not None:
-            for entry in added:
+            for entry in tx.audit.added:
                 self.on_audit(entry)
-
-    def _transaction(
-        self, connection: AsyncConnection, added: list[AuditEntry], *, writing: bool
-    ) -> Transaction:
-        parts = connection, self._cipher, writing
-        return Transaction(
-            people=SqlPeople(*parts),
-            projects=SqlProjects(*parts),
-            groups=SqlGroups(*parts),
-            links=SqlLinks(*parts),
-            sessions=SqlSessions(*parts),
-            factors=SqlFactors(*parts),
-            attempts=SqlAttempts(*parts),
-            keys=SqlKeys(*parts),
-            operator_keys=SqlOperatorKeys(*parts),
-            audit=SqlAudit(*parts, added),
-            credits=SqlCredits(*parts),
-            recordings=SqlRecordings(*parts),
-            entries=SqlEntries(*parts),
-        )

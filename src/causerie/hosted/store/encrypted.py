@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.errors import NotFound
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
-from causerie.hosted.accounts.ports import Recording, StoredEntry, Taken
+from causerie.hosted.accounts.records import Recording, StoredEntry, Taken
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.repository import SqlRepository, row_of
 from causerie.hosted.store.tables import configuration_entries as table
@@ -26,11 +26,15 @@ def entry_purpose(id: str) -> str:
 
 
 class SqlEntries(SqlRepository):
+    """Entries of the configuration, with their credentials."""
+
     async def every(self) -> Sequence[StoredEntry]:
+        """Return all entries, oldest first."""
         query = select(table).order_by(table.c.created_at, table.c.id)
         return await self._all(query, self._entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
+        """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
         if not entries:
             return
         try:
@@ -39,6 +43,7 @@ class SqlEntries(SqlRepository):
             raise Taken(table.name) from failure
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
+        """Change entries; false without a change if one has not the version before."""
         if not entries:
             return True
         query = select(table.c.id, table.c.version).order_by(table.c.id).with_for_update()
@@ -81,6 +86,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class SqlRecordings(SqlRepository):
+    """Contents of requests, only of projects that keep them, for as long as they keep them."""
+
     async def put(self, kept: Sequence[Recording]) -> None:
         names = sorted({each.project_id for each in kept})
         query = (
@@ -96,6 +103,7 @@ class SqlRecordings(SqlRepository):
             await self._execute(recordings.insert(), rows)
 
     async def find(self, id: str, now: datetime) -> Recording | None:
+        """Return a recording; raise :class:`NotFound` for one that no key decrypts."""
         query = select(recordings).where(recordings.c.id == id, recordings.c.expires_at > now)
         row = await self._first(query)
         if row is None:
@@ -112,11 +120,13 @@ class SqlRecordings(SqlRepository):
     async def several(
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
+        """Return those that a key decrypts."""
         query = select(recordings).where(*_kept(project_id, ids, now))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
+        """Return the users of the stored ones of these ids, by id."""
         query = select(recordings.c.id, recordings.c.user_id).where(*_kept(project_id, ids, now))
         return {row.id: row.user_id for row in await self._execute(query)}
 
@@ -137,6 +147,7 @@ class SqlRecordings(SqlRepository):
     async def page(
         self, project_id: str, now: datetime, after: str, most: int
     ) -> tuple[Sequence[Recording], str | None]:
+        """Return those after an id, by id, and the last id looked at, ``None`` at the end."""
         of = recordings.c
         query = select(recordings).where(of.project_id == project_id, of.expires_at > now)
         if after:

@@ -10,15 +10,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+from msgspec import structs
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
 
 from causerie.access.allowed import ALL, Access, AccessRule
-from causerie.hosted.accounts.access import rules_of
 from causerie.hosted.accounts.bounds import (
     SCOPES,
     UNBOUNDED,
     Budget,
-    BudgetPeriod,
     Credit,
     Limit,
     LimitsAndBudgets,
@@ -26,7 +25,7 @@ from causerie.hosted.accounts.bounds import (
     bounded,
     own_bounds,
 )
-from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, Purpose
+from causerie.hosted.accounts.keys import ApiKey, Grant, KeySecret, OperatorKey, rules_of
 from causerie.hosted.store.people import PERSON_STATUS, person_status_of
 from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of
 from causerie.hosted.store.tables import access as access_rules
@@ -46,9 +45,8 @@ from causerie.hosted.store.tables import (
 from causerie.protocol.money import amount_of, billionths
 
 
-class SqlCredits(SqlRows):
-    table = credits
-    kind = Credit
+class SqlCredits(SqlRows[Credit]):
+    table, kind = credits, Credit
 
     async def of(self, project_id: str) -> Sequence[Credit]:
         query = (
@@ -56,7 +54,7 @@ class SqlCredits(SqlRows):
             .where(credits.c.project_id == project_id)
             .order_by(credits.c.at.desc(), credits.c.id)
         )
-        return await self._all(query, lambda row: Credit(**row))
+        return await self._rows(query)
 
     async def totals(self) -> Mapping[str, Decimal]:
         query = select(credits.c.project_id, func.sum(credits.c.amount))
@@ -64,41 +62,48 @@ class SqlCredits(SqlRows):
         return {project: total for project, total in found}  # noqa: C416 - rows, not pairs
 
     async def total(self, project_id: str) -> Decimal | None:
+        """Return the sum of a project; ``None`` without credits."""
         query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
         return cast(Decimal | None, await self._scalar(query))
 
 
-class SqlOperatorKeys(SqlRows):
-    table = operator_keys
+class SqlOperatorKeys(SqlRows[OperatorKey]):
+    table, kind = operator_keys, OperatorKey
 
     async def every(self) -> Sequence[OperatorKey]:
+        """Return those that are not deleted, newest first."""
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
-        return await self._all(query, lambda row: OperatorKey(**row))
+        return await self._rows(query)
 
     async def by_digest(self, digest: bytes) -> OperatorKey | None:
-        query = select(operator_keys).where(operator_keys.c.digest == digest)
-        return await self._one(query, lambda row: OperatorKey(**row))
+        """Return a key, also a deleted one."""
+        return await self._row(select(operator_keys).where(operator_keys.c.digest == digest))
 
 
 _CHANGES_KEPT = timedelta(hours=1)
 _OWNERS_AT_ONCE = 500  # in one statement: a database takes some 32,000 values, each costs time
-_MAKERS = api_keys.alias("makers")
-# A version that did not know persons has written only who made a key: a user, or one's key.
-_PERSON = func.coalesce(
-    api_keys.c.person, _MAKERS.c.person, _MAKERS.c.created_by, api_keys.c.created_by
-)
 
 
 class SqlKeys(SqlRepository):
+    """API keys, their secrets and bounds, and announcements of changes.
+
+    Several keys are those that are not deleted, newest first. Bounds are of ``key:ID``,
+    ``user:ID``, ``project:ID``, ``tag:NAME`` and ``provider:NAME``; announcements tell all
+    processes that one of these has changed.
+    """
+
     async def add(self, key: ApiKey, secret: KeySecret) -> None:
+        """Insert a key without its bounds."""
         await self._insert(api_keys, key)
         await self._insert(key_secrets, secret)
 
     async def change(self, key: ApiKey) -> None:
+        """Change a key, but for its bounds."""
         await self._update(api_keys, key)
 
     async def find(self, id: str) -> ApiKey | None:
+        """Return a key, also a deleted one."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
             await self._first(self._by_id(api_keys, id))
         row = await self._first(_keys().where(api_keys.c.id == id))
@@ -108,12 +113,13 @@ class SqlKeys(SqlRepository):
         return await self._found(_keys().where(api_keys.c.project_id == project_id))
 
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
-        query = _keys().where(users.c.id == user_id)
+        query = _keys().where(api_keys.c.person == user_id)
         if project_id is not None:
             query = query.where(api_keys.c.project_id == project_id)
         return await self._found(query)
 
     async def any_budget(self) -> bool:
+        """Return whether anybody has a budget in money."""
         query = select(budgets.c.owner).where(budgets.c.unit == Unit.MONEY).limit(1)
         return await self._scalar(query) is not None
 
@@ -134,21 +140,17 @@ class SqlKeys(SqlRepository):
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
     async def counts(self) -> Sequence[tuple[str, str, int]]:
-        holder = func.coalesce(users.c.id, "")
-        query = (
-            select(api_keys.c.project_id, holder, func.count())
-            .select_from(api_keys)
-            .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
-            .outerjoin(users, users.c.id == _PERSON)
-            .where(api_keys.c.deleted_at.is_(None))
-            .group_by(api_keys.c.project_id, holder)
-        )
-        return [(project, person, n) for project, person, n in await self._execute(query)]
+        """Return the numbers of keys by project and person (empty: of nobody)."""
+        places = api_keys.c.project_id, api_keys.c.person
+        query = select(*places, func.count()).where(api_keys.c.deleted_at.is_(None))
+        found = await self._execute(query.group_by(*places))
+        return [(project, person, number) for project, person, number in found]
 
     async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
         await self._execute(api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at))
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
+        """Add a secret; older ones expire at ``old_until`` at the latest."""
         later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
         await self._execute(
             key_secrets.update()
@@ -166,7 +168,11 @@ class SqlKeys(SqlRepository):
             some = owners[first : first + _OWNERS_AT_ONCE]
             for table in (limits, budgets):
                 await self._execute(table.delete().where(table.c.owner.in_(some)))
-        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.limits]
+        rows = [
+            {"owner": who, **structs.asdict(one)}
+            for who, all in bounds.items()
+            for one in all.limits
+        ]
         if rows:
             await self._execute(limits.insert(), rows)
         rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.budgets]
@@ -177,6 +183,7 @@ class SqlKeys(SqlRepository):
             await self._execute(budgets.insert(), rows)
 
     async def scoped(self) -> Mapping[str, LimitsAndBudgets]:
+        """Return the bounds of all tags and providers."""
         of = budgets.c.owner
         query = select(of).where(or_(*(of.startswith(f"{kind}:") for kind in SCOPES))).distinct()
         return await self.bounds_of([*(await self._execute(query)).scalars()])
@@ -196,6 +203,7 @@ class SqlKeys(SqlRepository):
             await self._execute(access_rules.insert().values(owner=owner, **asdict(access)))
 
     async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
+        """Return the rules of these that restrict something; of a member: `member:PROJECT/USER`."""
         query = select(access_rules).where(access_rules.c.owner.in_(owners))
         found = (await self._execute(query)).mappings()
         return {values.pop("owner"): Access(**values) for values in map(dict, found)}
@@ -218,6 +226,10 @@ class SqlKeys(SqlRepository):
         await self._execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
+        """Return the number of the latest change, and the subjects of all since ``after``.
+
+        They are ``None`` if not all of them are stored.
+        """
         latest = await self._scalar(select(change_counter.c.number)) or 0
         if latest == after:
             return latest, ()
@@ -288,29 +300,23 @@ class SqlKeys(SqlRepository):
 
 
 def _keys() -> Select[Any]:
-    of_holder = and_(
+    of_person = and_(
         memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
     )
     return (
-        select(api_keys, users.c.id.label("holder"), *PERSON_STATUS)
+        select(api_keys, *PERSON_STATUS)
         .select_from(api_keys)
-        .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
-        .outerjoin(users, users.c.id == _PERSON)
-        .outerjoin(memberships, of_holder)
+        .outerjoin(users, users.c.id == api_keys.c.person)
+        .outerjoin(memberships, of_person)
     )
 
 
 def _key(row: RowMapping) -> ApiKey:
-    holder = row["holder"]
-    values = part_of(api_keys, row) | {
-        "purpose": Purpose(row["purpose"]),
-        "person": holder or "",
-        "person_status": person_status_of(row) if holder else None,
-    }
-    return ApiKey(**values)
+    status = person_status_of(row) if row["person"] else None
+    return ApiKey(**part_of(api_keys, row), person_status=status)
 
 
 def _budget(row: RowMapping) -> Budget:
-    unit = Unit(row["unit"])
-    amount = amount_of(row["amount"]) if unit is Unit.MONEY else Decimal(row["amount"])
-    return Budget(amount, BudgetPeriod(row["period"]), unit, row["model"], row["soft"])
+    money = row["unit"] is Unit.MONEY
+    amount = amount_of(row["amount"]) if money else Decimal(row["amount"])
+    return Budget(amount, row["period"], row["unit"], row["model"], row["soft"])

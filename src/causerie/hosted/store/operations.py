@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, func, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.hosted.store.database import Database
@@ -28,10 +28,7 @@ class SqlAlertBook:
             .where(alerts.c.kind.in_(AlertKind))
             .order_by(alerts.c.since.desc(), alerts.c.key)
         )
-        return [
-            StoredAlert(**{**row, "kind": AlertKind(row["kind"])})
-            for row in await self._database.rows(query)
-        ]
+        return [StoredAlert(**row) for row in await self._database.rows(query)]
 
     async def fire(
         self,
@@ -80,7 +77,7 @@ class SqlAlertBook:
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
         query = _known().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
-        due = list(map(_delivery, await self._database.rows(query)))
+        due = [Delivery(**row) for row in await self._database.rows(query)]
         if not due:
             return ()
         taken = []
@@ -101,7 +98,7 @@ class SqlAlertBook:
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
         query = _known().order_by(table.c.at.desc(), table.c.id).limit(most)
-        return list(map(_delivery, await self._database.rows(query)))
+        return [Delivery(**row) for row in await self._database.rows(query)]
 
     async def forget(self, before: datetime) -> None:
         table = alert_deliveries
@@ -123,11 +120,6 @@ async def _add(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> N
     if deliveries:
         rows = [row_of(alert_deliveries, each) for each in deliveries]
         await connection.execute(alert_deliveries.insert(), rows)
-
-
-def _delivery(row: RowMapping) -> Delivery:
-    kind, state = AlertKind(row["kind"]), DeliveryState(row["state"])
-    return Delivery(**{**row, "kind": kind, "state": state})
 
 
 class SqlProbeResults:

@@ -1,13 +1,14 @@
-"""Users and projects, and the audit log of what they did, which only grows."""
+"""Users, groups that directories provision, projects, and the audit log, which only grows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
 
 from sqlalchemy import ColumnElement, RowMapping, Table, and_, func, not_, or_, select
+from sqlalchemy.exc import IntegrityError
 
 from causerie.hosted.accounts.audit import (
     CONFIGURATION,
@@ -17,6 +18,7 @@ from causerie.hosted.accounts.audit import (
     AuditKind,
 )
 from causerie.hosted.accounts.people import (
+    IdentityGroup,
     LinkedIdentity,
     Membership,
     PersonStatus,
@@ -25,6 +27,7 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
+from causerie.hosted.accounts.records import Taken
 from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of, row_of, upsert
 from causerie.hosted.store.tables import (
     api_keys,
@@ -36,6 +39,8 @@ from causerie.hosted.store.tables import (
     projects,
     users,
 )
+from causerie.hosted.store.tables import identity_group_members as members
+from causerie.hosted.store.tables import identity_groups as groups
 
 # The columns of a user and of their membership that :func:`person_status_of` reads.
 PERSON_STATUS = (
@@ -49,34 +54,36 @@ PERSON_STATUS = (
 
 def person_status_of(row: RowMapping) -> PersonStatus:
     """Return the status in a row with the columns ``PERSON_STATUS``."""
-    role = row["person_role"]
     return PersonStatus(
         name=row["person_name"],
         operator=row["person_operator"],
         disabled=row["person_disabled_at"] is not None,
-        role=Role(role) if role else None,
+        role=row["person_role"],
         rights=row["person_rights"],
     )
 
 
-class SqlPeople(SqlRows):
-    table = users
-    kind = User
+class SqlPeople(SqlRows[User]):
+    """Users and their identities; ``link`` raises :class:`Taken` for a known one."""
+
+    table, kind = users, User
 
     async def by_email(self, email: str) -> User | None:
-        return await self._one(select(users).where(users.c.email == email), _user)
+        return await self._row(select(users).where(users.c.email == email))
 
     async def every(self) -> Sequence[User]:
-        return await self._all(select(users).order_by(users.c.email), _user)
+        return await self._rows(select(users).order_by(users.c.email))
 
     async def search(
         self, where: Mapping[str, str], start: int, count: int
     ) -> tuple[int, Sequence[User]]:
+        """Return number and part of those who fit, oldest first, without deleted ones."""
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
         query = select(users).where(not_(gone), *(_fits(*each) for each in where.items()))
         return await self._page(query, start, count)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
+        """Return the status of a user, read without a lock."""
         query = (
             select(*PERSON_STATUS)
             .select_from(users)
@@ -89,6 +96,7 @@ class SqlPeople(SqlRows):
         return await self._one(query, person_status_of)
 
     async def operators(self) -> int:
+        """Return the number of enabled ones."""
         active = users.c.operator, users.c.disabled_at.is_(None)
         query = select(users.c.id).where(*active).order_by(users.c.id)
         return len((await self._execute(query.with_for_update())).all())
@@ -102,7 +110,7 @@ class SqlPeople(SqlRows):
             .join(identities, identities.c.user_id == users.c.id)
             .where(identities.c.issuer == issuer, identities.c.subject == subject)
         )
-        return await self._one(query, _user)
+        return await self._row(query)
 
     async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
         query = (
@@ -126,15 +134,13 @@ def _fits(name: str, value: str) -> ColumnElement[bool]:
     return users.c[name] == (value.lower() if name == "email" else value)
 
 
-def _user(row: RowMapping) -> User:
-    return User(**row)
+class SqlProjects(SqlRows[Project]):
+    """Projects and memberships; several are by name."""
 
-
-class SqlProjects(SqlRows):
-    table = projects
-    kind = Project
+    table, kind = projects, Project
 
     async def change(self, project: Project, /) -> None:
+        """Change all but the recording days."""
         values = row_of(projects, project)
         del values["recording_days"]  # whoever renames it must not switch that on again
         await self._execute(projects.update().where(projects.c.id == project.id).values(values))
@@ -145,7 +151,7 @@ class SqlProjects(SqlRows):
 
     async def every(self) -> Sequence[Project]:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
-        return await self._all(query, lambda row: Project(**row))
+        return await self._rows(query)
 
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
         query = (
@@ -157,14 +163,14 @@ class SqlProjects(SqlRows):
 
         def joined(row: RowMapping) -> tuple[Project, Membership]:
             project = Project(**part_of(projects, row))
-            role, since, group = Role(row["role"]), row["since"], row["from_group"]
-            return project, Membership(project.id, user_id, role, since, group)
+            given = row["role"], row["since"], row["from_group"]
+            return project, Membership(project.id, user_id, *given)
 
         return await self._all(query, joined)
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
         query = select(memberships).where(*_of(memberships, project_id, user_id))
-        return await self._one(query, lambda row: Membership(**{**row, "role": Role(row["role"])}))
+        return await self._one(query, lambda row: Membership(**row))
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
         query = (
@@ -176,6 +182,7 @@ class SqlProjects(SqlRows):
         return await self._all(query, _member)
 
     async def join(self, membership: Membership) -> None:
+        """Add a member, or change the role of one."""
         values = row_of(memberships, membership)
         given = {"role": membership.role, "from_group": membership.from_group}
         await upsert(self.connection, memberships, values, given)
@@ -186,16 +193,19 @@ class SqlProjects(SqlRows):
         await self._execute(memberships.delete().where(*_of(memberships, project_id, user_id)))
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
+        """Return when a user left a project for the last time."""
         query = select(departures.c.at).where(*_of(departures, project_id, user_id))
         return cast(datetime | None, await self._scalar(query))
 
     async def owners(self, project_id: str) -> int:
+        """Return the number of owners."""
         query = select(memberships.c.user_id).where(
             memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
         )
         return len((await self._execute(query.with_for_update())).all())
 
     async def owner_emails(self) -> Mapping[str, Sequence[str]]:
+        """Return the addresses of the enabled owners of each project."""
         query = (
             select(memberships.c.project_id, users.c.email)
             .join(users, users.c.id == memberships.c.user_id)
@@ -214,7 +224,7 @@ def _of(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool
 
 def _member(row: RowMapping) -> ProjectMember:
     user = User(**part_of(users, row))
-    return ProjectMember(user, Role(row["role"]), row["since"], row["from_group"])
+    return ProjectMember(user, row["role"], row["since"], row["from_group"])
 
 
 _NAMED = (api_keys, users, projects, operator_keys)
@@ -222,7 +232,9 @@ _NAMED = (api_keys, users, projects, operator_keys)
 
 @dataclass(frozen=True, slots=True)
 class SqlAudit(SqlRepository):
-    added: list[AuditEntry]
+    """The audit log, which only grows; ``added`` are the entries of this transaction."""
+
+    added: list[AuditEntry] = field(default_factory=list)
 
     async def add(self, *entries: AuditEntry) -> None:
         self.added.extend(entries)
@@ -233,6 +245,7 @@ class SqlAudit(SqlRepository):
             await self._execute(audit.insert(), rows)
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
+        """Return the entries that fit, newest first."""
         query = select(audit).order_by(audit.c.id.desc()).limit(filter.count)
         for name in ("project_id", "actor", "action", "subject"):
             wanted = getattr(filter, name)
@@ -264,3 +277,63 @@ def _about(kind: AuditKind) -> ColumnElement[bool]:
     entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
     configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))
     return or_(audit.c.action.startswith(f"{kind}.", autoescape=True), configured)
+
+
+class SqlGroups(SqlRows[IdentityGroup]):
+    """Groups of directories; ``join`` raises :class:`Taken` for an unknown user."""
+
+    table, kind = groups, IdentityGroup
+
+    async def remove(self, id: str) -> None:
+        """Remove a group without members."""
+        await self._execute(groups.delete().where(groups.c.id == id))
+
+    async def search(
+        self, provider: str, where: Mapping[str, str], start: int, count: int
+    ) -> tuple[int, Sequence[IdentityGroup]]:
+        query = select(groups).where(groups.c.provider == provider)
+        for name, value in where.items():
+            if name == "member":
+                held = select(members.c.group_id).where(members.c.user_id == value)
+                query = query.where(groups.c.id.in_(held))
+            elif name == "name":  # which is not case-exact (RFC 7643, section 4.2)
+                query = query.where(func.lower(groups.c.name) == value.lower())
+            else:
+                query = query.where(groups.c[name] == value)
+        return await self._page(query, start, count)
+
+    async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
+        found: dict[str, list[User]] = {id: [] for id in group_ids}
+        query = (
+            select(members.c.group_id, users)
+            .join(users, users.c.id == members.c.user_id)
+            .where(members.c.group_id.in_(found))
+            .order_by(users.c.created_at, users.c.id)
+        )
+        for row in await self._all(query, dict):
+            found[row.pop("group_id")].append(User(**row))
+        return found
+
+    async def join(self, group_id: str, user_ids: Collection[str]) -> None:
+        if user_ids:
+            rows = [{"group_id": group_id, "user_id": id} for id in sorted(user_ids)]
+            try:
+                await self._execute(members.insert(), rows)
+            except IntegrityError as failure:
+                raise Taken(members.name) from failure
+
+    async def leave(self, group_id: str, user_ids: Collection[str]) -> None:
+        of_group = members.c.group_id == group_id, members.c.user_id.in_(user_ids)
+        await self._execute(members.delete().where(*of_group))
+
+    async def leave_all(self, user_id: str) -> None:
+        await self._execute(members.delete().where(members.c.user_id == user_id))
+
+    async def names(self, provider: str, user_id: str) -> frozenset[str]:
+        """Return the names and external ids of a user's groups."""
+        query = (
+            select(groups.c.name, groups.c.external_id)
+            .join(members, members.c.group_id == groups.c.id)
+            .where(members.c.user_id == user_id, groups.c.provider == provider)
+        )
+        return frozenset(each for row in await self._execute(query) for each in row if each)

@@ -1,6 +1,6 @@
 """The base class of the repositories in the database, and rows as objects.
 
-Columns and fields have the same names. The interfaces are those of ``hosted.accounts.ports``.
+Columns and fields have the same names.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.hosted.accounts.encryption import Cipher
-from causerie.hosted.accounts.ports import Taken
+from causerie.hosted.accounts.records import Taken
 
 T = TypeVar("T")
 
@@ -78,25 +78,36 @@ class SqlRepository:
         )
 
 
-class SqlRows(SqlRepository):
+class SqlRows(SqlRepository, Generic[T]):
     """A repository of the rows of one table, with their ids."""
 
     table: ClassVar[Table]
     kind: ClassVar[Callable[..., Any]]
 
-    async def add(self, value: Any, /) -> None:
+    async def add(self, value: T, /) -> None:
+        """Insert a row; raise :class:`Taken` for a unique value that exists."""
         await self._insert(self.table, value)
 
-    async def change(self, value: Any, /) -> None:
+    async def change(self, value: T, /) -> None:
         await self._update(self.table, value)
 
-    async def find(self, id: str) -> Any:
-        return await self._one(self._by_id(self.table, id), lambda row: self.kind(**row))
+    async def find(self, id: str) -> T | None:
+        return await self._row(self._by_id(self.table, id))
 
-    async def _page(self, query: Select[Any], start: int, count: int) -> tuple[int, Sequence[Any]]:
+    async def _row(self, query: Executable) -> T | None:
+        return await self._one(query, self._made)
+
+    async def _rows(self, query: Select[Any]) -> list[T]:
+        return await self._all(query, self._made)
+
+    async def _page(self, query: Select[Any], start: int, count: int) -> tuple[int, list[T]]:
         total = await self._scalar(select(func.count()).select_from(query.subquery()))
         page = query.order_by(self.table.c.created_at, self.table.c.id).offset(start).limit(count)
-        return total, await self._all(page, lambda row: self.kind(**row))
+        return total, await self._rows(page)
+
+    def _made(self, row: RowMapping) -> T:
+        made: T = self.kind(**row)
+        return made
 
 
 def row_of(table: Table, value: Any) -> dict[str, Any]:

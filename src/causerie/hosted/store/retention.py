@@ -13,7 +13,7 @@ from causerie.hosted.store.tables import audit, microseconds, recordings, usage_
 
 
 class SqlRetention:
-    """Implements :class:`RetentionStore`."""
+    """Deletes at most so many rows that are older, and returns their number."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

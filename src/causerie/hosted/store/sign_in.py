@@ -6,32 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, case, func, or_, select
+from sqlalchemy import ColumnElement, case, func, or_, select
 
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.encryption import WrongKey
-from causerie.hosted.accounts.keys import LinkKind, OneTimeLink
+from causerie.hosted.accounts.keys import OneTimeLink
 from causerie.hosted.accounts.passwords import Authenticator, Failures
-from causerie.hosted.accounts.people import Role
-from causerie.hosted.accounts.tokens import PASSWORD, Session, Stage
+from causerie.hosted.accounts.tokens import Session
 from causerie.hosted.store.encrypted import totp_purpose
 from causerie.hosted.store.repository import SqlRepository, SqlRows, upsert
 from causerie.hosted.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
-_BY_USER = "user:"
 
+class SqlLinks(SqlRows[OneTimeLink]):
+    """One-time links; several are those that are neither used nor expired, oldest first."""
 
-class SqlLinks(SqlRows):
-    table = one_time_links
+    table, kind = one_time_links, OneTimeLink
 
     async def by_digest(self, digest: bytes) -> OneTimeLink | None:
-        query = select(one_time_links).where(one_time_links.c.digest == digest)
-        return await self._one(query, _link)
+        return await self._row(select(one_time_links).where(one_time_links.c.digest == digest))
 
     async def find(self, id: str) -> OneTimeLink | None:
-        return await self._one(select(one_time_links).where(one_time_links.c.id == id), _link)
+        return await self._row(select(one_time_links).where(one_time_links.c.id == id))
 
     async def use(self, id: str, at: datetime) -> bool:
+        """Use a link up; return false if another use was first."""
         unused = one_time_links.c.id == id, one_time_links.c.used_at.is_(None)
         return await self._wrote_one(one_time_links.update().where(*unused).values(used_at=at))
 
@@ -42,15 +41,10 @@ class SqlLinks(SqlRows):
         return await self._open(one_time_links.c.project_id == project_id, now)
 
     async def derived(self, user_id: str, now: datetime) -> Sequence[OneTimeLink]:
-        # Versions that did not know persons wrote only who made a link.
-        maker = one_time_links.c.created_by
-        by_user = case(
-            (maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_=""
-        )
-        person = func.coalesce(one_time_links.c.person, by_user)
-        return await self._open(person == user_id, now)
+        return await self._open(one_time_links.c.person == user_id, now)
 
     async def forget(self, created_by: str, email: str, before: datetime) -> None:
+        """Delete unused links by this creator that are for this address or expired before."""
         old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
         await self._execute(
             one_time_links.delete().where(
@@ -67,14 +61,14 @@ class SqlLinks(SqlRows):
             .where(where, one_time_links.c.used_at.is_(None), one_time_links.c.expires_at > now)
             .order_by(one_time_links.c.created_at)
         )
-        return await self._all(query, _link)
+        return await self._rows(query)
 
 
-class SqlSessions(SqlRows):
-    table = sessions
+class SqlSessions(SqlRows[Session]):
+    table, kind = sessions, Session
 
     async def by_digest(self, digest: bytes) -> Session | None:
-        return await self._one(select(sessions).where(sessions.c.digest == digest), _session)
+        return await self._row(select(sessions).where(sessions.c.digest == digest))
 
     async def seen(self, id: str, at: datetime) -> None:
         await self._execute(sessions.update().where(sessions.c.id == id).values(seen_at=at))
@@ -85,9 +79,10 @@ class SqlSessions(SqlRows):
             .where(sessions.c.user_id == user_id, sessions.c.expires_at > now)
             .order_by(sessions.c.seen_at.desc(), sessions.c.id)
         )
-        return await self._all(query, _session)
+        return await self._rows(query)
 
     async def last_seen(self) -> Mapping[str, datetime]:
+        """Return when each user was seen last, by their ids."""
         of = sessions.c
         query = select(of.user_id, func.max(of.seen_at)).group_by(of.user_id)
         return {row[0]: row[1] for row in await self._execute(query)}
@@ -109,6 +104,7 @@ class SqlSessions(SqlRows):
 
 class SqlFactors(SqlRepository):
     async def find(self, user_id: str) -> Authenticator | None:
+        """Return a user's factor; raise :class:`StoreUnavailable` for one by an unknown key."""
         row = await self._first(select(totp).where(totp.c.user_id == user_id))
         if row is None:
             return None
@@ -127,14 +123,17 @@ class SqlFactors(SqlRepository):
         await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
+        """Use a step up; return false if it or a later one was used."""
         earlier = totp.c.user_id == user_id, totp.c.last_step < step
         return await self._wrote_one(totp.update().where(*earlier).values(last_step=step))
 
     async def remove(self, user_id: str) -> None:
+        """Remove a user's factor with its recovery codes."""
         await self.put_recovery(user_id, [])
         await self._execute(totp.delete().where(totp.c.user_id == user_id))
 
     async def users(self) -> frozenset[str]:
+        """Return the ids of those with a confirmed factor."""
         found = await self._execute(select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None)))
         return frozenset(found.scalars())
 
@@ -145,12 +144,14 @@ class SqlFactors(SqlRepository):
             await self._execute(recovery_codes.insert(), rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
+        """Use a code up; return false if there is none."""
         code = recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
         return await self._wrote_one(recovery_codes.delete().where(*code))
 
 
 class SqlAttempts(SqlRepository):
     async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
+        """Return the failures of some scopes, which are locked until the block ends."""
         for scope in scopes:  # a row that is not there cannot be locked, so it is made first
             values = {"scope": scope, "failures": 0, "last_at": at}
             await upsert(self.connection, attempts, values, {"scope": scope})
@@ -158,11 +159,13 @@ class SqlAttempts(SqlRepository):
         return [Failures(**row) for row in (await self._execute(query)).mappings()]
 
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
+        """Count a failure; the count starts anew if the last one was before ``forget_before``."""
         count = case((attempts.c.last_at < forget_before, 1), else_=attempts.c.failures + 1)
         values = {"scope": scope, "failures": 1, "last_at": at}
         await upsert(self.connection, attempts, values, {"failures": count, "last_at": at})
 
     async def forgive(self, scope: str) -> None:
+        """Subtract a failure."""
         failed = attempts.c.scope == scope, attempts.c.failures > 0
         values = {"failures": attempts.c.failures - 1}
         await self._execute(attempts.update().where(*failed).values(values))
@@ -172,17 +175,3 @@ class SqlAttempts(SqlRepository):
 
     async def forget(self, before: datetime) -> None:
         await self._execute(attempts.delete().where(attempts.c.last_at < before))
-
-
-def _link(row: RowMapping) -> OneTimeLink:
-    role, maker, person = row["role"], row["created_by"], row["person"]
-    if person is None:  # a version wrote it that did not know persons
-        person = maker.removeprefix(_BY_USER) if maker.startswith(_BY_USER) else ""
-    values = {"kind": LinkKind(row["kind"]), "role": Role(role) if role else None, "person": person}
-    return OneTimeLink(**{**row, **values})
-
-
-def _session(row: RowMapping) -> Session:
-    # A version that did not know methods wrote none.
-    values = {"stage": Stage(row["stage"]), "method": row["method"] or PASSWORD}
-    return Session(**{**row, **values})

@@ -1,5 +1,6 @@
 """The tables for the queries, with column types that mean the same on SQLite and PostgreSQL.
 
+Tables of records have a column for each field of the record.
 Times and money are whole numbers in the database, so that no driver or column type rounds them.
 Usage and the audit log have no foreign keys, because they outlive keys, people and projects. A new
 database is made of these tables; a migration brings those of an earlier release to this form.
@@ -7,17 +8,19 @@ database is made of these tables; a migration brings those of an earlier release
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from enum import StrEnum
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Dialect,
     ForeignKey,
     Index,
@@ -29,12 +32,27 @@ from sqlalchemy import (
     UniqueConstraint,
     Uuid,
     event,
-    false,
     text,
 )
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
 
+from causerie.access.allowed import Access
+from causerie.hosted.accounts.audit import AuditEntry
+from causerie.hosted.accounts.bounds import Budget, Credit, Limit
+from causerie.hosted.accounts.keys import ApiKey, KeySecret, OneTimeLink, OperatorKey
+from causerie.hosted.accounts.passwords import Authenticator, Failures
+from causerie.hosted.accounts.people import (
+    IdentityGroup,
+    LinkedIdentity,
+    Membership,
+    Project,
+    User,
+)
+from causerie.hosted.accounts.records import Recording, StoredEntry
+from causerie.hosted.accounts.tokens import Session
+from causerie.metering.ledger import UsageRecord
+from causerie.observe.alerts import Delivery, StoredAlert
 from causerie.protocol.money import amount_of, billionths
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,33 +98,40 @@ class Money(TypeDecorator[Decimal]):
 
 
 class JsonText(TypeDecorator[Any]):
-    """A value of this ``kind``, stored as JSON, a set as a sorted list.
-
-    ``None`` is stored as ``missing``, or else as ``NULL``, which is not the empty set.
-    """
+    """A value of this ``kind``, stored as JSON, a set as a sorted list; ``None`` as ``NULL``."""
 
     impl = Text
     cache_ok = True
 
-    def __init__(self, kind: Any, missing: str | None = None) -> None:
+    def __init__(self, kind: Any) -> None:
         super().__init__()
         self.kind = kind
-        self.missing = missing
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         if value is None:
-            return self.missing
+            return None
         plain = sorted(value) if isinstance(value, set | frozenset) else value
         return msgspec.json.encode(plain).decode()
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        stored = value or self.missing
-        return None if stored is None else msgspec.json.decode(stored, type=self.kind)
+        return None if value is None else msgspec.json.decode(value, type=self.kind)
 
 
-NAME_SET = JsonText(frozenset[str])
-NETWORKS = JsonText(tuple[str, ...])
-JSON_OBJECT = JsonText(dict[str, Any], "{}")
+class Word(TypeDecorator[StrEnum]):
+    """A member of this enumeration, stored as its value."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: StrEnum | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> StrEnum | None:
+        return None if value is None else self.kind(value)
 
 
 METADATA = MetaData(
@@ -132,134 +157,133 @@ def _required(kind: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, kind, nullable=False) for name in names)
 
 
-def _optional(kind: Any, *names: str) -> Iterator[Column[Any]]:
-    return (Column(name, kind) for name in names)
+_TYPES: Mapping[Any, Any] = {
+    **{str: Text, bool: Boolean, int: BigInteger, bytes: LargeBinary},
+    **{datetime: Moment, Decimal: Money},
+}
 
 
-def _added(kind: Any, default: Any, *names: str) -> Iterator[Column[Any]]:
-    return (Column(name, kind, nullable=False, server_default=default) for name in names)
+def _type_of(hint: Any) -> Any:
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return Word(hint)
+    if get_origin(hint) is Literal:
+        return Text
+    return _TYPES[hint] if hint in _TYPES else JsonText(hint)
 
 
-users = _table(
-    "users",
-    *_keys(Text, "id"),
-    Column("email", Text, nullable=False, unique=True),
-    *_required(Text, "name"),
-    *_optional(Text, "password"),
-    *_required(Boolean, "operator"),
-    *_required(Moment, "created_at"),
-    *_optional(Moment, "disabled_at"),
-    *_added(Text, "", "operator_group", "user_name", "external_id"),
-    *_added(JsonText(frozenset[str], "[]"), "[]", "rights"),
-)
+def _table_of(
+    record: type[Any],
+    name: str,
+    *parts: SchemaItem,
+    keys: Collection[str] = ("id",),
+    but: Collection[str] = (),
+    names: Mapping[str, str] = {},
+) -> Table:
+    """Return the table of a record: a column for each field, ``NULL`` where it is ``None``.
 
-identities = _table(
-    "identities",
-    *_keys(Text, "issuer", "subject"),
-    Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
-    *_required(Moment, "linked_at"),
+    Columns among the ``parts`` are in place of those of the fields, or come first. Fields of
+    ``but`` have none; ``names`` are those of columns that are not named like their fields.
+    """
+    given = {each.name: each for each in parts if isinstance(each, Column)}
+    columns: dict[str, Column[Any]] = {}
+    for field, hint in get_type_hints(record).items():
+        column = names.get(field, field)
+        kinds = [each for each in get_args(hint) if each is not NoneType]
+        optional = NoneType in get_args(hint)
+        kind = _type_of(kinds[0] if optional else hint)
+        columns[column] = Column(
+            column, kind, primary_key=field in keys, autoincrement=False, nullable=optional
+        )
+    columns |= {name: given.pop(name) for name in columns if name in given}
+    kept = [each for column, each in columns.items() if column not in but]
+    others = [each for each in parts if not isinstance(each, Column)]
+    return Table(name, METADATA, *given.values(), *kept, *others)
+
+
+def _text(name: str, *parts: SchemaItem, **more: Any) -> Column[Any]:
+    return Column(name, Text, *parts, nullable=False, **more)
+
+
+def _of_user(**more: Any) -> Column[Any]:
+    return _text("user_id", ForeignKey("users.id"), **more)
+
+
+def _of_project(**more: Any) -> Column[Any]:
+    return _text("project_id", ForeignKey("projects.id"), **more)
+
+
+def _digest() -> Column[Any]:
+    return Column("digest", LargeBinary, nullable=False, unique=True)
+
+
+users = _table_of(User, "users", _text("email", unique=True))
+
+identities = _table_of(
+    LinkedIdentity, "identities", _of_user(index=True), keys=("issuer", "subject")
 )
 
 # Groups that identity providers provision by SCIM.
-identity_groups = _table(
-    "identity_groups",
-    *_keys(Text, "id"),
-    *_required(Text, "provider", "name", "external_id"),
-    *_required(Moment, "created_at"),
-    UniqueConstraint("provider", "name"),
-)
+identity_groups = _table_of(IdentityGroup, "identity_groups", UniqueConstraint("provider", "name"))
 
 identity_group_members = _table(
     "identity_group_members",
     Column("group_id", Text, ForeignKey("identity_groups.id"), primary_key=True),
-    Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
+    _of_user(primary_key=True, index=True),
 )
 
-projects = _table(
-    "projects",
-    *_keys(Text, "id"),
-    *_required(Text, "name"),
-    *_required(Moment, "created_at"),
-    *_optional(Moment, "archived_at"),
-    *_optional(Integer, "recording_days"),
-    *_optional(NETWORKS, "networks"),
-)
+projects = _table_of(Project, "projects")
 
-memberships = _table(
+memberships = _table_of(
+    Membership,
     "memberships",
-    Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
-    Column("user_id", Text, ForeignKey("users.id"), primary_key=True, index=True),
-    *_required(Text, "role"),
-    *_required(Moment, "since"),
-    *_added(Text, "", "from_group"),
+    _of_project(primary_key=True),
+    _of_user(primary_key=True, index=True),
 )
 
-one_time_links = _table(
+one_time_links = _table_of(
+    OneTimeLink,
     "one_time_links",
-    *_keys(Text, "id"),
-    *_required(Text, "kind"),
-    Column("digest", LargeBinary, nullable=False, unique=True),
-    *_optional(Text, "email"),
+    _digest(),
     Column("project_id", Text, ForeignKey("projects.id"), index=True),
-    *_optional(Text, "role"),
-    *_required(Boolean, "operator"),
     Column("user_id", Text, ForeignKey("users.id")),
-    *_required(Text, "created_by"),
-    *_required(Moment, "created_at", "expires_at"),
-    *_optional(Moment, "used_at"),
-    Column("person", Text, index=True),
+    _text("person", index=True),
 )
 
 # When somebody last left a project: older invitations let them in no more.
 departures = _table(
     "departures",
-    Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
-    Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
+    _of_project(primary_key=True),
+    _of_user(primary_key=True),
     *_required(Moment, "at"),
 )
 
-sessions = _table(
-    "sessions",
-    *_keys(Text, "id"),
-    Column("digest", LargeBinary, nullable=False, unique=True),
-    Column("user_id", Text, ForeignKey("users.id"), nullable=False, index=True),
-    *_required(Text, "stage"),
-    *_required(Moment, "created_at", "seen_at", "expires_at"),
-    *_required(Text, "address", "agent"),
-    *_added(Text, "", "method"),
+sessions = _table_of(Session, "sessions", _digest(), _of_user(index=True))
+
+totp = _table_of(Authenticator, "totp", _of_user(primary_key=True))
+
+recovery_codes = _table("recovery_codes", _of_user(primary_key=True), *_keys(LargeBinary, "digest"))
+
+attempts = _table_of(
+    Failures, "attempts", Column("last_at", Moment, nullable=False, index=True), keys=["scope"]
 )
 
-totp = _table(
-    "totp",
-    Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
-    *_required(Text, "secret"),
-    *_optional(Moment, "confirmed_at"),
-    *_required(BigInteger, "last_step"),
-)
-
-recovery_codes = _table(
-    "recovery_codes",
-    Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
-    *_keys(LargeBinary, "digest"),
-)
-
-attempts = _table(
-    "attempts",
-    *_keys(Text, "scope"),
-    *_required(Integer, "failures"),
-    Column("last_at", Moment, nullable=False, index=True),
-)
-
-audit = _table(
+audit = _table_of(
+    AuditEntry,
     "audit",
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    *_required(Moment, "at"),
-    *_required(Text, "actor", "actor_name", "action"),
-    *_optional(Text, "project_id"),
-    *_required(Text, "subject"),
-    *_required(JSON_OBJECT, "details"),
     Index(None, "project_id", "id"),
+    but=("subject_name", "subject_deleted"),
 )
+
+
+def _when_made(table: Table, statement: str, dialect: str = "") -> None:
+    def execute(_: Table, connection: Connection, **more: object) -> None:
+        if dialect in ("", connection.dialect.name):
+            connection.exec_driver_sql(statement)
+
+    event.listen(table, "after_create", execute)
+
+
 _DAYS = 90 * 86_400_000_000  # entries of the last 90 days cannot be deleted
 for _dialect, _statement in (
     (
@@ -270,7 +294,7 @@ for _dialect, _statement in (
     (
         "sqlite",
         "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit "
-        f"WHEN OLD.at > CAST(strftime('%%s', 'now') AS INTEGER) * 1000000 - {_DAYS} "
+        f"WHEN OLD.at > CAST(strftime('%s', 'now') AS INTEGER) * 1000000 - {_DAYS} "
         "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END",
     ),
     (
@@ -290,80 +314,45 @@ for _dialect, _statement in (
         "EXECUTE FUNCTION audit_only_grows()",
     ),
 ):
-    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect=_dialect))
+    _when_made(audit, _statement, _dialect)
 
 
-# `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
-# that did not know persons.
-api_keys = _table(
+api_keys = _table_of(
+    ApiKey,
     "api_keys",
-    *_keys(Text, "id"),
-    Column("project_id", Text, ForeignKey("projects.id"), nullable=False),
-    *_required(Text, "created_by", "name", "purpose"),
-    *_optional(NAME_SET, "doors", "models"),
-    *_required(Moment, "created_at"),
-    *_optional(Moment, "expires_at", "disabled_at"),
-    *_optional(Text, "disabled_by"),
-    *_optional(Moment, "deleted_at"),
-    Column("person", Text, index=True),
-    *_optional(Moment, "withdrawn_at"),
-    *_optional(NETWORKS, "networks"),
+    _of_project(),
+    _text("person", index=True),
     Index(None, "project_id", "created_at"),
+    but=("bounds", "person_status"),
 )
 
 # A key that is being rotated has two secrets for a while; the old one has an end.
-key_secrets = _table(
+key_secrets = _table_of(
+    KeySecret,
     "key_secrets",
-    *_keys(LargeBinary, "digest"),
-    Column("key_id", Text, ForeignKey("api_keys.id"), nullable=False, index=True),
-    *_optional(Moment, "expires_at"),
+    _text("key_id", ForeignKey("api_keys.id"), index=True),
+    keys=["digest"],
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
-limits = _table(
-    "limits",
-    *_keys(Text, "owner", "model"),
-    *_optional(BigInteger, "requests_per_minute", "tokens_per_minute"),
-    *_optional(BigInteger, "input_tokens_per_minute", "output_tokens_per_minute", "concurrent"),
-)
+limits = _table_of(Limit, "limits", *_keys(Text, "owner"), keys=["model"])
 
 # `amount` counts billionths of money, or tokens.
-budgets = _table(
+budgets = _table_of(
+    Budget,
     "budgets",
-    *_keys(Text, "owner", "model", "unit", "period"),
+    *_keys(Text, "owner"),
     *_required(BigInteger, "amount"),
-    *_added(Boolean, false(), "soft"),
+    keys=("model", "unit", "period"),
 )
 
 # What a project, a user or (`member:PROJECT/USER`) a member may use. Prices are of 1M tokens.
-access = _table(
-    "access",
-    *_keys(Text, "owner"),
-    *_optional(NAME_SET, "models", "doors", "providers"),
-    *_optional(Money, "prompt_price", "completion_price"),
-)
+access = _table_of(Access, "access", *_keys(Text, "owner"))
 
-operator_keys = _table(
-    "operator_keys",
-    *_keys(Text, "id"),
-    Column("digest", LargeBinary, nullable=False, unique=True),
-    *_required(Text, "name"),
-    *_required(NAME_SET, "rights"),
-    *_required(Text, "created_by"),
-    *_required(Moment, "created_at"),
-    *_optional(Moment, "expires_at", "deleted_at"),
-)
+operator_keys = _table_of(OperatorKey, "operator_keys", _digest())
 
 # Amounts paid in for projects; withdrawals have a minus.
-credits = _table(
-    "credits",
-    *_keys(Text, "id"),
-    *_required(Text, "project_id"),
-    *_required(Money, "amount"),
-    *_required(Moment, "at"),
-    *_required(Text, "by", "note"),
-    Index(None, "project_id", "at"),
-)
+credits = _table_of(Credit, "credits", Index(None, "project_id", "at"))
 
 schema_state = _table(
     "schema_state",
@@ -375,11 +364,8 @@ schema_state = _table(
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
 change_counter = _table("change_counter", *_keys(Integer, "id"), *_required(BigInteger, "number"))
-for _one_row, _first in (
-    (schema_state, "INSERT INTO schema_state (id) VALUES (1)"),
-    (change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)"),
-):
-    event.listen(_one_row, "after_create", DDL(_first))
+_when_made(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
+_when_made(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
 
 changes = _table(
     "changes",
@@ -389,54 +375,28 @@ changes = _table(
 )
 
 
-configuration_entries = _table(
-    "configuration_entries",
-    *_keys(Text, "id"),
-    *_required(Text, "kind", "name"),
-    *_required(JSON_OBJECT, "body"),
-    *_optional(Text, "credential"),
-    *_required(Boolean, "enabled"),
-    *_required(Integer, "version"),
-    *_required(Moment, "created_at", "updated_at"),
-    *_required(Text, "created_by", "updated_by"),
-    UniqueConstraint("kind", "name"),
+configuration_entries = _table_of(
+    StoredEntry, "configuration_entries", UniqueConstraint("kind", "name"), but=["unreadable"]
 )
-
 
 # The ids are those of usage records.
-recordings = _table(
+recordings = _table_of(
+    Recording,
     "recordings",
     *_keys(Uuid(as_uuid=False), "id"),
-    Column("project_id", Text, nullable=False, index=True),
-    *_required(Text, "user_id"),
-    *_required(Moment, "at"),
+    _text("project_id", index=True),
     Column("expires_at", Moment, nullable=False, index=True),
-    *_required(Text, "request", "reply"),
-    *_required(Boolean, "request_cut", "reply_cut"),
 )
 
 
-usage_records = _table(
+RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provider": "served_by"}
+"""Columns of usage whose fields have other names."""
+usage_records = _table_of(
+    UsageRecord,
     "usage_records",
     *_keys(Uuid(as_uuid=False), "id"),
-    Column("request_id", Text, nullable=False, index=True),
+    _text("request_id", index=True),
     Column("at", BigInteger, nullable=False, index=True),
-    *_required(Text, "project_id", "key_id", "user_id", "door", "model", "served_by"),
-    *_required(Boolean, "stream"),
-    *_required(Integer, "status", "attempts"),
-    *_optional(Text, "code", "finish", "param"),
-    *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
-    *_required(BigInteger, "cost"),  # in billionths
-    *_required(BigInteger, "queue_us", "duration_us"),
-    *_optional(BigInteger, "first_token_us"),
-    *_added(BigInteger, "0", "upstream_us"),
-    *_added(Integer, "0", "continued"),
-    *_added(Boolean, false(), "estimated"),
-    *_added(JsonText(tuple[str, ...], "[]"), "[]", "tried"),
-    *_added(Text, "", "reason", "app", "referer", "cache_miss", "tag"),
-    *_added(Text, "chat", "operation"),
-    *_added(Integer, "0", "units"),
-    *_added(BigInteger, "0", "written"),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(
@@ -444,6 +404,7 @@ usage_records = _table(
         sqlite_where=text("status >= 400"),
         postgresql_where=text("status >= 400"),
     ),
+    names=RENAMED,
 )
 
 
@@ -460,7 +421,7 @@ def _usage_sums(name: str, *places: str) -> Table:
         *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
         *_required(Money, "cost"),
         *_required(BigInteger, "first_token_us", "first_tokens", "duration_us"),
-        *_added(BigInteger, "0", "charged", "written"),
+        *_required(BigInteger, "charged", "written"),
         *(Index(None, each, "start") for each in _SEARCHED if each in places),
     )
 
@@ -519,25 +480,12 @@ target_days = _table(
 )
 
 
-alerts = _table(
-    "alerts",
-    *_keys(Text, "key"),
-    *_required(Text, "kind", "summary"),
-    *_required(JSON_OBJECT, "details"),
-    *_required(Integer, "level"),
-    *_required(Boolean, "recovers"),
-    *_required(Moment, "since", "seen_at"),
-    *_optional(Moment, "resolved_at"),
-)
+alerts = _table_of(StoredAlert, "alerts", keys=["key"])
 
-alert_deliveries = _table(
+alert_deliveries = _table_of(
+    Delivery,
     "alert_deliveries",
-    *_keys(Text, "id"),
-    *_required(Text, "channel", "to", "kind", "summary", "state", "outcome"),
-    *_required(Boolean, "firing"),
-    *_required(JSON_OBJECT, "details"),
     Column("at", Moment, nullable=False, index=True),
-    *_required(Integer, "attempts"),
     Column("next_at", Moment, index=True),
 )
 

@@ -51,6 +51,7 @@ from causerie.hosted.accounts.usage import (
 )
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.tables import (
+    RENAMED,
     microseconds,
     moment_of,
     usage_apps,
@@ -100,8 +101,7 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
 HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
 
-_RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provider": "served_by"}
-_COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
+_COLUMNS = [(RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
 _SUMS = (
     *((HOUR, table) for table in (usage_hourly, usage_apps, usage_tags, usage_targets)),
     *((DAY, table) for table in (usage_daily, usage_charged)),
@@ -503,7 +503,7 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
 
 
 def _name(by: By) -> str:
-    return _RENAMED.get(by, by.value)
+    return RENAMED.get(by, by.value)
 
 
 def _start(table: Table, question: UsageQuery) -> ColumnElement[int]:

@@ -184,6 +184,8 @@ def _too_long(subject: Subject) -> Script:
 CONTEXT_QUESTIONS = (_context_length, _too_long)
 
 
+# Operations besides chat.
+
 _QUERY, _NEAR, _FAR = "Which animal barks?", "A dog barks.", "Iron is a metal."
 
 

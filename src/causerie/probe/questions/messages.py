@@ -354,6 +354,9 @@ REFUSAL_QUESTIONS = (
 )
 
 
+# Streams: form, chunks and usage.
+
+
 def _plain_stream(subject: Subject) -> ProbeRequest:
     return subject.ask(HELLO, MOST, stream=True).once()
 

@@ -2,70 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from decimal import Decimal
 from operator import itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from urllib.parse import urlencode
 
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import ModelCard
 from causerie.errors import InvalidRequest
+from causerie.hosted.console.catalog_view import Offer, gives
+from causerie.hosted.console.fields import ROWS, FormFields, rows_of
 from causerie.http.event_loop import Turns
 from causerie.protocol.events import Usage
 from causerie.protocol.money import amount_of
 from causerie.protocol.numbers import money, whole_number
 
-Fields = Mapping[str, Sequence[str]]
-"""All values of each field, without white space around them."""
-
-
-def fields(pairs: Iterable[tuple[str, str]]) -> Fields:
-    found: dict[str, list[str]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value.strip())
-    return found
-
-
-def first(given: Fields, name: str) -> str:
-    return given[name][0] if name in given else ""
-
-
-ROWS = (25, 50, 100)  # numbers of rows on a page; the first is the usual one
 _FAR = float("inf")
 _LONGEST = 200
 _MOST = 10**10 - 1
 
 
-class Searchable(Protocol):
-    """A model of a list. ``price`` is that of a usual million tokens; infinite if not known."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def card(self) -> ModelCard: ...
-    @property
-    def price(self) -> Decimal: ...
-    @property
-    def created(self) -> int: ...
-    @property
-    def throughput(self) -> float | None: ...
-    @property
-    def latency(self) -> float | None: ...
-    @property
-    def context_length(self) -> int | None: ...
-    @property
-    def ends(self) -> date | None: ...
-    @property
-    def parameters(self) -> frozenset[str]: ...
-    @property
-    def input_modalities(self) -> frozenset[str]: ...
-
-
-T = TypeVar("T", bound=Searchable)
-Key = Callable[[Searchable], tuple[Decimal | float | str, ...]]
+Key = Callable[[Offer], tuple[Decimal | float | str, ...]]
 _SORTS: Mapping[str, tuple[str, Key]] = {
     "newest": ("Newest", lambda one: (-one.created,)),
     "name": ("Name", lambda one: ()),
@@ -109,38 +67,37 @@ class CatalogQuery:
     rows: int = ROWS[0]
 
     @staticmethod
-    def parse(given: Iterable[tuple[str, str]]) -> CatalogQuery:
-        query = fields(given)
+    def parse(query: FormFields) -> CatalogQuery:
         return CatalogQuery(
-            text=first(query, "q")[:_LONGEST],
+            text=query.get("q")[:_LONGEST],
             cost=_one_of(query, "cost", COSTS),
             most=_money(query, "max"),
             context=_whole(query, "context", 0),
-            author=first(query, "author")[:_LONGEST],
-            parameters=tuple(filter(None, query.get("parameter", ()))),
-            takes=tuple(filter(None, query.get("takes", ()))),
-            gives=tuple(filter(None, query.get("gives", ()))),
+            author=query.get("author")[:_LONGEST],
+            parameters=tuple(filter(None, query.every("parameter"))),
+            takes=tuple(filter(None, query.every("takes"))),
+            gives=tuple(filter(None, query.every("gives"))),
             ending=_one_of(query, "ending", ENDINGS),
             sort=_one_of(query, "sort", SORTS) or "newest",
             page=max(_whole(query, "page", 1), 1),
-            rows=rows_of(first(query, "rows")),
+            rows=rows_of(query.get("rows")),
         )
 
     @property
     def narrows(self) -> bool:
         return any(name not in ("sort", "rows") for name, _ in self._fields())
 
-    async def of(self, entries: Sequence[T]) -> Sequence[T]:
+    async def of(self, entries: Sequence[Offer]) -> Sequence[Offer]:
         """Return the matching entries in order, without blocking the event loop for long."""
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
-        turns, found = Turns(), list[tuple[Any, T]]()
+        turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
             if self._fits(one) and (not words or _says(one, words)):
                 found.append(((*key(one), one.card.name.casefold(), one.id), one))
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
-    def on_page(self, found: Sequence[T]) -> Sequence[T]:
+    def on_page(self, found: Sequence[Offer]) -> Sequence[Offer]:
         start = (self.page - 1) * self.rows
         return found[start : start + self.rows]
 
@@ -154,7 +111,7 @@ class CatalogQuery:
     def sorted_by(self, sort: str) -> str:
         return replace(self, sort=sort, page=1).address()
 
-    def _fits(self, one: Searchable) -> bool:
+    def _fits(self, one: Offer) -> bool:
         return (
             (not self.cost or (one.price == 0) == (self.cost == "free"))
             and (self.most is None or one.price <= self.most)
@@ -183,29 +140,21 @@ class CatalogQuery:
         return [(name, value) for name, value in said if value]
 
 
-def rows_of(text: str) -> int:
-    return next((rows for rows in ROWS if str(rows) == text), ROWS[0])
-
-
-def gives(one: Searchable) -> frozenset[str]:
-    return frozenset(one.output_modalities if isinstance(one, Listing) else ("text",))
-
-
-def _says(one: Searchable, words: Sequence[str]) -> bool:
+def _says(one: Offer, words: Sequence[str]) -> bool:
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
     return all(word in text for word in words)
 
 
-def _one_of(query: Fields, name: str, known: Mapping[str, str]) -> str:
-    value = first(query, name)
+def _one_of(query: FormFields, name: str, known: Mapping[str, str]) -> str:
+    value = query.get(name)
     if value and value not in known:
         every = ", ".join(filter(None, known))
         raise InvalidRequest(f"There is no {name} {value[:20]}; take one of {every}.", param=name)
     return value
 
 
-def _whole(query: Fields, name: str, usual: int) -> int:
-    text = first(query, name)
+def _whole(query: FormFields, name: str, usual: int) -> int:
+    text = query.get(name)
     if not text:
         return usual
     number = whole_number(text, _MOST)
@@ -214,8 +163,8 @@ def _whole(query: Fields, name: str, usual: int) -> int:
     return number
 
 
-def _money(query: Fields, name: str) -> Decimal | None:
-    text = first(query, name)
+def _money(query: FormFields, name: str) -> Decimal | None:
+    text = query.get(name)
     if not text:
         return None
     try:
@@ -248,8 +197,7 @@ class CostAssumptions:
     requests: int
 
     @staticmethod
-    def parse(given: Iterable[tuple[str, str]]) -> CostAssumptions:
-        query = fields(given)
+    def parse(query: FormFields) -> CostAssumptions:
         counts = {name: _whole_tokens(query, name) for name in USUAL}
         for part, whole in (("cached", "in"), ("thinking", "out")):
             if counts[part] > counts[whole]:
@@ -293,8 +241,8 @@ def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEs
     return sorted(made, key=lambda each: (each.month, each.variant, each.target))
 
 
-def _whole_tokens(query: Fields, name: str) -> int:
-    text = first(query, name).replace(",", "")
+def _whole_tokens(query: FormFields, name: str) -> int:
+    text = query.get(name).replace(",", "")
     if not text:
         return USUAL[name] if name not in query else 0
     number = whole_number(text, _MOST_TOKENS)
@@ -307,4 +255,4 @@ def _whole_tokens(query: Fields, name: str) -> int:
     return number
 
 
-USUAL_LOAD = CostAssumptions.parse(())
+USUAL_LOAD = CostAssumptions.parse(FormFields())
