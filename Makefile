@@ -19,7 +19,7 @@ again = echo "== once more, alone" && $(BIN)/python -m pytest --last-failed --la
 # What is compiled once is read by every process after it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help serve test test-all mutants suite types timings openvino llamacpp vllm bench package lint style sourcetypes testtypes format docs lock \
+.PHONY: help serve test test-all mutants suite types timings openvino llamacpp vllm bench faults package lint style sourcetypes testtypes format docs lock \
 	weights system postgres valkey browser promtool helm screenshots clean
 .DEFAULT_GOAL := help
 
@@ -80,6 +80,9 @@ vllm: $(VENV)/.dev ## Ask the contract of engines of a vLLM that is installed: V
 bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
 	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \
 		echo "== $$script" && PYTHONPATH=tests $(BIN)/python "$$script" $(ARGS) || exit 1; done
+
+faults: $(VENV)/.dev ## Have nine infrastructure faults under load, and compare the ledger to the token
+	PYTHONPATH=tests $(BIN)/python bench/faults.py $(ARGS)
 
 package: $(VENV)/.dev ## Build wheel and sdist into dist/, and check what they say of themselves
 	rm -rf dist && $(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist

@@ -286,7 +286,7 @@ async def console_of(
         service_view,
         site,
         clock=world.clock,
-        open_to=OpenPages(open_to_all, outbox, rankings, chat=chat, sales=sales),
+        open_to=OpenPages(open_to_all, outbox, rankings, chat=chat, status=rankings, sales=sales),
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

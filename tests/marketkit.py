@@ -11,14 +11,22 @@ from decimal import Decimal
 import pytest
 from accountkit import World
 from consolekit import Place, console_of
+from msgspec import structs
 from pageskit import Shop
 
 from causerie.catalog.catalog import Catalog, DoorCatalog
 from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities, Tariff
+from causerie.catalog.model import (
+    ModelCard,
+    ModelProfile,
+    ProviderClaims,
+    TargetCapabilities,
+    Tariff,
+)
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.protocol.targets import (
+    DAY_SECONDS,
     QUARTER_SECONDS,
     Candidate,
     Percentiles,
@@ -49,11 +57,18 @@ def endpoint(
     probed: date | None = None,
     quantization: str | None = None,
     private: bool = False,
+    claims: ProviderClaims = ProviderClaims(),  # noqa: B008 - frozen
 ) -> CatalogEndpoint:
     """One endpoint's offer; prices are per 1M tokens."""
     profile = ModelProfile(context, output, images)
     return CatalogEndpoint(
-        TargetCapabilities(Candidate(f"{provider}/{model}"), parameters, lambda: profile),
+        TargetCapabilities(
+            Candidate(f"{provider}/{model}"),
+            parameters,
+            lambda: profile,
+            provider=provider,
+            claims=claims,
+        ),
         provider=provider,
         tariff=Tariff(
             Decimal(prompt) / _MILLION,
@@ -160,13 +175,29 @@ def small_market(now: datetime) -> ScriptedMarket:
         probed=date(2026, 11, 2), quantization="fp8", model="Qwen/Qwen3-8B",
     )  # fmt: skip
     south = endpoint("south", "0.04", "0.25", parameters=TOOLS, probed=date(2026, 11, 9))
-    west = endpoint("west", "0.055", "0.22", parameters=None, private=True)
+    west = endpoint(
+        "west",
+        "0.055",
+        "0.22",
+        parameters=None,
+        private=True,
+        claims=ProviderClaims(TOOLS, ("text", "image"), ("text",)),
+    )
     free = endpoint("causerie", "0", "0", context=8192, model="qwen3-8b-here")
     vision = endpoint(
         "north", "2.5", "10", thinking="5", images=True, context=1_048_576, model="iris"
     )
     per_request = endpoint("east", "0.1", "0.1", request="0.002", parameters=PLAIN, context=4096)
     unknown = endpoint("south", "1", "3", context=None, parameters=None, model="mystery")
+    claimed = endpoint(
+        "west",
+        "0.0631125",
+        "1.63625",
+        model="meta-llama/llama-3.1-405b-instruct",
+        parameters=None,
+        context=131_072,
+        claims=ProviderClaims(THINKS, ("text", "image")),
+    )
     cards = [
         (
             card(
@@ -183,19 +214,35 @@ def small_market(now: datetime) -> ScriptedMarket:
             [per_request], date(2999, 1, 1),
         ),
         (card("zeta/mystery"), [unknown], None),
+        (card("meta-llama/llama-3.1-405b-instruct"), [claimed], None),
     ]  # fmt: skip
     figures = {
         north.name: target_stats(0.31, 92.0, 0.998),
         south.name: target_stats(0.92, 41.0, 0.93),
         west.name: target_stats(0.55, 63.0, 1.0),
         vision.name: target_stats(1.4, 55.0, 0.87, up=False),
+        claimed.name: structs.replace(target_stats(0.7, 30.0, 0.6), degraded=True),
     }
     days = {
         north.name: day(now, 0.31, 92.0),
         south.name: day(now, 0.92, 41.0, range(50, 58)),
         west.name: day(now, 0.55, 63.0, range(20, 22)),
     }
-    return ScriptedMarket(cards, figures, days)
+    by_day = {
+        north.name: quarter_of_a_year(now, range(30, 33)),
+        west.name: quarter_of_a_year(now, range(80, 90))[40:],
+    }
+    return ScriptedMarket(cards, figures, days, by_day)
+
+
+def quarter_of_a_year(now: datetime, ill: range) -> list[TimeBucket]:
+    """Ninety days; on those of ``ill`` a tenth failed or more."""
+    last = int(now.timestamp()) // DAY_SECONDS
+    return [
+        TimeBucket((last - 89 + n) * DAY_SECONDS, 1000, 100 + 9 * n if n in ill else 2, None, None)
+        for n in range(90)
+        if n % 23 != 7
+    ]
 
 
 LLAMA = "meta-llama/llama-3.1-405b-instruct"

@@ -294,6 +294,7 @@ def outside() -> Mapping[str, Go]:
         "catalog-quiet": at("/catalog/zeta/mystery"),
         "catalog-providers": at("/providers"),
         "catalog-provider": at("/providers/north"),
+        "status": at("/status"),
         "rankings": at("/rankings?period=month"),
         "public-chat": at("/catalog/qwen/qwen3-8b:free/chat"),
         "rankings-providers": at("/rankings?period=month&by=provider"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from bisect import bisect
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +19,8 @@ class CountingProvider:
     """Streams as many words as a request's output limit, one every ``pause`` seconds.
 
     ``asked`` and ``sent`` count requests and words by the name of the request, ``running`` and
-    ``most`` the streams at once by the kind of its client, and by ``""`` all together.
+    ``most`` the streams at once by the kind of its client, and by ``""`` all together. ``times``
+    has those of a kind's requests.
     """
 
     def __init__(self, pause: float, keys: set[str]) -> None:
@@ -28,7 +31,18 @@ class CountingProvider:
         self.running: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self.used: Counter[str] = Counter()
+        self.times: dict[str, list[float]] = {}
         self.base_url = ""
+
+    def clear(self) -> None:
+        """Begin to count anew."""
+        for counts in (self.asked, self.sent, self.most, self.times):
+            counts.clear()
+
+    def in_a_minute(self, kind: str) -> int:
+        """Return the highest number of requests within sixty seconds, less half a second."""
+        times = self.times.get(kind, [])
+        return max((bisect(times, at + 59.5) - n for n, at in enumerate(times)), default=0)
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[CountingProvider]:
@@ -54,6 +68,7 @@ class CountingProvider:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         self.asked[name] += 1
         places = name.split("-")[1], ""
+        self.times.setdefault(places[0], []).append(time.monotonic())
         for place in places:
             self.running[place] += 1
             self.most[place] = max(self.most[place], self.running[place])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from causerie.metering.ledger import UsageRecord
 from outages.clients import Seen
 
+_SHOWN = ("", "rated", "paid")
 WORD = 1_000_000_000  # the price of one, in billionths; prompts cost nothing
 
 
@@ -19,7 +20,7 @@ class Bounds:
     at_once: Mapping[str, int]
     """Requests at the provider at the same time, by the kind of clients (``""``: all)."""
     requests: Mapping[str, int] = field(default_factory=dict)
-    """Requests at the provider, by kind: no fault lasts longer than a minute."""
+    """Requests at the provider within a minute, by kind."""
     words: Mapping[str, int] = field(default_factory=dict)
     """Words that the budget of a kind pays."""
     failures: int | None = None
@@ -33,6 +34,7 @@ class Counted:
     asked: Mapping[str, int]
     sent: Mapping[str, int]
     most: Mapping[str, int]
+    in_a_minute: Mapping[str, int]
     database: int
     shared: int
     cost: int
@@ -51,8 +53,9 @@ class Verdict:
     twice: int
     words: tuple[int, int, int]
     """Of replies that a client has whole: as received, as in the ledger, as sent."""
-    most: int
-    bound: int
+    highest: Sequence[tuple[int, int]]
+    """Requests at once, requests within a minute, and words that a budget paid; each with its
+    bound."""
     broken: list[str] = field(default_factory=list)
 
 
@@ -67,6 +70,7 @@ def judged(
     missing += [name for name in whole if getattr(by_name.get(name), "status", 0) != 200]
     twice = [name for name, count in kept.items() if count > 1]
     failed = [one for one in seen if not (one.whole or one.full)]
+    measured = _measured(rows, counted, bounds)
     verdict = Verdict(
         ok=len(whole),
         full=sum(one.full for one in seen),
@@ -79,14 +83,17 @@ def judged(
             sum(by_name[name].completion for name in whole if name in by_name),
             sum(counted.sent.get(name, 0) for name in whole),
         ),
-        most=counted.most.get("", 0),
-        bound=bounds.at_once[""],
+        highest=[(found, bound) for _, kind, found, bound in measured if kind in _SHOWN],
     )
     verdict.broken += [f"missing in the ledger: {name}" for name in missing]
     verdict.broken += [f"twice in the ledger: {name}" for name in twice]
     verdict.broken += _tokens(whole, rows, counted)
     verdict.broken += _money(rows, counted)
-    verdict.broken += _bounds(rows, counted, bounds)
+    verdict.broken += [
+        f"{what} of {kind or 'all'}: {found}, allowed are {bound}"
+        for what, kind, found, bound in measured
+        if found > bound
+    ]
     if bounds.failures is not None and len(failed) > bounds.failures:
         verdict.broken += [f"{one.name} failed: {one.status} {one.said[:300]}" for one in failed]
     return verdict
@@ -122,24 +129,20 @@ def _money(rows: Sequence[UsageRecord], counted: Counted) -> Sequence[str]:
     return broken
 
 
-def _bounds(rows: Sequence[UsageRecord], counted: Counted, bounds: Bounds) -> Sequence[str]:
-    asked, words = Counter[str](), Counter[str]()
-    for name, count in counted.asked.items():
-        asked[_kind(name)] += count
+def _measured(
+    rows: Sequence[UsageRecord], counted: Counted, bounds: Bounds
+) -> Sequence[tuple[str, str, int, int]]:
+    """Return each bound: what it is of, of which kind, the highest number, and the bound."""
+    words = Counter[str]()
     for row in rows:
-        words[_kind(row.request_id)] += row.cost // WORD
-    found = {
-        "at once": (counted.most, bounds.at_once),
-        "requests in a minute": (asked, bounds.requests),
-    }
-    found["words paid"] = words, bounds.words
+        words[row.request_id.split("-")[1]] += row.cost // WORD
+    found = (
+        ("at once", counted.most, bounds.at_once),
+        ("requests within a minute", counted.in_a_minute, bounds.requests),
+        ("words paid", words, bounds.words),
+    )
     return [
-        f"{what} of {kind or 'all'}: {counts.get(kind, 0)}, allowed are {bound}"
-        for what, (counts, of_kinds) in found.items()
+        (what, kind, counts.get(kind, 0), bound)
+        for what, counts, of_kinds in found
         for kind, bound in of_kinds.items()
-        if counts.get(kind, 0) > bound
     ]
-
-
-def _kind(name: str) -> str:
-    return name.split("-")[1]

@@ -290,11 +290,17 @@ class Pipeline:
                         await left
 
     def _usable(self, caller: Caller, choice: _Choice, request: ChatRequest) -> Sequence[Candidate]:
-        model, members = choice.model, self.members
+        model = choice.model
         candidates = self.able(model, request) if choice.free else model.candidates(request)
+        return self.permitted(caller, model, candidates)
+
+    def permitted(
+        self, caller: Caller, model: Entry, candidates: Sequence[Candidate]
+    ) -> Sequence[Candidate]:
+        """Return the targets that the caller may use, of providers whose budget is not spent."""
         if caller.access is not None:
             candidates = caller.access.kept(model, candidates)
-        if members is not None and (spent := members.allowances.spent_providers):
+        if self.members is not None and (spent := self.members.allowances.spent_providers):
             candidates = unspent(model, candidates, spent)
         return candidates
 

@@ -35,7 +35,7 @@ async def test_the_first_link_makes_the_operator_and_works_once(world: World) ->
     )
     assert (made.email, made.name, made.operator) == ("ada@example.org", "Ada Lovelace", True)
     [(project, membership)] = await world.projects.of(made)
-    assert (project.name, membership.role) == ("Main", Role.OWNER)
+    assert (project.name, membership.role) == ("Ada Lovelace's project", Role.OWNER)
     with pytest.raises(NotFound, match="does not work any more"):
         await world.users.accept(link.token, email="b@example.org", name="B", password=PASSWORD)
     assert await world.users.first_link() is None

@@ -149,6 +149,10 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.KEYS_TRANSFER: transfer_key,
     Action.MANAGEMENT_KEYS: delete_management_key,
     Action.BOUNDS_SET: lambda s: s.world.projects.set_bounds(s.actor, s.project.id, UNBOUNDED),
+    Action.BOUNDS_LOWER: lambda s: s.world.projects.lower(s.actor, s.project.id, UNBOUNDED),
+    Action.CREDITS_BUY: lambda s: s.world.credits.require(
+        s.actor, Action.CREDITS_BUY, s.project.id
+    ),
     Action.CREDITS_PUT: lambda s: s.world.credits.put(s.actor, s.project.id, Decimal(5)),
     Action.MODELS_ASK: lambda s: s.world.projects.ask(s.actor, s.project.id),
     Action.USAGE_SEE: lambda s: s.world.usage.sums(s.actor, s.project.id, s.question()),

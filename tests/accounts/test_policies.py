@@ -121,7 +121,7 @@ async def test_the_first_operator_is_not_limited(lite: World, tmp_path: Path) ->
     assert link is not None
     olga = await lite.users.accept(link.token, email="olga@example.org", name="Olga", password=None)
     [(project, membership)] = await lite.projects.of(olga)
-    assert (project.name, membership.role) == ("Main", Role.OWNER)
+    assert (project.name, membership.role) == ("Olga's project", Role.OWNER)
     assert await begun(lite, olga.id, project.id) == ((UNBOUNDED, ALL), (UNBOUNDED, ALL))
 
 

@@ -162,9 +162,8 @@ def test_thinking_is_claimed_where_the_model_itself_thinks(thinks: bool | None) 
     assert ("reasoning" in entry) == (thinks is not False)
     assert {"reasoning", "reasoning_effort"} <= set(entry["supported_parameters"])  # if asked to
     assert model_row(entry).thinks is thinks
-    assert (
-        ("thinking" in model_row(entry).abilities) == bool(model_row(entry).efforts) == bool(thinks)
-    )
+    row = model_row(entry)
+    assert ("thinking" in row.ability_words) == bool(row.efforts) == bool(thinks)
 
 
 def test_one_that_thinks_is_enough_and_one_that_may_leaves_it_open() -> None:

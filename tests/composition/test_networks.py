@@ -60,6 +60,17 @@ async def test_a_door_answers_its_networks_alone(tmp_path: Path) -> None:
             assert await ask(service, key, "192.0.2.7") == 200
 
 
+async def test_the_own_door_of_a_model_answers_its_networks_alone(tmp_path: Path) -> None:
+    listed = 'id = "small"\nnetworks = ["10.0.0.0/8"]'
+    text = config(folder=str(tmp_path)).replace('id = "small"', listed, 1) + PROXY
+    async with office(tmp_path) as hosted, service_view(tmp_path, text) as service:
+        key = (await hosted.key()).credential
+        own = "/endpoints/small/v1"
+        assert await ask(service, "", "10.1.2.3", own) == 200
+        assert await ask(service, "", "192.0.2.7", own) == 403
+        assert await ask(service, key, "192.0.2.7") == 200, "another door"
+
+
 async def test_keys_work_from_their_networks_of_those_of_their_project(tmp_path: Path) -> None:
     text = config(folder=str(tmp_path)) + PROXY
     async with office(tmp_path) as hosted, service_view(tmp_path, text) as service:

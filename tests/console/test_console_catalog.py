@@ -21,10 +21,13 @@ from marketkit import (
     market_of,
     target_stats,
 )
+from msgspec import structs
 
 from causerie.hosted.console.routes import ROUTES
 
+LLAMA = "meta-llama/llama-3.1-405b-instruct"
 OPEN = {
+    *("/get-key", "/link/address", "/sign-in/forgotten"),
     "/sign-in",
     "/sign-in/code",
     "/sign-in/{provider}",
@@ -42,6 +45,7 @@ OPEN = {
     "/providers/{provider}",
     "/logos/{name}",
     "/rankings",
+    "/status",
     "/rankings.json",
 }
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 71 * 1907321 }}"
@@ -61,7 +65,7 @@ async def find(place: Place, query: str) -> list[str]:
 async def test_everybody_sees_every_model_and_gets_no_cookie(fair: Place) -> None:
     page = await fair.visitor().get("/catalog")
     assert page.status == 200
-    assert len(ids(page)) == 5
+    assert len(ids(page)) == 6
     assert "set-cookie" not in page.headers
     assert "form-token" not in page.text
     head = await fair.visitor().ask("HEAD", "/catalog")
@@ -81,13 +85,16 @@ async def test_everybody_sees_every_model_and_gets_no_cookie(fair: Place) -> Non
         ("q=acme", {"acme/iris-large", "acme/old-timer"}),
         ("q=nothing+at+all", set()),
         ("cost=free", {"qwen/qwen3-8b:free"}),
-        ("cost=paid", {"qwen/qwen3-8b", "acme/iris-large", "acme/old-timer", "zeta/mystery"}),
-        ("parameter=tools&parameter=reasoning", {"qwen/qwen3-8b", "zeta/mystery"}),
+        (
+            "cost=paid",
+            {"qwen/qwen3-8b", "acme/iris-large", "acme/old-timer", "zeta/mystery", LLAMA},
+        ),
+        ("parameter=tools&parameter=reasoning", {"qwen/qwen3-8b", LLAMA}),
         ("parameter=no_such_thing", set()),
-        ("takes=image", {"acme/iris-large"}),
+        ("takes=image", {"acme/iris-large", "qwen/qwen3-8b", LLAMA}),
         ("takes=audio", set()),
         ("gives=image", set()),
-        ("context=128000", {"qwen/qwen3-8b", "acme/iris-large"}),
+        ("context=128000", {"qwen/qwen3-8b", "acme/iris-large", LLAMA}),
         ("author=acme", {"acme/iris-large", "acme/old-timer"}),
         ("max=0.1", {"qwen/qwen3-8b", "qwen/qwen3-8b:free"}),
         ("ending=ending", {"acme/old-timer"}),
@@ -217,14 +224,61 @@ async def test_who_has_signed_in_sees_it_in_the_frame(fair: Place) -> None:
     page = await visitor.get("/catalog")
     assert re.search(r'href="/console/catalog" aria-current="page"', page.text)
     assert "Sign out" in page.text
-    assert len(ids(page)) == 5
+    assert len(ids(page)) == 6
+
+
+async def test_what_is_claimed_and_what_is_unknown_looks_so(fair: Place) -> None:
+    listed = (await fair.visitor().get("/catalog")).text
+    assert "abilities not known" in listed
+    assert 'badge-claimed" title="Claimed by the provider, not measured">images' in listed
+    both = f"model=qwen/qwen3-8b&model={LLAMA}&model=zeta/mystery"
+    compared = (await fair.visitor().get(f"/catalog/compare?{both}")).text
+    assert "Parameters supported by all" not in compared  # nobody knows it of the third
+    assert compared.count('<span class="quiet">not known</span>') > 4
+    assert 'chip chip-claimed" title="Claimed by the provider, not measured">tools' in compared
+    quiet = (await fair.visitor().get("/catalog/zeta/mystery")).text
+    assert "Neither measured nor claimed by the provider" in quiet
+    assert not re.search(r'class="chip[^"]*"', quiet)
+
+
+async def test_the_headline_is_of_one_endpoint(fair: Place) -> None:
+    """The one that gets the most requests, as long as it is neither down nor degraded."""
+    market, by = market_of(fair), r"These are the figures of (\w+),"
+    tiles = r'<dl class="tiles tiles-close">.*?</dl>'
+    page = (await fair.visitor().get("/catalog/qwen/qwen3-8b")).text
+    found = re.search(tiles, page, re.DOTALL)
+    assert found is not None
+    assert re.findall(by, page) == ["north"]
+    for text in ("$0.05", "310 ms", ">92<"):
+        assert text in found[0], text
+    assert "from" not in found[0].partition("Output")[0]  # south's input costs less
+    assert "from" in found[0].partition("Output")[2]
+    ill = structs.replace(market.figures["north/Qwen/Qwen3-8B"], degraded=True)
+    market.figures = {**market.figures, "north/Qwen/Qwen3-8B": ill}
+    page = (await fair.visitor().get("/catalog/qwen/qwen3-8b")).text
+    found = re.search(tiles, page, re.DOTALL)
+    assert found is not None
+    assert re.findall(by, page) == ["south"]
+    assert "$0.04" in found[0]
+    assert "920 ms" in found[0]
+    assert "cheaper" in page
+    assert ">degraded<" in page
+
+
+async def test_the_status_page(fair: Place) -> None:
+    page = await fair.visitor().get("/status")
+    assert page.status == 200
+    assert "2 of 5 providers have trouble now" in page.text
+    assert page.text.count('class="day-') == 5 * 90
+    assert re.search(r">\d\d \w{3} \d{4}: 99.80 % of 1,002 requests<", page.text)
+    assert 'href="/console/status"' in (await fair.visitor().get("/catalog")).text
 
 
 async def test_the_page_of_a_model(fair: Place) -> None:
     page = await fair.visitor().get("/catalog/qwen/qwen3-8b")
     assert page.status == 200
     for text in (
-        "3 endpoints", "measured", "not probed: all parameters are allowed", "zero data retention",
+        "3 endpoints", "measured", "9 parameters claimed, none measured", "zero data retention",
         "$0.0125", "99.80 %", "/router/v1", "openrouter/sdk", "fp8", "of 80 answered",
         "Time to first token", "polyline",
     ):  # fmt: skip
@@ -232,7 +286,7 @@ async def test_the_page_of_a_model(fair: Place) -> None:
     assert 'href="/console/catalog/qwen/qwen3-8b:free"' in page.text
     free = await fair.visitor().get("/catalog/qwen/qwen3-8b:free")
     assert "Qwen3 8B (free)" in free.text
-    assert "No requests in the last 24 hours" in free.text
+    assert "Not measured yet" in free.text
     fast = await fair.visitor().get("/catalog/qwen/qwen3-8b:nitro")
     assert "tries the fastest endpoint first" in fast.text
     assert "qwen/qwen3-8b:nitro" in fast.code("code-chat-curl")

@@ -74,7 +74,7 @@ async def test_traffic_shows_on_the_page_and_reloads_keep_it(tmp_path: Path) -> 
             status, found = await page(running, "/catalog/acme/big")
             assert status == 200
             assert "A big one." in found
-            assert "No requests in the last 24 hours" in found
+            assert "Not measured yet" in found
             key = (await opened.key(name="robot")).credential
             assert (await running.ask(R, "acme/big", key, provider={"only": ["up"]}))[0] == 200
             only = {"only": ["up"], "allow_fallbacks": False}
@@ -87,6 +87,12 @@ async def test_traffic_shows_on_the_page_and_reloads_keep_it(tmp_path: Path) -> 
                 assert "No requests to causerie" in found
             assert f"{running.root}{R}/chat/completions" in found
             await _a_stranger_chats(running)
+        async with service_view(tmp_path, text) as running:  # all of it is kept
+            assert "up answered 1 of" in (await page(running, "/catalog/acme/big"))[1]
+            bars = re.findall(r'<li class="day-(\w+)">', (await page(running, "/providers/up"))[1])
+            assert (len(bars), bars[-1], {*bars[:-1]}) == (90, "bad", {"none"})
+            assert (await page(running, "/status"))[0] == 404
+            await running.reload(text.replace("[console]", "[console]\npublic_status = true"))
 
 
 async def _a_stranger_chats(running: ServiceView) -> None:

@@ -55,6 +55,8 @@ async def company_of(
         GroupGrant("builders", zephyr.id, Role.ADMIN),
         GroupGrant("builders", "prj_gone", Role.ADMIN),
         GroupGrant("platform", operator=True),
+        GroupGrant("finance", rights=frozenset({"read", "usage"})),
+        GroupGrant("help", rights=frozenset({"people"})),
     ]
     options = ProviderOptions(
         *("test", "The Test", oidc.issuer, CLIENT, SECRET), groups=rules, provisioned=provisioned
@@ -127,6 +129,30 @@ async def test_a_group_makes_operators_but_never_ends_the_last_one(company: Comp
     await world.users.make_operator(actor_of(boss), company.user.id)
     assert await company.sign_in() == 303
     assert await company.operator(), "made one by hand"
+
+
+async def test_a_group_makes_limited_operators(company: Company) -> None:
+    world = company.place.world
+    boss = await world.person("boss", operator=True)
+
+    async def rights() -> tuple[bool, frozenset[str]]:
+        user = await world.users.see(SYSTEM, company.user.id)
+        return user.operator, user.rights
+
+    for groups, expected in (
+        (("finance",), (False, {"read", "usage"})),
+        (("finance", "help"), (False, {"read", "usage", "people"})),
+        (("finance", "platform"), (True, frozenset())),
+        (("help",), (False, {"people"})),
+        ((), (False, frozenset())),
+    ):
+        assert await company.sign_in(*groups) == 303
+        assert await rights() == expected
+    await world.users.make_operator(
+        actor_of(boss), company.user.id, rights=frozenset({"configuration"})
+    )
+    assert await company.sign_in("finance") == 303
+    assert await rights() == (False, {"configuration"}), "what was given by hand stays"
 
 
 async def test_groups_that_a_directory_provisions_count_and_not_those_of_the_token(

@@ -22,7 +22,7 @@ from smtpserver import Mailbox, smtp, text_of
 PAGE = Path(__file__).parents[2] / "docs" / "start" / "catalog.md"
 MODEL = "vendor/small"
 VISITOR = "eve@example.net"
-_LINK = re.compile(r"http://[^\s\"]+/console/link#[\w-]+")
+_LINK = re.compile(r"http://[^\s\"]+/console/link(\?[^\s#\"]*)?#[\w-]+")
 
 
 @pytest.fixture
@@ -83,7 +83,6 @@ async def see(visitor: Page, root: str) -> None:
 async def sign_up(visitor: Page, mail: Mailbox) -> None:
     """They ask for an account, and make it by the link of the letter."""
     await visitor.click("text=Get a key")
-    await visitor.click("text=Create one")
     await visitor.fill("[name=email]", VISITOR)
     await visitor.get_by_role("button", name="Continue").click()
     await expect(visitor.locator("h1")).to_have_text("Check your e-mail")
@@ -97,11 +96,22 @@ async def sign_up(visitor: Page, mail: Mailbox) -> None:
     await visitor.click("text=Create account")
 
 
+async def first_key(page: Page) -> str:
+    """They are where a key is created; its page shows the model they came from, and asks it."""
+    await page.fill("[name=name]", "Mine")
+    await page.click("#panel .button-main")
+    await expect(page.locator("#code-chat-curl")).to_contain_text(MODEL)
+    await page.click("[data-run-send]")
+    await expect(page.locator("[data-run-reply]")).to_have_text("Certainly!")
+    assert await findings(page) == []
+    return await page.inner_text("#credential")
+
+
 async def spent(visitor: Execution, operator: Execution) -> None:
-    """Both see what it cost: 10 tokens of input and 2 of output, at the prices of the catalog."""
+    """Both see what two requests cost, each 10 tokens of input and 2 of output."""
     await visitor.open("Usage")
     tiles = visitor.page.locator(".tile:has-text('Requests') dd")
-    await visitor.until(tiles.first.filter(has_text="1"))
+    await visitor.until(tiles.first.filter(has_text="2"))
     await expect(visitor.page.locator("#main")).to_contain_text(MODEL)
     await operator.open("Users")
     row = operator.page.locator("tbody tr", has_text=VISITOR)
@@ -131,8 +141,7 @@ async def test_from_an_import_to_a_stranger_who_spends(
         with steps.step("Sign up with a verified e-mail address"):
             await sign_up(visitor.page, mail)
         with steps.step("Create a key"):
-            await visitor.open("API Keys")
-            key = await visitor.new_key("Mine")
+            key = await first_key(visitor.page)
         with steps.step("Send a request"):
             assert await visitor.ask(key) == "Certainly!"
         with steps.step("See what was spent"):

@@ -141,6 +141,7 @@ ASKS: dict[Action, Ask] = {
     Action.KEYS_TRANSFER: _transfer,
     Action.MANAGEMENT_KEYS: _management_key,
     Action.BOUNDS_SET: asking("{place}/bounds", {}, "PUT"),
+    Action.BOUNDS_LOWER: asking("{place}/own-bounds", {}, "PUT"),
     Action.RECORDING_SET: asking("{place}/recording", {"days": 7}, "PUT"),
     Action.CREDITS_PUT: asking("{place}/credits", {"amount": "5"}),
     Action.USAGE_SEE: asking("/usage?project={project}"),
@@ -212,6 +213,7 @@ def expected(action: Action, part: RoleColumn, *, own: bool) -> set[int]:
 
 def test_every_action_is_walked() -> None:
     assert set(ASKS) == set(Action) - {
+        Action.CREDITS_BUY,
         Action.MODELS_ASK,  # which are of the pages alone
         Action.CONTENTS_SEE,
         Action.CONTENTS_EXPORT,

@@ -317,6 +317,27 @@ async def test_people_who_were_there_before_are_found_and_taken_over(served: Com
     ] == "new@corp.example.org"
 
 
+async def test_a_directory_enables_nobody_whom_an_operator_has_disabled(served: Company) -> None:
+    users = served.office.accounts.users
+    before = await users.create(SYSTEM, email="gone@example.org", name="Gone", password=None)
+    await users.disable(SYSTEM, before.id)
+    body = {"userName": "gone@example.org", "active": True}
+    status, failure = await served.ask("POST", "/Users", body)
+    assert (status, failure["scimType"]) == (409, "uniqueness")
+    assert (await users.see(SYSTEM, before.id)).disabled_at is not None
+    await users.disable(SYSTEM, before.id, disabled=False)
+    [found] = await served.found("Users", 'userName eq "gone@example.org"')
+    assert found["id"] == before.id
+
+    made = await served.made("ada")
+    await served.ask("DELETE", f"/Users/{made['id']}")
+    await users.disable(SYSTEM, made["id"], disabled=False)
+    [found] = await served.found("Users", 'userName eq "ada@example.org"')
+    assert "externalId" not in found
+    await users.disable(SYSTEM, made["id"])
+    assert (await served.ask("POST", "/Users", {"userName": "ada@example.org"}))[0] == 409
+
+
 async def test_pages_and_descriptions(served: Company) -> None:
     for number in range(5):
         await served.made(f"person{number}")

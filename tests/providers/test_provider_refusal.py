@@ -257,6 +257,11 @@ def test_what_is_not_the_client_s_is_taken_out(secret: str) -> None:
         "Value must be one of: low/medium/high",
         "The schema at #/properties/a/type must be one of object, array, string",
         "No key was sent; send the header `Authorization: Bearer KEY`.",
+        "Incorrect API key provided.",
+        "Invalid API Key provided",
+        "API key expired. Please renew the API key.",
+        "Input token exceeds the maximum",
+        "max_tokens: token budget is too large",
     ],
 )
 def test_words_about_the_request_are_kept(words: str) -> None:

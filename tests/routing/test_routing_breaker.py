@@ -35,13 +35,14 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.protocol.events import TextDelta, Usage
-from causerie.protocol.targets import TokenBounds
+from causerie.protocol.targets import Candidate, TokenBounds
 from causerie.routing.circuit_breaker import (
     FIRST_WAIT_SECONDS,
     LONGEST_WAIT_SECONDS,
     THRESHOLD,
     CircuitBreaker,
 )
+from causerie.routing.router import Router
 
 
 async def test_a_target_that_fails_is_left_alone_then_tried_by_one() -> None:
@@ -283,6 +284,25 @@ async def test_what_a_target_rejects_of_everybody_puts_it_behind_others(cause: E
         assert status.reason == cause.value
         await told(way, 2)
         assert len(bad.asked) == THRESHOLD
+
+
+async def test_a_model_that_a_client_makes_up_takes_a_wildcard_from_nobody() -> None:
+    """Below a wildcard clients name the models; but one that never answered may be a wrong path."""
+    missing = rejects(ErrorClass.MODEL_NOT_FOUND)
+    answers, silent = Scripted(REPLY), Scripted([missing])
+    targets = {"north/*": answers, "south/*": silent}
+    way = Router(targets, clock=Clock(), chance=middle)
+
+    async def ask(name: str) -> None:
+        async with begun(way.generate([Candidate(name)], ASK)) as execution:
+            await streamed(execution)
+
+    await ask("north/*")
+    answers.script = [missing]
+    for name in [*targets] * THRESHOLD:
+        with pytest.raises(UpstreamFailed):
+            await ask(name)
+    assert [each.breaker.rejecting for each in way.target_states()] == [False, True]
 
 
 async def test_a_call_that_is_none_takes_a_target_from_nobody() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, middle
 
-from causerie.protocol.request import Message
+from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.targets import Candidate
 from causerie.routing.router import Router
 
@@ -89,5 +89,5 @@ async def test_it_is_asked_all_the_same_where_there_is_no_other() -> None:
     assert way.status()[0].answered == 5
 
 
-def replace_text(text: str):
+def replace_text(text: str) -> ChatRequest:
     return structs.replace(ASK, messages=(Message("user", text),))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -280,6 +281,24 @@ async def test_every_provider_is_placed_or_left_out_with_a_reason(
         if each.places:
             whole = made.pipeline.catalog.resolve(None, each.model)
             assert {*placed, *left} == set(whole.targets)
+
+
+def test_a_provider_whose_budget_is_spent_is_left_out() -> None:
+    made = market([Stand("north"), Stand("south", price=2)])
+    spent: dict[str, None] = {}
+    members = SimpleNamespace(allowances=SimpleNamespace(spent_providers=spent))
+    made.pipeline = replace(made.pipeline, members=members)
+    assert order_of(made.explain(asking(model="a/m"))) == ["north", "south"]
+    spent["north"] = None
+    told = made.explain(asking(model="a/m"))
+    assert order_of(told) == ["south"]
+    assert "whose budget is spent" in why(told, "north")
+    spent["south"] = None
+    told = made.explain(asking(model="a/m"))
+    assert told.goes_to is None
+    assert told.refusal is not None
+    assert told.refusal.code == "insufficient_budget"
+    assert "whose budget is spent" in why(told, "south")
 
 
 @given(MARKETS, REQUESTS)

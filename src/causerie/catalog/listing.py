@@ -36,7 +36,10 @@ from causerie.catalog.model import (
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import (
+    Architecture,
+    Evidence,
     Links,
+    Modalities,
     ModelEndpoints,
     RouterEndpoint,
     RouterModel,
@@ -72,7 +75,7 @@ class _Facts:
     profiles: tuple[ModelProfile, ...] = ()
     supported: frozenset[str] = frozenset()
     claimed: frozenset[str] = frozenset()
-    modalities: model_entries.Modalities | None = None
+    modalities: Modalities | None = None
     context_length: int | None = None
 
 
@@ -124,11 +127,11 @@ class Listing:
         return self.supported | self.claimed
 
     @property
-    def evidence(self) -> model_entries.Evidence:
+    def evidence(self) -> Evidence:
         return evidence_of(self._capabilities)
 
     @property
-    def modalities(self) -> model_entries.Modalities:
+    def modalities(self) -> Modalities:
         found = self._facts.modalities
         assert found is not None
         return found
@@ -357,7 +360,7 @@ class Listing:
     def _endpoint(self, one: CatalogEndpoint) -> RouterEndpoint:
         stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile
         capabilities, supported = one.capabilities, one.capabilities.supported
-        return model_entries.RouterEndpoint(
+        return RouterEndpoint(
             name=f"{one.provider} | {self.id}",
             model_id=self.id,
             model_name=self.card.name,
@@ -398,11 +401,9 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture(found: model_entries.Modalities) -> model_entries.Architecture:
+def _architecture(found: Modalities) -> Architecture:
     both = (found.input_modalities, found.output_modalities)
-    return model_entries.Architecture(
-        modality="->".join(map("+".join, both)), **structs.asdict(found)
-    )
+    return Architecture(modality="->".join(map("+".join, both)), **structs.asdict(found))
 
 
 def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:

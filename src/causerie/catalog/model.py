@@ -307,16 +307,18 @@ def output_modalities(capabilities: Iterable[TargetCapabilities]) -> Sequence[st
 
 def modalities(capabilities: Sequence[TargetCapabilities]) -> Modalities:
     """Return what some of these take and return."""
-    takes, own = set(_TEXT), False
+    takes, measured = set(_TEXT), False
     for one in capabilities:
-        takes |= {"image"} if one.profile().images else set()
+        profile = one.profile()
+        takes |= {"image"} if profile.images else set()
         takes |= {*(one.claims.takes or ())}
-        own = own or (one.provider == OWN_PROVIDER and one.profile().thinks is not None)
+        loaded = one.provider == OWN_PROVIDER and profile.thinks is not None
+        measured = measured or loaded or profile.images
     claimed = any(one.claims.takes is not None for one in capabilities)
     return Modalities(
         input_modalities=[each for each in MODALITIES if each in takes],
         output_modalities=output_modalities(capabilities),
-        evidence="measured" if own else "claimed" if claimed else "unknown",
+        evidence="measured" if measured else "claimed" if claimed else "unknown",
     )
 
 

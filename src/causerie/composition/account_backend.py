@@ -235,7 +235,7 @@ async def account_backend(
         budgets = Budgets(reader, time.time_ns, shared_budgets=shared_budgets)
         accounts = Accounts(sql, reader, Passwords(), _clock)
         scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
-        recorder = Recorder(sql, _clock)
+        recorder, retention = Recorder(sql, _clock), Retention(SqlRetention(database), _clock)
         try:
             await stack.enter_async_context(ledger)
             if place is None or place.number == 1:
@@ -243,7 +243,6 @@ async def account_backend(
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
-        retention = Retention(SqlRetention(database), _clock)
         scopes = scope_budgets.follow(key_cache.scopes_changed)
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))

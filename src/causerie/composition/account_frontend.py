@@ -157,7 +157,10 @@ def identity_providers(
                 provisioned=bool(each.scim_keys),
                 join=each.join_accounts,
                 groups=[
-                    GroupGrant(one.group, one.project or "", Role(one.role), one.operator)
+                    GroupGrant(
+                        *(one.group, one.project or "", Role(one.role), one.operator),
+                        frozenset(one.rights),
+                    )
                     for one in each.groups
                 ],
             ),

@@ -158,15 +158,13 @@ class _Known(Struct, frozen=True):
         served = None if probed is None else probed.operations
         operations = None if served is None else frozenset(served)
         profile = _remote_profile(probed)
-        claims = _claims(None if probed is None else probed.claims)
+        claims = ProviderClaims() if probed is None else _claims(probed.claims)
         return TargetCapabilities(
             candidate, parameters(probed), profile, operations, provider, claims
         )
 
 
-def _claims(claims: ClaimSettings | None) -> ProviderClaims:
-    if claims is None:
-        return ProviderClaims()
+def _claims(claims: ClaimSettings) -> ProviderClaims:
     parameters = of_provider(claims.supported_parameters, switches=False)
     return ProviderClaims(parameters, claims.input_modalities, claims.output_modalities)
 

@@ -125,14 +125,14 @@ class Measurements:
             await asyncio.wait([task])
 
     async def _follow(self, ended: asyncio.Event) -> None:
-        number = 0
-        while not ended.is_set():
+        number, ends = 0, False
+        while not ends:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await ended.wait()
-            number += 1
+            number, ends = number + 1, ended.is_set()
             await self._tried(self.write)
-            if number % _READ_EVERY == 0 and not ended.is_set():
+            if number % _READ_EVERY == 0 and not ends:
                 await self._tried(self.read)
 
     async def _tried(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -223,12 +223,13 @@ class Measurements:
         last = day[-1].start if day else self._last_day(name)
         hour = self._wall() // 1_000_000_000 - _HOUR_QUARTERS * QUARTER_SECONDS
         recent = [one for one in day if one.start >= hour]
-        first, speed = stats.first_token, stats.speed
+        first = None if stats.first_token is None else stats.first_token.p50
+        speed = None if stats.speed is None else stats.speed.p50
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)
         return Figures(
-            _figure(first and first.p50, recent, day, lambda one: one.first_token),
-            _figure(speed and speed.p50, recent, day, lambda one: one.speed),
+            _figure(first, recent, day, lambda one: one.first_token),
+            _figure(speed, recent, day, lambda one: one.speed),
             answered / asked if asked else None,
             None if last is None else datetime.fromtimestamp(last, UTC),
         )

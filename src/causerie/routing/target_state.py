@@ -179,7 +179,6 @@ class LatencyStats:
         self._past: deque[Minute] = deque()  # of the last day
         self._sums: dict[int, tuple[float, int, int]] = {}  # without the present minute
         self._minute_ends = float("-inf")
-        self._failed_at = float("-inf")
         self._fails_until = float("-inf")  # the last failure is recent until then
 
     def recent_failures(self) -> tuple[int, int] | None:
@@ -196,9 +195,10 @@ class LatencyStats:
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
 
-    def mark(self) -> tuple[float, float, float]:
+    def mark(self) -> tuple[float, ...]:
         """Return what differs once something new was measured."""
-        return self.first_token.latest(), self.speed.latest(), self._failed_at
+        minute = self._minute
+        return minute.number, minute.answered, minute.failed, self.speed.latest()
 
     def expected(self) -> float | None:
         """Return the expected seconds to the first token; ``None`` if unknown.
@@ -228,7 +228,6 @@ class LatencyStats:
         if now >= self._minute_ends:
             self._next_minute(now)
         self._minute.failed += 1
-        self._failed_at = now
         self._fails_until = now + _RECENT_MINUTES * 60
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
@@ -330,7 +329,9 @@ class TargetState:
     def failed(self, failure: ServiceError) -> None:
         cause, reason = failure.error_class, cause_of(failure)
         self.failures[reason] += 1
-        if cause is not None and cause.is_rejection:
+        if cause is ErrorClass.MODEL_NOT_FOUND and "*" in self.name and self.answered:
+            self.breaker.refuses()  # below a wildcard clients make up names
+        elif cause is not None and cause.is_rejection:
             failure.metadata.setdefault("target", self.name)
             was_rejecting = self.breaker.rejecting
             self.breaker.rejects(reason)

@@ -215,6 +215,8 @@ class GroupSettings(Struct, frozen=True, kw_only=True):
     """Their role in it."""
     operator: bool = False
     """Whether they are operators of the service."""
+    rights: tuple[Literal["read", "people", "configuration", "usage"], ...] = ()
+    """Rights over the whole service that they have in place of all that an operator has."""
 
 
 class IdentityProvider(Struct, frozen=True, kw_only=True):
@@ -305,8 +307,8 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
         words = 'lets nobody in whom the directory creates; with `scim_keys` set `"unclaimed"`'
         yield Broken((*at, "join_accounts"), words, None, ((*at, "scim_keys"),))
     for index, each in enumerate(provider.groups):
-        if each.project is None and not each.operator:
-            words = "gives nothing; it needs `project`, or `operator = true`"
+        if each.project is None and not each.operator and not each.rights:
+            words = "gives nothing; it needs `project`, `rights` or `operator = true`"
             yield Broken((*at, "groups", index), words)
 
 

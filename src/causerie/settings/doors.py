@@ -109,7 +109,7 @@ def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
         name = slug(model)
         keys = settings.server.keys if model.keys is None else model.keys
         yield DoorAddress(
-            door=DoorSettings(name=name, keys=keys, models=(model.id,)),
+            door=DoorSettings(name=name, keys=keys, models=(model.id,), networks=model.networks),
             prefix=_prefix(name, "endpoint"),
             hosts=(f"{name}.{settings.server.public_host}",),
             models=(model.id,),

@@ -62,7 +62,10 @@ _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
 _COMPLETED: Mapping[Section, Sequence[str]] = {
     "aliases": ("name", "description", "limits", "price"),
     "catalog": ("name", "description", "ends", "limits"),
-    "models": ("name", "description", "limits", "max_output_tokens", "price", "queue", "sampling"),
+    "models": (
+        *("name", "description", "limits", "max_output_tokens", "networks", "price", "queue"),
+        "sampling",
+    ),
     "doors": (
         "models",
         "networks",

@@ -92,8 +92,7 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     get status 400, and the catalog lists it so."""
     supported_parameters: tuple[values.Text, ...] | None = None
     """Parameters that it honours; a request with another goes elsewhere."""
-    claims: values.ClaimSettings | None = None
-    """What the provider claims of it."""
+    claims: values.ClaimSettings = values.ClaimSettings()
     thinking: Literal["switch", "always", "never"] | None = None
     """Whether it thinks, and whether that can be switched."""
     continues: bool | None = None

@@ -259,8 +259,9 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from secret_rules(path, secret)
     yield from _networks(("console", "proxies"), settings.console.proxies)
     yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
-    for index, door in enumerate(settings.doors):
-        yield from _networks(("doors", index, "networks"), door.networks or ())
+    for section, listed in (("doors", settings.doors), ("models", settings.models)):
+        for index, one in enumerate(listed):
+            yield from _networks((section, index, "networks"), one.networks or ())
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from price_rules(settings)

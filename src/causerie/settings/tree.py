@@ -207,6 +207,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     keys: values.Keys | None = None
     """Keys of the model's own door: `"off"`, `"accounts"`, or digests. Unset: `server.keys`; a
     model that a router offers has no door of its own then."""
+    networks: tuple[values.Network, ...] | None = None
+    """Addresses or networks of clients that may use the model's own door. Unset: all."""
     name: values.Text | None = None
     """Name for people. Unset: the id."""
     description: str = ""

@@ -20,6 +20,9 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
 
+REMOVED = "(removed)"
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """A person; ``password`` is a hash, or unset for those who sign in with another provider."""
@@ -36,7 +39,7 @@ class User:
     user_name: str = ""
     """Name at the directory that provisions the account by SCIM; empty: none does."""
     external_id: str = ""
-    """Id at that directory."""
+    """Id at that directory; :data:`REMOVED` where it has deleted the person."""
     rights: frozenset[str] = frozenset()
     """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`; an ``operator`` has all."""
 
@@ -69,12 +72,14 @@ class IdentityGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupGrant:
-    """Right of the members of a group: a role in a project, or that of an operator."""
+    """Right of the members of a group: a role in a project, that of an operator, or ``rights``."""
 
     group: str
     project_id: str = ""
     role: Role = Role.MEMBER
     operator: bool = False
+    rights: frozenset[str] = frozenset()
+    """Rights of a limited operator, of :data:`OPERATOR_RIGHTS`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,9 @@ from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
     Narrowed,
     conflict,
-    forbidden,
     found_user,
     handed_over,
     no_such,
-    reach,
     require,
     supported_links,
     visible_project,
@@ -38,12 +36,12 @@ from causerie.hosted.accounts.keys import (
 from causerie.hosted.accounts.people import (
     Action,
     Actor,
-    Extent,
     Membership,
     Project,
     ProjectMember,
     Role,
     User,
+    actor_of,
 )
 from causerie.hosted.accounts.policies import Beginning
 from causerie.hosted.accounts.service import AccountService
@@ -83,51 +81,45 @@ class Projects(AccountService):
     """
 
     async def create(self, actor: Actor, name: str, *, owner: str | None = None) -> Project:
-        """Create a project; its owner is this user, or the one who creates it.
-
-        People without the right may create few, which spend nothing at first.
-        """
-        now = self._clock()
-        project = Project(new_id("prj"), tidy_name(name), now)
+        """Create a project; its owner is this user, or the one who creates it."""
         owner_id = owner or (actor.id if actor.kind == "user" else None)
-        async with self._store.writing() as tx:
-            beginning = self.policies.project
-            if await reach(tx, actor, Action.PROJECTS_CREATE) is not Extent.ALL:
-                if owner is not None and owner != actor.id:
-                    raise forbidden(Action.PROJECTS_CREATE, Extent.NO)
-                beginning = await self._own_beginning(tx, actor)
-            await tx.projects.add(project)
-            await beginning.give(tx, f"project:{project.id}")
-            if owner_id is not None:
-                await found_user(tx, owner_id)
-                await tx.projects.join(Membership(project.id, owner_id, Role.OWNER, now))
-            await self._record(
-                tx, actor, "project.create", project.id, project.id, name=project.name
-            )
-        return project
+        async with self._writing(actor, Action.PROJECTS_CREATE) as tx:
+            return await self._create(tx, actor, name, owner_id, self.policies.project)
 
-    async def may_create(self, user: User) -> bool:
-        """Return whether somebody may create one more project of their own."""
-        return self.room_for(await self.of(user))
+    async def create_own(self, user: User, name: str) -> Project:
+        """Create a project of a person without that right, which spends nothing at first.
+
+        Raises :class:`InvalidRequest` if they own as many as they may.
+        """
+        async with self._store.writing() as tx:
+            await tx.people.find(user.id)  # locked, so that two at once are counted
+            beginning = self.policies.later_project
+            if beginning is None or not self.room_for(await tx.projects.of(user.id)):
+                most = counted(self._most(), "project")
+                words = f"People may own {most} here without an operator. Archive one first."
+                raise conflict("too_many_projects", words)
+            return await self._create(tx, actor_of(user), name, user.id, beginning)
 
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
-        return _owned(found) < self._most()
-
-    async def _own_beginning(self, tx: Transaction, actor: Actor) -> Beginning:
-        beginning, most = self.policies.later_project, self._most()
-        if actor.kind != "user" or beginning is None or not most:
-            raise forbidden(Action.PROJECTS_CREATE, Extent.NO)
-        await tx.people.find(actor.id)  # locked, so that two at once are counted
-        if _owned(await tx.projects.of(actor.id)) >= most:
-            raise conflict(
-                "too_many_projects",
-                f"You own {counted(most, 'project')}, which is the most here. Archive one first.",
-            )
-        return beginning
+        owners = (each for project, each in found if project.archived_at is None)
+        return sum(each.role is Role.OWNER for each in owners) < self._most()
 
     def _most(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
+
+    async def _create(
+        self, tx: Transaction, actor: Actor, name: str, owner: str | None, beginning: Beginning
+    ) -> Project:
+        now = self._clock()
+        project = Project(new_id("prj"), tidy_name(name), now)
+        await tx.projects.add(project)
+        await beginning.give(tx, f"project:{project.id}")
+        if owner is not None:
+            await found_user(tx, owner)
+            await tx.projects.join(Membership(project.id, owner, Role.OWNER, now))
+        await self._record(tx, actor, "project.create", project.id, project.id, name=project.name)
+        return project
 
     async def see(self, actor: Actor, project_id: str) -> ProjectOverview:
         """Return a project with its limits and budgets."""
@@ -396,8 +388,3 @@ class Projects(AccountService):
         for key in given:
             await tx.keys.change(key)
         return Narrowed(keys_transferred=tuple(given))
-
-
-def _owned(found: Iterable[tuple[Project, Membership]]) -> int:
-    owners = (each for project, each in found if project.archived_at is None)
-    return sum(each.role is Role.OWNER for each in owners)

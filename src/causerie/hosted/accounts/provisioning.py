@@ -3,7 +3,8 @@ with an identity of another provider, whose groups become memberships at each si
 
 The groups of a directory have the grants of its identity provider, as the groups that people bring
 at a sign-in. A person whom the directory deletes is disabled, because usage and audit log name
-them; they are shown to it no more, and creating them anew takes the same account up again.
+them; they are shown to it no more, and creating them anew takes the same account up again. An
+account that an operator has disabled is taken up by nobody.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from causerie.hosted.accounts.authorization import (
     withdraw_links,
     withdraw_open,
 )
-from causerie.hosted.accounts.people import Actor, GroupGrant, IdentityGroup, Membership, Role, User
+from causerie.hosted.accounts.people import (
+    REMOVED,
+    Actor,
+    GroupGrant,
+    IdentityGroup,
+    Membership,
+    Role,
+    User,
+)
 from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
@@ -88,7 +97,7 @@ class Provisioning(AccountService):
         async with self._store.reading() as tx:
             user = await tx.people.by_email(tidy_email(person.email))
             await _check_unique(tx, "", "", person.user_name)
-        if user is None or user.disabled_at is None or user.user_name:
+        if user is None or user.disabled_at is None or user.external_id != REMOVED:
             user = await self._users.create(
                 directory.actor, email=person.email, name=person.name, password=None
             )
@@ -137,7 +146,7 @@ class Provisioning(AccountService):
             enabled = replace(user, disabled_at=None)  # whose rights end by the same rules
             await self._memberships.settle(tx, enabled, directory)
             user = await found_user(tx, user_id)
-            await tx.people.change(replace(user, user_name="", external_id=""))
+            await tx.people.change(replace(user, user_name="", external_id=REMOVED))
             await self._record(tx, directory.actor, "user.unprovision", user_id)
 
     async def groups(
@@ -315,18 +324,26 @@ class GroupMemberships(AccountService):
                 await tx.keys.announce(f"user:{user.id}", now)
 
     async def _set_operator(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
-        mark = next((claims.mark(each) for each in claims.held if each.operator), "")
-        if user.operator == bool(mark) or (user.operator and not claims.gave(user.operator_group)):
+        held = claims.held
+        grants = [one for one in held if one.operator] or [one for one in held if one.rights]
+        mark, operator = (claims.mark(grants[0]), grants[0].operator) if grants else ("", False)
+        rights = frozenset(right for one in grants for right in one.rights if not operator)
+        by_hand = user.operates and not claims.gave(user.operator_group)
+        if by_hand or (user.operator, user.rights) == (operator, rights):
             return False
         operators = await tx.people.operators()  # locked before the user, as by everybody
         current = await tx.people.find(user.id)
         if current is None:
             return False
-        if not mark and operators == 1 and current.disabled_at is None:
+        last = current.operator and operators == 1 and current.disabled_at is None
+        if last and not operator:
             _log.warning("identity.last_operator_kept", provider=claims.provider, user=user.id)
             return False
-        await tx.people.change(replace(current, operator=bool(mark), operator_group=mark))
+        given = replace(current, operator=operator, rights=rights, operator_group=mark)
+        await tx.people.change(given)
         details = {"operator": str(bool(mark)), "group": mark or user.operator_group}
+        if rights:
+            details["rights"] = ", ".join(sorted(rights))
         await self._record(tx, claims.actor, "user.operator", user.id, **details)
         return True
 

@@ -34,6 +34,7 @@ from causerie.hosted.accounts.keys import (
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import (
     OPERATOR_RIGHTS,
+    REMOVED,
     SYSTEM,
     Action,
     Actor,
@@ -327,6 +328,8 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             user = await self._changeable(tx, actor, user_id)
             changed = replace(user, disabled_at=self._clock() if disabled else None)
+            if user.external_id == REMOVED and not disabled:
+                changed = replace(changed, external_id="")
             await self._require_other_operator(tx, user, changed)
             await tx.people.change(changed)
             if disabled:

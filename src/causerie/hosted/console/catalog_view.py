@@ -41,11 +41,19 @@ _MILLION = 1_000_000
 
 def list_row(one: Listing) -> ModelRow:
     """Return the row of a catalog entry, as the default route gives it now."""
-    shown, prices = one.headline, {each.tariff for each in one.endpoints}
+    shown = one.headline
+    price = model_price(shown.tariff)
+    prices = [model_price(each.tariff) for each in one.endpoints]
     return replace(
         model_row(to_builtins(one.entry())),
-        price=model_price(shown.tariff),
-        lowest=model_price(one.cheapest.tariff) if len(prices) > 1 else None,
+        price=price,
+        cheaper=model_price(one.cheapest.tariff) if one.price < shown.tariff.usual else None,
+        lowest=frozenset(
+            kind
+            for kind in ("prompt", "completion")
+            if getattr(price, kind) == min(found := [getattr(each, kind) for each in prices])
+            and max(found) > min(found)
+        ),
         context=shown.profile.context_length,
         longest=one.context_length,
         output=shown.profile.max_output_tokens,
@@ -326,10 +334,10 @@ class ModelComparison(Struct, frozen=True):
 _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
     "context": (lambda one: one.row.context, 1),
     "output": (lambda one: one.row.output, 1),
-    "prompt": (lambda one: one.row.price and float(one.row.price.prompt), -1),
-    "completion": (lambda one: one.row.price and float(one.row.price.completion), -1),
-    "latency": (lambda one: one.row.figures.first_token and one.row.figures.first_token.value, -1),
-    "throughput": (lambda one: one.row.figures.speed and one.row.figures.speed.value, 1),
+    "prompt": (lambda one: None if (p := one.row.price) is None else float(p.prompt), -1),
+    "completion": (lambda one: None if (p := one.row.price) is None else float(p.completion), -1),
+    "latency": (lambda one: None if (f := one.row.figures.first_token) is None else f.value, -1),
+    "throughput": (lambda one: None if (f := one.row.figures.speed) is None else f.value, 1),
     "uptime": (lambda one: one.uptime, 1),
     "endpoints": (lambda one: len(one.endpoints), 1),
 }

@@ -22,7 +22,7 @@ async def show(context: RequestContext) -> None:
     sales = context.services.sales
     await context.show(
         "project/credits.html",
-        balance=await credits.balance(context.actor, project_id),
+        account=await credits.balance(context.actor, project_id),
         page=page,
         total=len(found),
         sales=sales,
@@ -42,7 +42,7 @@ def _who(credit: Credit) -> str:
 async def buy(context: RequestContext) -> None:
     """Show a link to the page of the payment: the content policy lets no form lead there."""
     project_id, sales = (await context.project()).project.id, context.services.sales
-    await context.check_right(Action.CREDITS_BUY)
+    await context.accounts.credits.require(context.actor, Action.CREDITS_BUY, project_id)
     if sales.stripe is None:
         raise NotFound("Credits are not sold here.")
     amount = _amount(context, "amount")

@@ -214,10 +214,8 @@ async def show_projects(context: RequestContext) -> None:
 
 
 async def ask_project(context: RequestContext) -> None:
-    every = await context.may(Action.PROJECTS_CREATE)
-    if not every and not await context.accounts.projects.may_create(context.me):
-        await context.check_right(Action.PROJECTS_CREATE)
-    users = await context.accounts.users.every(context.actor) if every else ()
+    await context.check_right(Action.PROJECTS_CREATE)
+    users = await context.accounts.users.every(context.actor)
     name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
     await context.show("operator/new_project.html", name=name, owner=owner, users=users)
 

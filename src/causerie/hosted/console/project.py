@@ -34,6 +34,18 @@ async def show(context: RequestContext) -> None:
     )
 
 
+async def ask_own(context: RequestContext) -> None:
+    """Show the form of a project of one's own."""
+    if context.problem is None and not (await context.frame())["creates"]:
+        await context.check_right(Action.PROJECTS_CREATE)
+    await context.show("operator/new_project.html", name=context.form.get("name"), users=())
+
+
+async def make_own(context: RequestContext) -> None:
+    made = await context.accounts.projects.create_own(context.me, context.form.get("name"))
+    context.go(f"/projects/{made.id}", done="project-made")
+
+
 async def show_limits(context: RequestContext) -> None:
     view = await context.project()
     reader = SpendingReader(

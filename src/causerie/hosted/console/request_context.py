@@ -337,7 +337,7 @@ class RequestContext:
             current = self.usual(projects)
         role = next((each.role for one, each in found if current and one.id == current.id), None)
         around = self._around(projects, current, role)
-        around["creates"] |= self.user is not None and self.accounts.projects.room_for(found)
+        around["creates"] = self.user is not None and self.accounts.projects.room_for(found)
         if current is not None and self.user is not None:
             around["balance"] = await self.accounts.credits.left(current.id)
         selling = around["balance"] is not None or self.services.sales.open
@@ -382,7 +382,7 @@ class RequestContext:
             "project": current,
             "columns": parts,
             "may": may,
-            "creates": may(Action.PROJECTS_CREATE),
+            "creates": False,
             "balance": None,
             "sections": sections(current, path, may=may, has_catalog=has_catalog),
             "notice": NOTICES.get(self.query.get("done")),

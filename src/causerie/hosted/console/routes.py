@@ -204,7 +204,7 @@ ROUTES = (
     *_form("/operator/keys/new", operator.ask_key, operator.make_key, kept=True),
     *_form("/operator/keys/{key}/delete", operator.ask_key_deletion, operator.delete_key),
     PageRoute("GET", "/operator/projects", operator.show_projects),
-    *_form("/new-project", operator.ask_project, operator.make_project, kept=True),
+    *_form("/new-project", project.ask_own, project.make_own, kept=True),
     *_form("/operator/projects/new", operator.ask_project, operator.make_project, kept=True),
     PageRoute("GET", "/operator/audit", audit.show),
     PageRoute("GET", "/operator/providers", providers.show_list),

@@ -158,8 +158,10 @@ class ModelRow(Struct, frozen=True):
     figures: Figures = Figures()
     longest: int | None = None
     """The longest context of all endpoints."""
-    lowest: ModelPrice | None = None
-    """The price of the cheapest endpoint, if endpoints differ."""
+    cheaper: ModelPrice | None = None
+    """The price of the cheapest endpoint, if it is another one."""
+    lowest: frozenset[str] = frozenset()
+    """Parts of the price that cost more elsewhere, and nowhere less."""
     endpoint: str = ""
     """The endpoint that the price and figures are of, if there are several."""
     ends: date | None = None
@@ -177,11 +179,6 @@ class ModelRow(Struct, frozen=True):
     @property
     def images(self) -> bool:
         return "image" in self.modalities
-
-    @property
-    def is_from(self) -> bool:
-        """Return whether no endpoint costs less, and another costs more."""
-        return self.lowest is not None and self.lowest == self.price
 
     @property
     def groups(self) -> Sequence[tuple[str, Sequence[str], Sequence[str]]]:

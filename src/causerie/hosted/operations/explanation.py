@@ -1,6 +1,6 @@
 """Routing explanation of a request without sending it, from the parts that would route it.
 
-It sends nothing and takes no limits or budgets.
+It sends nothing and takes no limits or budgets; that of a provider decides, as for a request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Self
 
 from msgspec import Struct, convert
 
-from causerie.access.allowed import Permissions
 from causerie.access.keys import Caller
 from causerie.access.limits import estimate
 from causerie.catalog.catalog import Entry
@@ -180,6 +179,7 @@ _SECOND = TargetExclusion(
 )
 _STRICT = "does not get this field, and the request wants unknown fields rejected"
 _NOT_ALLOWED = TargetExclusion("", "is not allowed for the project or the person of the key")
+_SPENT = TargetExclusion("", "is of a provider whose budget is spent")
 _BUSY = TargetExclusion("", "has no free capacity for free requests now")
 
 
@@ -204,7 +204,7 @@ def explanation(
             pipeline.allowed(door, caller, name)
         for name in names:
             model = pipeline.allowed(door, caller, name)
-            route, failure = _route(pipeline, model, name, request, fields_of, caller.access)
+            route, failure = _route(pipeline, model, name, request, fields_of, caller)
             routes.append(route)
             refused = route.refusal
             if failure is not None and not another_may(failure):
@@ -229,7 +229,7 @@ def _route(
     name: str,
     request: ChatRequest,
     fields_of: FieldsOf,
-    access: Permissions | None,
+    caller: Caller,
 ) -> tuple[ExplainedRoute, ServiceError | None]:
     chosen: Sequence[Candidate] = ()
     able: Sequence[Candidate] = ()
@@ -240,12 +240,11 @@ def _route(
         request = model.adapted(request)
         chosen = model.candidates(request)
         able = pipeline.able(model, request)
-        if access is not None:
-            able = access.kept(model, able)
-        strict = _strict_refusals(request, able, fields_of)
-        takers = [one for one in able if one.name not in strict]
+        usable = pipeline.permitted(caller, model, able)
+        strict = _strict_refusals(request, usable, fields_of)
+        takers = [one for one in usable if one.name not in strict]
         if strict and not takers:
-            failed = strict[able[0].name]
+            failed = strict[usable[0].name]
         else:
             prospects = pipeline.router.explain(takers, request)
     except ServiceError as failure:
@@ -256,7 +255,7 @@ def _route(
         asked=name,
         model=model.id,
         places=tuple(explainer.placed(one) for one in prospects),
-        left_out=tuple(explainer.left_out(whole, chosen, able, prospects, strict, access)),
+        left_out=tuple(explainer.left_out(whole, chosen, able, prospects, strict, caller)),
         changes=(*request.changes, *model.changes(request)),
         refusal=ExplainedRefusal.of(failed) if failed is not None else None,
     )
@@ -280,6 +279,7 @@ def _strict_refusals(
 class _TargetExplainer:
     def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest) -> None:
         self._router = pipeline.router
+        self._members = pipeline.members
         self._model = model
         self._request = request
         endpoints = model.endpoints if isinstance(model, Listing) else ()
@@ -313,24 +313,28 @@ class _TargetExplainer:
         able: Sequence[Candidate],
         prospects: Sequence[RankedTarget],
         strict: Mapping[str, InvalidRequest],
-        access: Permissions | None,
+        caller: Caller,
     ) -> Iterator[LeftOut]:
+        access, members = caller.access, self._members
         allowed = None if access is None else access.verdict(self._model).targets
+        spent = () if members is None else members.allowances.spent_providers
+        resting = {one.target for one in self._model.offers if one.provider in spent}
         excluded = self._model.excluded(self._request)
         placed = {one.candidate.name for one in prospects}
         for target in dict.fromkeys(whole.targets):
+            rules = (
+                (target not in self._model.targets, _SHORTER),
+                (bool(chosen) and target not in _names(chosen), _SECOND),
+                (allowed is not None and target not in allowed, _NOT_ALLOWED),
+                (bool(chosen) and target not in _names(able), _BUSY),
+                (target in resting, _SPENT),
+            )
             if target in placed:
                 continue
             if target in excluded:
                 why = tuple(excluded[target])
-            elif target not in self._model.targets:
-                why = (_SHORTER,)
-            elif chosen and target not in _names(chosen):
-                why = (_SECOND,)
-            elif allowed is not None and target not in allowed:
-                why = (_NOT_ALLOWED,)
-            elif chosen and target not in _names(able):
-                why = (_BUSY,)
+            elif found := [exclusion for holds, exclusion in rules if holds]:
+                why = (found[0],)
             elif target in strict:
                 why = (TargetExclusion(strict[target].param or "", _STRICT),)
             elif able:
