@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 from accountkit import World
+from causerie.hosted.identity.metadata import IdentityHttp
 from consolekit import Place, console_of
 from ledgerkit import record
 from stripekit import KEY, SECRET, StandIn, stripe
@@ -19,7 +20,6 @@ from causerie.hosted.accounts.people import SYSTEM, actor_of
 from causerie.hosted.accounts.policies import Beginning, Policies
 from causerie.hosted.accounts.tokens import digest
 from causerie.hosted.console.sales import Sales
-from causerie.hosted.identity.metadata import IdentityHttp
 from causerie.hosted.payments.stripe import Stripe, StripeOptions
 from causerie.hosted.store.usage import SqlUsage
 
