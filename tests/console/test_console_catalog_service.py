@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faultkit import Fault, Reply, upstream
@@ -13,6 +15,7 @@ from servicekit import ServiceView, service_view
 from waiting import eventually
 
 from causerie.cli.keys import digest_line, new_key
+from causerie.http.pages.templating import Templates
 from causerie.routing import circuit_breaker
 
 R = "/router/v1"
@@ -232,3 +235,25 @@ async def test_an_alias_whose_only_target_is_dead_names_it_with_the_next_step(
         message = body["error"]["message"]
         assert "(quiet/m). quiet/m: The provider cannot be connected to." in message
         assert "`causerie probe`" in message
+
+
+async def test_no_template_is_compiled_in_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first visit of a page compiles it and what it names: together up to 100 ms."""
+    async with upstream(Reply("Yes.")) as up:
+        text = DEAD.format(operator=digest_line(new_key()), port=free_port(), base_url=up.base_url)
+        async with service_view(tmp_path, text) as running:
+            compiled: list[tuple[str | None, int]] = []
+            compile_source = Templates.compile
+
+            def noted(self: Templates, source: Any, name: Any = None, *given: Any) -> Any:
+                compiled.append((name, threading.get_ident()))
+                return compile_source(self, source, name, *given)
+
+            monkeypatch.setattr(Templates, "compile", noted)
+            assert (await page(running, "/catalog/acme/big"))[0] == 200
+            assert (await page(running, "/catalog"))[0] == 200
+    assert {"catalog/model.html", "catalog/list.html", "parts/charts.html"} <= {*dict(compiled)}
+    here = [name for name, thread in compiled if thread == threading.get_ident()]
+    assert not here

@@ -31,12 +31,7 @@ from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
 from causerie.engines.base import ModelFacts, TextEngine
-from causerie.errors import (
-    InternalError,
-    InvalidRequest,
-    Overloaded,
-    UpstreamFailed,
-)
+from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
 from causerie.protocol.events import (
     Batch,
     CacheReport,
@@ -319,11 +314,10 @@ class TextChat:
         model, (grammar, tokens, text) = self._loaded, made.constrained
         broken = None
         if grammar is not None and model is not None:
-            known = {"vocabulary": model.facts.vocabulary, "words": model.facts.words}
+            facts = model.facts
+            known = {"vocabulary": facts.vocabulary, "words": facts.words, "resumed": plan.resumed}
             try:
-                broken = await self.grammars.fault_of(
-                    grammar, tokens, text, resumed=plan.resumed, **known
-                )
+                broken = await self.grammars.fault_of(grammar, tokens, text, **known)
             except Overloaded:
                 if fault is None:
                     raise

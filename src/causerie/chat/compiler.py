@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -25,7 +24,6 @@ from causerie.chat.worker_process import BOUNDS_WORK
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0
-_NOTHING: Mapping[str, object] = MappingProxyType({})
 _ENTRY_BYTES = 200  # of a remembered verdict, alongside its text
 
 
@@ -105,22 +103,16 @@ class Compiler:
         raise unsupported_schema(SchemaRefused(param, reason, verdict.pointer, function))
 
     async def fault_of(
-        self,
-        grammar: str,
-        tokens: Sequence[int],
-        text: str,
-        *,
-        vocabulary: str | None,
-        words: str = "",
-        resumed: str = "",
-    ) -> str | None:
+        self, grammar: str, tokens: Sequence[int], text: str, *,
+        vocabulary: str | None, words: str = "", resumed: str = "",
+    ) -> str | None:  # fmt: skip
         """Return why tokens, which have this text, do not follow a grammar behind ``resumed``.
 
         That is :data:`TOO_COMPLEX` if an engine reaches its limits there. ``None``: they do, or
         nobody knows. Raises ``Overloaded``.
         """
-        replayed = {"resumed": resumed, "tokens": tokens, "text": text}
-        return (await self._compile(grammar, _Vocabulary(vocabulary, words), replayed)).reason
+        known, said = _Vocabulary(vocabulary, words), {"tokens": tokens, "text": text}
+        return (await self._compile(grammar, known, resumed=resumed, **said)).reason
 
     async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
@@ -138,7 +130,7 @@ class Compiler:
             return known
 
     async def _compile(
-        self, grammar: str, vocabulary: _Vocabulary, more: Mapping[str, object] = _NOTHING
+        self, grammar: str, vocabulary: _Vocabulary, **more: object
     ) -> GrammarVerdict:
         try:
             async with asyncio.timeout(self._patience):
@@ -171,6 +163,8 @@ class Compiler:
                     break
                 continue
             return msgspec.json.decode(answer, type=GrammarVerdict)
+        if more:  # nobody knows whether it would have followed
+            raise _busy()
         return GrammarVerdict(TOO_COMPLEX)
 
 

@@ -32,7 +32,6 @@ LIMITS = LLParserLimits(
 NOT_KEPT = "it was not kept."
 _STEPS = 12
 _PIECE = 16  # tokens between two masks
-_REPLAYED = ("grammar", "vocabulary", "resumed", "tokens", "text")
 _END = 256
 _MARK = 257
 _CONTROL = 3
@@ -99,10 +98,9 @@ class CompilerWorker:
         asked = json.loads(request)
         if "load" not in asked:
             with limited_work(asked["seconds"]):
-                if "tokens" in asked:
-                    verdict = self.replay(**{name: asked[name] for name in _REPLAYED})
-                else:
-                    verdict = self.check(asked["grammar"], asked["vocabulary"])
+                known = asked["grammar"], asked["vocabulary"]
+                said = [asked[name] for name in ("resumed", "tokens", "text") if name in asked]
+                verdict = self.replay(*known, *said) if said else self.check(*known)
             return json.dumps(verdict).encode()
         self.load(asked["load"])
         return b"{}"
@@ -130,7 +128,7 @@ class CompilerWorker:
         tokenizer = self._tokenizers.get(vocabulary)
         if vocabulary is None:
             grammar = _without_ids(grammar)
-        if tokenizer is None or (vocabulary is None and bytes(text, "utf-8") != _bytes_of(tokens)):
+        if tokenizer is None or (vocabulary is None and list(text.encode()) != tokens):
             return {}
         taken = [*tokenizer.greedy_tokenize(resumed), *tokens]
         matcher = LLMatcher(tokenizer, grammar, log_level=0)
@@ -152,10 +150,6 @@ class CompilerWorker:
 
 def _tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
     return LLTokenizer(TokenizerWrapper(_Tokenizer(vocabulary)))
-
-
-def _bytes_of(tokens: Sequence[int]) -> bytes | None:
-    return bytes(tokens) if max(tokens, default=0) < _END else None
 
 
 def _without_ids(grammar: str) -> str:

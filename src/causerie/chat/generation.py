@@ -256,8 +256,8 @@ class Generation:
         if self._unsaid:
             yield self._unsaid
         resumed = self.plan.resumed if self.resumed is None else ""
-        continued = self.resumed is not None
-        with engine_failures(started=True, resumed=resumed, continued=continued):
+        others = self.resumed is not None
+        with engine_failures(started=True, resumed=resumed, continued=others):
             while self.state is not State.FINISHED:
                 if self.state is State.CLOSING:
                     if events := await self._close_reasoning():

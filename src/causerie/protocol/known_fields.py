@@ -9,7 +9,7 @@ from functools import reduce
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from causerie.errors import InvalidRequest
 from causerie.protocol import parameters
@@ -22,7 +22,7 @@ Privilege = Literal[
     "model", "provider", "price", "plugin", "limit", "transport", "address", "secret"
 ]
 
-_LISTED: Mapping[Privilege, Mapping[str, Any]] = parameters.LISTED_FIELDS["privileges"]
+_LISTED = convert(parameters.LISTED_FIELDS["privileges"], dict[Privilege, dict[str, Any]])
 PRIVILEGES: Mapping[Privilege, str] = {each: _LISTED[each]["gain"] for each in _LISTED}
 """What a client gains by fields of each kind."""
 

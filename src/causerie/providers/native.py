@@ -24,7 +24,7 @@ from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
 from causerie.providers.answer import AnswerState
 from causerie.providers.dialect import Dialect
-from causerie.providers.incoming import Incoming, estimated_tokens, most_of_prompt
+from causerie.providers.incoming import UNSHOWN, Incoming, estimated_tokens, most_of_prompt
 from causerie.providers.other_replies import LAST_OF_RESPONSES, ResponsesReader
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.request_body import check_images
@@ -254,6 +254,8 @@ class _Choice(Struct, gc=False):
     finish_reason: str | None = None
 
 
+_UNITS_BELIEVED = 100  # times as many as estimated: long documents are split by who ranks them
+_BYTES_OF_CHARACTER = 4
 _Count = Annotated[float, Meta(ge=0, le=1_000_000)]  # some servers write whole numbers with ".0"
 
 
@@ -296,17 +298,26 @@ class PassedReader(Struct, eq=False):
         unsure = impossible or not prompt
         if unsure and request.passed is not None:
             prompt = request.passed.tokens
-        if request.operation == "completions":
-            most = (request.max_tokens or completion) * request.n
-            if completion > most:
-                impossible = True
-            if not 0 < completion <= most and self._size:
-                completion, unsure = estimated_tokens(self._pieces, self._size), True
+        most, units = self._most_completion, self._units
+        impossible = impossible or completion > most
+        if not 0 < completion <= most:
+            completion = estimated_tokens(self._pieces, self._size)
+            unsure = unsure or bool(self._size)
+        if request.passed is not None and units > _UNITS_BELIEVED * (request.passed.units + 1):
+            impossible, units = True, request.passed.units
+        unsure = unsure or impossible
         details = told.prompt_tokens_details
         cached = 0 if details is None else min(details.cached_tokens or 0, prompt)
-        return Usage(
-            prompt, completion, cached, 0, unsure, impossible=impossible, units=self._units
-        )
+        return Usage(prompt, completion, cached, 0, unsure, impossible=impossible, units=units)
+
+    @property
+    def _most_completion(self) -> int:
+        # A token makes a byte or more, but for a few that show nowhere.
+        if self.request.operation != "completions":
+            return 0
+        shown = _BYTES_OF_CHARACTER * self._size + UNSHOWN
+        limit = self.request.max_tokens
+        return shown if limit is None else min(limit * self.request.n, shown)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
         for data in stream:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from causerie.protocol.model_entries import is_free
 from causerie.providers.price_list import (
+    LARGEST,
     ListedPrice,
     PriceList,
     WrongList,
@@ -82,7 +83,8 @@ def price_list(settings: Settings) -> PriceList:
     """Return the price list in force; raise :class:`WrongList`."""
     file = price_list_file(settings)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        with file.open(encoding="utf-8-sig") as opened:
+            text = opened.read(LARGEST + 1)  # what is longer is refused
     except (FileNotFoundError, NotADirectoryError):
         if settings.list_prices.file is None:
             return shipped_list()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from jinja2 import Environment
 from msgspec import Struct
 
 from causerie.access.allowed import AccessRule
@@ -49,6 +48,7 @@ from causerie.http.exchange import Exchange
 from causerie.http.head import Headers
 from causerie.http.pages.assets import PAGE_HEADERS, asked_by_person
 from causerie.http.pages.branding import Branding, Logo
+from causerie.http.pages.templating import Templates
 from causerie.observe.mail import Outbox
 
 _NAME = "causerie"
@@ -128,7 +128,7 @@ class ConsoleServices(Struct, frozen=True):
 
     accounts: Accounts
     service_view: ServiceView
-    templates: Environment
+    templates: Templates
     site: Site
     clock: Callable[[], datetime]
     public_chat: PublicChat
@@ -321,7 +321,7 @@ class RequestContext:
 
     async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
         context = {**await self.frame(), **values}
-        found = self.services.templates.get_template(template)
+        found = await self.services.templates.ready(template)
         pieces, turns = [], Turns()
         for piece in found.generate(context):
             pieces.append(piece)

@@ -26,9 +26,6 @@ class SqlLinks(SqlRows[OneTimeLink]):
     async def by_digest(self, digest: bytes) -> OneTimeLink | None:
         return await self._row(select(one_time_links).where(one_time_links.c.digest == digest))
 
-    async def find(self, id: str) -> OneTimeLink | None:
-        return await self._row(select(one_time_links).where(one_time_links.c.id == id))
-
     async def use(self, id: str, at: datetime) -> bool:
         """Use a link up; return false if another use was first."""
         unused = one_time_links.c.id == id, one_time_links.c.used_at.is_(None)

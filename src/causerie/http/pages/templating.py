@@ -8,11 +8,12 @@ from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, meta
 from markupsafe import Markup, escape
 
 from causerie.catalog.page_cache import CachedPage
 from causerie.http.answers import send_cached
+from causerie.http.event_loop import offload
 from causerie.http.exchange import Exchange
 from causerie.http.pages.assets import PAGE_HEADERS, Statics
 from causerie.http.pages.branding import Branding, hue, initials
@@ -27,6 +28,7 @@ _LOOKS = {
     "dayhour": "%d %b %H:%M",
     "stamp": "%m-%d %H:%M:%S",
 }
+_FRAMES = ("layout.html", "open.html", "plain.html")
 _THOUSAND = 1000
 _UNITS = (
     ("year", 31_536_000),
@@ -45,9 +47,32 @@ _NAMED = {
 }
 
 
-def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}) -> Environment:
+class Templates(Environment):
+    """Templates that are compiled when they are first used, which takes up to 100 ms for a page."""
+
+    compiled: frozenset[str] = frozenset()
+
+    async def ready(self, name: str) -> Template:
+        """Return a template, compiled beside the event loop with all that it names."""
+        if name not in self.compiled:
+            self.compiled |= await offload(self._prepare, name, frozenset())
+        return self.get_template(name)
+
+    def _prepare(self, name: str, known: frozenset[str]) -> frozenset[str]:
+        assert self.loader is not None
+        source, _, _ = self.loader.get_source(self, name)
+        self.get_template(name)
+        known |= {name}
+        named = meta.find_referenced_templates(self.parse(source))  # None: one of the frames
+        others = {each for one in named for each in ((one,) if one else _FRAMES)}
+        for other in others - self.compiled:
+            known = known if other in known else self._prepare(other, known)
+        return known
+
+
+def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}) -> Templates:
     """``logos`` are addresses by the names of authors and providers."""
-    made = Environment(
+    made = Templates(
         loader=PackageLoader("causerie.http.pages"),
         autoescape=True,
         undefined=StrictUndefined,
