@@ -38,7 +38,7 @@ from causerie.protocol.request import ChatRequest
 # nothing is configured and of the engine `fake`, and none at all, for which ChatML stands.
 _OWN = {
     "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
-    "3e145300631add38dba7788d10d736e70086ef0236a46a85860b5da3b85fa906",
+    "ed8afda8c893d8a559203c94b03d29ff08eb4c4ec1be92435e592744e45b5050",
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 }
 _LONG = 200_000  # characters; a longer conversation takes milliseconds, so it goes to a thread

@@ -12,16 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from causerie.engines.base import (
-    EngineFailed,
-    EngineState,
-    EngineStatus,
-    ModelFacts,
-    Output,
-    Stopped,
-    TextRequest,
-    Token,
-)
+from causerie.engines import base
 from causerie.engines.pool.discovery import Discovery, MemberAddress
 from causerie.engines.pool.kv_events import BLOCK, KvEndpoint, PrefixIndex, chain, root
 from causerie.engines.pool.members import Member, MemberCache, MemberTurn, least_cost
@@ -34,7 +25,7 @@ _MOST_MEMBERS = 3  # that one request may try: it may be what they fail by
 @dataclass(eq=False)
 class _Generation:
     _pool: EnginePool
-    _request: TextRequest
+    _request: base.TextRequest
     _ends: Collection[int]
 
     def __post_init__(self) -> None:
@@ -44,7 +35,7 @@ class _Generation:
         self._turn: MemberTurn | None = None
         self._answered = False  # by the present server
         self._stack = AsyncExitStack()
-        self._outputs: AsyncIterator[Output]
+        self._outputs: AsyncIterator[base.Output]
 
     async def begin(self) -> None:
         rest = self._remaining_request()
@@ -55,23 +46,23 @@ class _Generation:
             try:
                 self._outputs = await self._stack.enter_async_context(turn.at.engine.generate(rest))
                 return
-            except EngineFailed as failure:
+            except base.EngineFailed as failure:
                 await self._leave_failed(failure)
 
-    async def outputs(self) -> AsyncGenerator[Output, None]:
+    async def outputs(self) -> AsyncGenerator[base.Output, None]:
         while True:
             try:
                 async for output in self._outputs:
-                    if isinstance(output, Token):
+                    if isinstance(output, base.Token):
                         if self._turn is not None and not self._answered:
                             self._answered = True
                             self._turn.answered()
                         self._made.append(output.id)
-                    elif isinstance(output, Stopped) and self._made_before:
+                    elif isinstance(output, base.Stopped) and self._made_before:
                         output = self._stopped_in_all(output)
                     yield output
                 return
-            except EngineFailed as failure:
+            except base.EngineFailed as failure:
                 await self._leave_failed(failure)
             if stopped := self._stopped_early():
                 yield stopped
@@ -98,12 +89,12 @@ class _Generation:
         finally:
             turn.end(made, why)
 
-    async def _leave_failed(self, failure: EngineFailed) -> None:
+    async def _leave_failed(self, failure: base.EngineFailed) -> None:
         await self.leave(failure, "" if failure.refused else str(failure))
         if failure.refused or len(self._tried) >= _MOST_MEMBERS:
             raise failure
 
-    def _remaining_request(self) -> TextRequest:
+    def _remaining_request(self) -> base.TextRequest:
         request, made = self._request, self._made
         if not made:
             return request
@@ -114,14 +105,14 @@ class _Generation:
             accepted=(*request.accepted, *made) if request.grammar is not None else (),
         )
 
-    def _stopped_early(self) -> Stopped | None:
+    def _stopped_early(self) -> base.Stopped | None:
         if self._made and self._made[-1] in self._ends and not self._request.ignore_eos:
-            return Stopped("stop", len(self._request.prompt), len(self._made))
+            return base.Stopped("stop", len(self._request.prompt), len(self._made))
         if len(self._made) >= self._request.max_tokens:
-            return Stopped("length", len(self._request.prompt), len(self._made))
+            return base.Stopped("length", len(self._request.prompt), len(self._made))
         return None
 
-    def _stopped_in_all(self, stopped: Stopped) -> Stopped:
+    def _stopped_in_all(self, stopped: base.Stopped) -> base.Stopped:
         return replace(
             stopped,
             prompt_tokens=len(self._request.prompt),
@@ -133,7 +124,7 @@ class _Generation:
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here
 _MOST_BLOCKS = 10_000_000  # of all, where events say that they are there; some 1.1 GB
 _FIT_EVERY = 256  # requests
-_BEST_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.FAILED)
+_BEST_FIRST = (base.EngineState.READY, base.EngineState.LOADING, base.EngineState.FAILED)
 
 
 class EnginePool:
@@ -166,7 +157,7 @@ class EnginePool:
         self._started = False
         self._discovery = Discovery(self._set_members)
         self._discovery.renew(addresses)
-        self._facts: ModelFacts | None = None
+        self._facts: base.ModelFacts | None = None
         self._facts_of: object = None
 
     @property
@@ -193,7 +184,7 @@ class EnginePool:
         while not self._ready():
             members = self._members.values()
             if members and all(member.failure for member in members):
-                raise EngineFailed(str(self._nobody()))
+                raise base.EngineFailed(str(self._nobody()))
             self._news.clear()
             await self._news.wait()
 
@@ -207,12 +198,12 @@ class EnginePool:
         finally:
             self._close()
 
-    def status(self) -> EngineStatus:
+    def status(self) -> base.EngineStatus:
         members = tuple(member.status() for member in self._members.values())
-        ready = [one for one in members if one.state is EngineState.READY]
+        ready = [one for one in members if one.state is base.EngineState.READY]
         states = {one.state for one in members}
-        without_members = EngineState.LOADING if self._started else EngineState.ABSENT
-        return EngineStatus(
+        without_members = base.EngineState.LOADING if self._started else base.EngineState.ABSENT
+        return base.EngineStatus(
             model=self._model,
             state=next((one for one in _BEST_FIRST if one in states), without_members),
             slots=self.slots,
@@ -225,7 +216,7 @@ class EnginePool:
             members=members,
         )
 
-    async def facts(self) -> ModelFacts:
+    async def facts(self) -> base.ModelFacts:
         """Return the facts of the pool: the least context, all slots, the rest of one member."""
         ready = self._ready_members()
         facts_of = [(member.name, member.restarts) for member in ready]
@@ -248,7 +239,9 @@ class EnginePool:
         return await self._ready_members()[0].engine.texts(tokens, visible=visible)
 
     @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+    async def generate(
+        self, request: base.TextRequest
+    ) -> AsyncIterator[AsyncIterator[base.Output]]:
         ends = (await self.facts()).end_tokens
         generation = _Generation(self, request, ends)
         try:
@@ -295,9 +288,9 @@ class EnginePool:
                 member.cache.forget()  # whoever is there now has an empty one
         return ready
 
-    def _nobody(self) -> EngineFailed:
+    def _nobody(self) -> base.EngineFailed:
         away = next((f": {one.failure}" for one in self._members.values() if one.failure), "")
-        return EngineFailed(f"no member of the pool can be asked{away}", loading=True)
+        return base.EngineFailed(f"no member of the pool can be asked{away}", loading=True)
 
     # Those that leave finish what they have started.
     def _set_members(self, addresses: Sequence[MemberAddress]) -> None:
@@ -335,8 +328,8 @@ class EnginePool:
             member.begin(self._news)
 
 
-def _members_away(members: Sequence[EngineStatus]) -> str:
-    away = [one for one in members if one.state is not EngineState.READY]
+def _members_away(members: Sequence[base.EngineStatus]) -> str:
+    away = [one for one in members if one.state is not base.EngineState.READY]
     if not away:
         return ""
     why = next((f": {one.model}: {one.detail}" for one in away if one.detail), "")
