@@ -9,7 +9,6 @@ from decimal import Decimal
 
 import pytest
 from accountkit import World
-from causerie.hosted.identity.metadata import IdentityHttp
 from consolekit import Place, console_of
 from ledgerkit import record
 from stripekit import KEY, SECRET, StandIn, stripe

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 from accountkit import World
-from causerie.hosted.identity.metadata import IdentityHttp
+from causerie.hosted.identity.provider import IdentityHttp
 from edgekit import call, make_edge
 from stripekit import KEY, SECRET, event, paid, refunded, signature, stripe
 

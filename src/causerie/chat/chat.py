@@ -315,9 +315,11 @@ class TextChat:
         broken = None
         if grammar is not None and model is not None:
             facts = model.facts
-            known = {"vocabulary": facts.vocabulary, "words": facts.words, "resumed": plan.resumed}
+            words, resumed = facts.words, plan.resumed
             try:
-                broken = await self.grammars.fault_of(grammar, tokens, text, **known)
+                broken = await self.grammars.fault_of(
+                    grammar, tokens, text, facts.vocabulary, words=words, resumed=resumed
+                )
             except Overloaded:
                 if fault is None:
                     raise

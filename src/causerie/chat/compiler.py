@@ -103,9 +103,15 @@ class Compiler:
         raise unsupported_schema(SchemaRefused(param, reason, verdict.pointer, function))
 
     async def fault_of(
-        self, grammar: str, tokens: Sequence[int], text: str, *,
-        vocabulary: str | None, words: str = "", resumed: str = "",
-    ) -> str | None:  # fmt: skip
+        self,
+        grammar: str,
+        tokens: Sequence[int],
+        text: str,
+        vocabulary: str | None,
+        *,
+        words: str = "",
+        resumed: str = "",
+    ) -> str | None:
         """Return why tokens, which have this text, do not follow a grammar behind ``resumed``.
 
         That is :data:`TOO_COMPLEX` if an engine reaches its limits there. ``None``: they do, or
