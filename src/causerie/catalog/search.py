@@ -67,6 +67,7 @@ class Searchable(Protocol):
 T = TypeVar("T", bound=Searchable)
 Key = Callable[[Searchable], tuple[Decimal | float | str, ...]]
 _SORTS: Mapping[str, tuple[str, Key]] = {
+    "popular": ("Popular", lambda one: (-one.created,)),  # where the numbers of tokens are equal
     "newest": ("Newest", lambda one: (-one.created,)),
     "name": ("Name", lambda one: ()),
     "price": ("Price", lambda one: (one.price,)),
@@ -104,12 +105,15 @@ class CatalogQuery:
     takes: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     ending: str = ""
+    provider: str = ""
     sort: str = "newest"
     page: int = 1
     rows: int = ROWS[0]
+    usual: str = "newest"
+    """The order where none is asked for."""
 
     @staticmethod
-    def parse(given: Iterable[tuple[str, str]]) -> CatalogQuery:
+    def parse(given: Iterable[tuple[str, str]], usual: str = "newest") -> CatalogQuery:
         query = fields(given)
         return CatalogQuery(
             text=first(query, "q")[:_LONGEST],
@@ -121,22 +125,32 @@ class CatalogQuery:
             takes=tuple(filter(None, query.get("takes", ()))),
             gives=tuple(filter(None, query.get("gives", ()))),
             ending=_one_of(query, "ending", ENDINGS),
-            sort=_one_of(query, "sort", SORTS) or "newest",
+            provider=first(query, "provider")[:_LONGEST],
+            sort=_one_of(query, "sort", SORTS) or usual,
             page=max(_whole(query, "page", 1), 1),
             rows=rows_of(first(query, "rows")),
+            usual=usual,
         )
 
     @property
     def narrows(self) -> bool:
         return any(name not in ("sort", "rows") for name, _ in self._fields())
 
-    async def of(self, entries: Sequence[T]) -> Sequence[T]:
-        """Return the matching entries in order, without blocking the event loop for long."""
+    async def of(
+        self, entries: Sequence[T], tokens: Mapping[str, int] | None = None
+    ) -> Sequence[T]:
+        """Return the matching entries in order, without blocking the event loop for long.
+
+        ``tokens`` by id decide which are popular.
+        """
+        used = (tokens or {}) if self.sort == "popular" else {}
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, T]]()
         for one in entries:
             if self._fits(one) and (not words or _says(one, words)):
-                found.append(((*key(one), one.card.name.casefold(), one.id), one))
+                found.append(
+                    ((-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id), one)
+                )
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
@@ -159,6 +173,7 @@ class CatalogQuery:
             (not self.cost or (one.price == 0) == (self.cost == "free"))
             and (self.most is None or one.price <= self.most)
             and (not self.author or one.id.partition("/")[0] == self.author)
+            and (not self.provider or self.provider in providers_of(one))
             and (not self.ending or (one.ends is not None) == (self.ending == "ending"))
             and (not self.parameters or one.parameters.issuperset(self.parameters))
             and (not self.takes or one.input_modalities.issuperset(self.takes))
@@ -174,7 +189,8 @@ class CatalogQuery:
             ("context", str(self.context) if self.context else ""),
             ("author", self.author),
             ("ending", self.ending),
-            ("sort", self.sort if self.sort != "newest" else ""),
+            ("provider", self.provider),
+            ("sort", self.sort if self.sort != self.usual else ""),
             ("rows", str(self.rows) if self.rows != ROWS[0] else ""),
             *(("parameter", name) for name in self.parameters),
             *(("takes", name) for name in self.takes),
@@ -185,6 +201,11 @@ class CatalogQuery:
 
 def rows_of(text: str) -> int:
     return next((rows for rows in ROWS if str(rows) == text), ROWS[0])
+
+
+def providers_of(one: Searchable) -> frozenset[str]:
+    found = one.endpoints if isinstance(one, Listing) else ()
+    return frozenset(each.provider for each in found)
 
 
 def gives(one: Searchable) -> frozenset[str]:

@@ -42,6 +42,7 @@ from causerie.hosted.console.catalog_view import (
     providers,
     sources,
     variants,
+    with_variants,
 )
 from causerie.hosted.console.charts import trend
 from causerie.hosted.console.playground import router_snippets
@@ -78,9 +79,10 @@ async def show_catalog(context: RequestContext) -> None:
 
 async def show_states(context: RequestContext) -> None:
     await context.project()
-    search = CatalogQuery.parse(context.query)
-    shown = search.on_page(await search.of(offers(context.service_view, public=False)))
-    states = _states(context, shown)
+    tokens = await popular_tokens(context)
+    search = _search(context, tokens)
+    found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
+    states = _states(context, [one for one, _ in search.on_page(found)])
     await context.show(
         "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
     )
@@ -94,13 +96,14 @@ async def _models_page(
     callable_ids: set[str] | frozenset[str] = frozenset(),
 ) -> None:
     entries = offers(context.service_view, public=public)
-    search, found = CatalogQuery(), list[Offer]()
+    search, found, tokens = CatalogQuery(), list[Offer](), await popular_tokens(context)
     try:
-        search = CatalogQuery.parse(context.query)
-        found = list(await search.of(entries))
+        search = _search(context, tokens)
+        found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
-    shown = search.on_page(found)
+    folded = with_variants(found)
+    shown = search.on_page(folded)
     engines = frozenset(each.model for each in context.service_view.status())
     values: dict[str, Any] = {
         "here": PREFIX + path,
@@ -111,14 +114,16 @@ async def _models_page(
                 one.view if isinstance(one, ServedOffer) else list_row(one),
                 sources(one, engines),
                 anchor(one.id),
+                others,
             )
-            for one in shown
+            for one, others in shown
         ],
-        "states": {} if public else _states(context, shown),
+        "tokens": tokens,
+        "states": {} if public else _states(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
         "count": len(found),
         "total": len(entries),
-        "pages": -(-len(found) // search.rows),
+        "pages": -(-len(folded) // search.rows),
         "first": (search.page - 1) * search.rows + 1,
         "choice": ROWS,
         "most": MOST_COMPARED,
@@ -126,15 +131,34 @@ async def _models_page(
     if context.by_script:
         await context.show_openly("catalog/results.html", **values)
         return
-    narrowing = {"facets": facets(entries), "choices": _CHOICES}
+    sorts = SORTS if tokens is not None else {k: v for k, v in SORTS.items() if k != "popular"}
+    narrowing = {"facets": facets(entries), "choices": _CHOICES | {"sorts": sorts}}
     await context.show_openly("catalog/list.html", **values, **narrowing)
 
 
 def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Sequence[StatusBadge]]:
     found = target_badges(context.service_view, {one.id: one.targets for one in shown})
-    if context.me.operates:
-        return found
     return {id: best(badges) for id, badges in found.items()}
+
+
+def _search(context: RequestContext, tokens: Mapping[str, int] | None) -> CatalogQuery:
+    return CatalogQuery.parse(context.query, "newest" if tokens is None else "popular")
+
+
+async def popular_tokens(context: RequestContext) -> Mapping[str, int] | None:
+    """Return the tokens of a week by model; ``None`` where rankings may not be seen."""
+    market = context.service_view.market()
+    if market is None or not await _sees_rankings(context):
+        return None
+    ids = {one.id for one in market.entries()}
+    ranking = await context.accounts.rankings.models(ids, RankingPeriod.WEEK)
+    return {each.name: each.tokens for each in ranking.rows}
+
+
+async def _sees_rankings(context: RequestContext) -> bool:
+    if context.services.public_rankings:
+        return True
+    return context.user is not None and await context.may(Action.USAGE_SEE_ALL)
 
 
 async def show_comparison(context: RequestContext) -> None:
@@ -237,8 +261,7 @@ async def send_rankings(context: RequestContext) -> None:
 
 async def _ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
     market = context.service_view.market()
-    seen = context.services.public_rankings or await context.may(Action.USAGE_SEE_ALL)
-    if market is None or not seen:
+    if market is None or not await _sees_rankings(context):
         raise NotFound("There is no such page.")
     entries = market.entries()
     by = context.query.one_of("by", ("model", "provider"))
