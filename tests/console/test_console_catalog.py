@@ -25,6 +25,7 @@ from marketkit import (
 from causerie.hosted.console.routes import ROUTES
 
 OPEN = {
+    "/",
     "/sign-in",
     "/sign-in/code",
     "/sign-in/{provider}",

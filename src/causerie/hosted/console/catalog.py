@@ -54,6 +54,7 @@ from causerie.hosted.console.service_view import (
     target_badges,
 )
 
+_FRONT = 6  # models on the first page
 _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
 
 
@@ -75,6 +76,25 @@ async def show_catalog(context: RequestContext) -> None:
             context.go(f"/projects/{project.id}/models{query}")
             return
     await _models_page(context, "/catalog", public=True)
+
+
+async def show_front(context: RequestContext) -> None:
+    """Show strangers what is offered: a search, models that are used most, and one request."""
+    market, tokens = _market(context), await popular_tokens(context)
+    every = await CatalogQuery(sort="popular").of(offers(context.service_view, public=True), tokens)
+    shown = [one for one, _ in with_variants(every) if isinstance(one, Listing)]
+    free = next((one for one in every if one.price == 0), every[0] if every else None)
+    base = context.base + market.prefix
+    [request, *_] = router_snippets(base, "$API_KEY", free.id if free is not None else "MODEL")
+    await context.show_openly(
+        "catalog/front.html",
+        rows=[list_row(one) for one in shown[:_FRONT]],
+        tokens=tokens or {},
+        total=len(every),
+        providers=len({each.provider for one in shown for each in one.endpoints}),
+        curl=request.snippets[0].text,
+        base=base,
+    )
 
 
 async def show_states(context: RequestContext) -> None:

@@ -17,6 +17,7 @@ from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import Spending, SpendingReader
 from causerie.hosted.accounts.usage import By, RecordFilter, Step, UsageQuery, UsageSum
 from causerie.hosted.console.activity import RequestExplanation
+from causerie.hosted.console.catalog import show_front
 from causerie.hosted.console.charts import stacked
 from causerie.hosted.console.fields import FormFields, period
 from causerie.hosted.console.navigation import NavigationLink, sections
@@ -27,7 +28,13 @@ from causerie.metering.ledger import UsageRecord
 
 
 async def show_start(context: RequestContext) -> None:
-    """Lead to the overview of the project that was open last; without one, what to do about it."""
+    """Lead to the overview of the project that was open last; without one, what to do about it.
+
+    Strangers see what a catalog offers, if there is one.
+    """
+    if context.user is None and context.services.has_catalog:
+        await show_front(context)
+        return
     found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
     if found is not None:
         context.go(f"/projects/{found.id}/overview", done=context.query.get("done"))

@@ -85,6 +85,8 @@ class Site(Struct, frozen=True):
     brand: Branding = Branding()
     logos: Mapping[str, Logo] = {}
     """By the names of authors and providers."""
+    docs: bool = True
+    """There is a reference of the API at ``/docs``."""
 
     def secure(self, exchange: Exchange) -> bool:
         if self.address:
@@ -380,4 +382,5 @@ class RequestContext:
             "open_to_all": self.services.open_to_all,
             "has_catalog": has_catalog,
             "has_rankings": self.services.public_rankings,
+            "has_docs": self.services.site.docs,
         }

@@ -1,6 +1,6 @@
 // A select with many options is a button here: it opens a dialog with a search and the list.
 
-import { abilityWords } from "./models.js";
+import { abilityWords, terms } from "./models.js";
 
 const FEW = 8; // so many are found by looking
 const DRAWN = 100; // so many are listed at once; the search finds the others
@@ -41,7 +41,7 @@ function row(option, nth) {
   const words = document.createElement("span");
   words.className = "small quiet";
   const can = abilityWords(option.dataset.parameters?.split(" ") ?? [], option.dataset.thinks);
-  words.textContent = [...(option.selected ? ["chosen"] : []), ...can].join(", ");
+  words.textContent = [...(option.selected ? ["chosen"] : []), ...terms(option.dataset), ...can].join(" · ");
   item.append(name, words);
   return item;
 }
