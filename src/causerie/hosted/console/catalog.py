@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -184,7 +185,7 @@ async def _sees_rankings(context: RequestContext) -> bool:
 async def show_comparison(context: RequestContext) -> None:
     market = _market(context)
     names = list(dict.fromkeys(filter(None, context.query.every("model"))))
-    chosen = [market.entry(name) for name in names[:MOST_COMPARED]]
+    chosen = [_entry(market, name) for name in names[:MOST_COMPARED]]
     await context.show_openly(
         "catalog/compare.html",
         comparison=comparison(chosen, market.entries()),
@@ -196,7 +197,7 @@ async def show_comparison(context: RequestContext) -> None:
 async def show_model(context: RequestContext) -> None:
     """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
     market = _market(context)
-    one = market.entry(f"{context.params['author']}/{context.params['slug']}")
+    one = _entry(market, f"{context.params['author']}/{context.params['slug']}")
     every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
     load = USUAL_LOAD
     try:
@@ -251,6 +252,16 @@ def _market(context: RequestContext) -> DoorCatalog:
     return market
 
 
+def _entry(market: DoorCatalog, name: str) -> Listing:
+    """Return a model; raise :class:`NotFound` in words for people, not for programs."""
+    try:
+        return market.entry(name)
+    except NotFound as failure:
+        guess = failure.message.partition(" Did you mean ")[2]
+        words = f" Did you mean {guess}" if guess else " Look for it in the list of models."
+        raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
+
+
 async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
     # Off the event loop: there may be thousands of endpoints.
     return await asyncio.to_thread(providers, market.entries(), market.history)
@@ -264,6 +275,7 @@ async def show_rankings(context: RequestContext) -> None:
         by=by,
         ranking=ranking,
         names=names,
+        last=ranking.until - timedelta(seconds=1),
         public=context.services.public_rankings,
     )
 

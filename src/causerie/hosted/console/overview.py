@@ -4,7 +4,8 @@ leads anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.hosted.accounts.keys import ApiKey, KeyState
-from causerie.hosted.accounts.people import Action
+from causerie.hosted.accounts.people import Action, Project
 from causerie.hosted.accounts.spending import Spending, SpendingReader
 from causerie.hosted.accounts.usage import By, RecordFilter, Step, UsageQuery, UsageSum
 from causerie.hosted.console.activity import RequestExplanation
@@ -190,6 +191,7 @@ def midnight(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
+_REQUEST_ID = re.compile(r"(req|chatcmpl|resp|msg)[-_][\w-]{4,80}", re.ASCII)
 _MOST_PLACES = 12
 _LONGEST_TEXT = 100
 
@@ -208,6 +210,10 @@ async def show_palette(context: RequestContext) -> None:
         for link in await _palette_links(context)
         if all(word in f"{link.title} {link.section}".casefold() for word in words)
     ]
+    current = context.view.project.id if context.view else ""
+    if current and _REQUEST_ID.fullmatch(find):
+        path = f"/projects/{current}/activity?request_id={quote(find)}"
+        found.insert(0, NavigationLink(f"Request {find}", path, "list", "action"))
     await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
 
 
@@ -234,4 +240,22 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
         path = f"/projects/{current.id}/playground?model={quote(id, safe='')}" if current else ""
         models.append(NavigationLink(id, path, "cube", "model"))
     profile = NavigationLink("Profile", "/profile", "person", "page")
-    return [*pages, profile, *projects, *models]
+    return [*pages, *_actions(current, may), profile, *projects, *models]
+
+
+def _actions(current: Project | None, may: Callable[[Action], bool]) -> Sequence[NavigationLink]:
+    """Return what the palette does; the switch of the theme has no path."""
+    base = f"/projects/{quote(current.id)}" if current is not None else ""
+    found = [
+        ("Create API key", f"{base}/keys/new", "key", Action.KEYS_CREATE),
+        ("Invite to the project", f"{base}/invite", "person", Action.MEMBERS_INVITE),
+        ("Invite to the service", "/operator/invite", "person", Action.USERS_INVITE),
+        ("Create project", "/operator/projects/new", "folder", Action.PROJECTS_CREATE),
+        ("Add provider", "/operator/providers/add/new", "plug", Action.CONFIGURATION_CHANGE),
+    ]
+    links = [
+        NavigationLink(title, path, icon, "action")
+        for title, path, icon, needs in found
+        if may(needs) and (base or path.startswith("/operator"))
+    ]
+    return [*links, NavigationLink("Switch light and dark", "", "theme", "action")]

@@ -84,6 +84,7 @@ async def see(context: RequestContext) -> None:
         "operator/provider.html",
         view=shown,
         left_out=len(view.models) - len(shown.models),
+        others=probed[_MOST_MODELS:],
         entry=filed or kept,
         shadowed=kept if filed is not None else None,
         aliases=aliases_of(name, entries),

@@ -213,7 +213,7 @@ ROUTES = (
     PageRoute("GET", "/operator/alerts", alerts.show),
     PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
     *_form_entries(CHANNELS, kept=False),
-    *_entries(catalog_entries.CATALOG_MODELS),
+    *_form_entries(catalog_entries.CATALOG_MODELS),
     *_form_entries(ALIASES),
     *_form_entries(MODELS),
     *_form_entries(DOORS),

@@ -72,7 +72,8 @@ class ServiceView(Protocol):
     ) -> None:
         """Answer the request as ``POST /chat/completions``, counted for the project.
 
-        ``routed``: at the door of the catalog, whose requests may prefer providers. Raises ``ServiceError`` before the answer begins.
+        ``routed``: at the door of the catalog, whose requests may prefer providers. Raises
+        ``ServiceError`` before the answer begins.
         """
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
