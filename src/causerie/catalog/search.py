@@ -65,6 +65,7 @@ class Searchable(Protocol):
 
 
 T = TypeVar("T", bound=Searchable)
+Row = TypeVar("Row")
 Key = Callable[[Searchable], tuple[Decimal | float | str, ...]]
 _SORTS: Mapping[str, tuple[str, Key]] = {
     "popular": ("Popular", lambda one: (-one.created,)),  # where the numbers of tokens are equal
@@ -154,7 +155,7 @@ class CatalogQuery:
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
-    def on_page(self, found: Sequence[T]) -> Sequence[T]:
+    def on_page(self, found: Sequence[Row]) -> Sequence[Row]:
         start = (self.page - 1) * self.rows
         return found[start : start + self.rows]
 
