@@ -58,6 +58,7 @@ class ScriptedServiceView(Statuses):
         self.pipeline = ScriptedPipeline(any_model=True)
         self.limits = RequestLimits()
         self.asked: list[tuple[str, str]] = []
+        self.routed: list[bool] = []
         self.talked: list[dict[str, Any]] = []
         self.days: dict[str, Sequence[TimeBucket]] = {}
         self.without_price: Sequence[str] = ()
@@ -106,7 +107,10 @@ class ScriptedServiceView(Statuses):
         handlers = CompletionHandlers(self.pipeline, Drain(), self.limits)
         await handlers.complete(CHAT_COMPLETIONS, exchange, OPEN, written=body)
 
-    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+    async def complete(
+        self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
+    ) -> None:
+        self.routed.append(routed)
         self.asked.append((user.id, project_id))
         handlers = CompletionHandlers(self.pipeline, Drain(), self.limits)
         await handlers.complete(CHAT_COMPLETIONS, exchange, OPEN)

@@ -278,6 +278,7 @@ async def _recorded(world: World, team: Team, user: User) -> str:
 def outside() -> Mapping[str, Go]:
     """Return the pages for a visitor without a sign-in."""
     return {
+        "front": at("/"),
         "sign-in": at("/sign-in"),
         "sign-in-wrong": _wrong_password,
         "sign-in-code": at("/sign-in/code"),

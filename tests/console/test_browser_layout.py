@@ -18,6 +18,8 @@ WIDTHS = (390, 820, 1024, 1440, 1920)
 # by the boxes around it. Parts that lie over others on purpose (menus, what sticks) are left out.
 _FAULTS = """() => {
   const found = [];
+  if (document.body.textContent.includes("Something went wrong on our side"))
+    found.push("the page is that of a bug");
   const over = document.documentElement.scrollWidth - innerWidth;
   if (over > 0) found.push(`the page is ${over} px wider than the window`);
   const root = document.querySelector("dialog[open]") ?? document.body;

@@ -342,3 +342,48 @@ async def test_empty_fields_show_the_defaults_of_the_model(page: Page) -> None:
     await expect(top_k).to_have_attribute("placeholder", "20")
     await expect(min_p).to_have_attribute("placeholder", "0")
     await expect(page.locator("#setting-presence_penalty")).to_have_attribute("placeholder", "0")
+
+
+@pytest.mark.full
+async def test_a_reply_has_its_cost_and_a_link_carries_settings(page: Page, shop: Place) -> None:
+    pipeline(shop).script = said("Brief.")
+    await page.select_option("#model", "thinker")
+    await ask(page, "Hi")
+    turn = page.locator(".turn-assistant")
+    await expect(turn.locator("footer")).to_contain_text("$0.00000825")
+    await page.fill("[name=system]", "Be brief & kind.")
+    await page.fill("[name=temperature]", "0.5")
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.click("#share")
+    await expect(page.locator("#share")).to_contain_text("Link copied")
+    link = await page.evaluate("navigator.clipboard.readText()")
+    assert "Hi" not in link.partition("#")[2]
+    other = await page.context.new_page()
+    await other.goto(link)
+    await expect(other.locator("[name=system]")).to_have_value("Be brief & kind.")
+    await expect(other.locator("[name=temperature]")).to_have_value("0.5")
+    await expect(other.locator("#model")).to_have_value("thinker")
+    assert "#" not in other.url
+    again = await page.context.new_page()  # knows nothing but which model was asked last
+    await again.goto(other.url)
+    await expect(again.locator("#model")).to_have_value("thinker")
+    await expect(again.locator("[name=system]")).to_have_value("")
+
+
+@pytest.mark.full
+async def test_two_models_reply_beside_each_other(page: Page, shop: Place) -> None:
+    pipeline(shop).script = said("The same.")
+    await page.select_option("#model", "small")
+    await page.select_option("#beside", "thinker")
+    await ask(page, "Hi")
+    pair = page.locator(".duo > .turn-assistant")
+    await expect(pair).to_have_count(2)
+    await expect(pair.nth(0).locator("[data-is=model]")).to_have_text("small")
+    await expect(pair.nth(1).locator("[data-is=model]")).to_have_text("thinker")
+    await expect(pair.nth(1).locator("footer")).to_contain_text("$0.00000825")
+    await page.select_option("#beside", "")
+    await ask(page, "And again?")
+    await expect(page.locator(".turn-assistant")).to_have_count(3)
+    sent = [len(request.messages) for request in pipeline(shop).requests]
+    assert sent == [1, 1, 3]  # the second model's reply is no part of the conversation
+    assert [request.model for request in pipeline(shop).requests] == ["small", "thinker", "small"]

@@ -6,6 +6,7 @@ import re
 from html import unescape
 
 from configurekit import LISTED
+from consolekit import Page
 from edgekit import Response, call, make_edge
 from managekit import link_path
 from test_console_provider_entries import Bench, picks
@@ -52,6 +53,44 @@ async def test_models_are_published_with_a_margin_and_withdrawn(bench: Bench) ->
     assert "Delete mine/tiny?" in (await bench.get(f"{CATALOG}/{entry}/delete")).text
     assert (await bench.post(f"{CATALOG}/{entry}/delete")).status == 303
     assert "mine/tiny" not in bench.market.services.models()
+
+
+def typed(page: Page) -> dict[str, str]:
+    """The form of a page as it would be sent unchanged."""
+    [more] = re.findall(r'(?s)<textarea[^>]*name="more"[^>]*>(.*?)</textarea>', page.text)
+    return {**dict(page.fields), "more": unescape(more).strip()}
+
+
+async def test_a_model_is_edited_copied_and_gets_a_free_variant(bench: Bench) -> None:
+    await bench.add()
+    offered = picks(await bench.get(f"{PUBLISH}?margin=50"))
+    sent = {"margin": "50", "door": "yes", "as:vendor/small": "mine/tiny"}
+    await bench.post(PUBLISH, pick=offered["vendor/small"], **sent)
+    listed = (await bench.get(CATALOG)).text
+    [entry] = set(re.findall(rf"{CATALOG}/(cfg_\w+)/delete", listed))
+
+    form = typed(await bench.get(f"{CATALOG}/{entry}"))
+    assert (form["id"], "west" in form["more"]) == ("mine/tiny", True)
+    changed = form | {"name": "Tiny", "ends": "soon"}
+    wrong = await bench.post(f"{CATALOG}/{entry}", **changed)
+    assert (wrong.status, "a day like" in wrong.text) == (400, True)
+    saved = await bench.post(f"{CATALOG}/{entry}", **changed | {"ends": "2999-01-31"})
+    assert saved.target == f"{CATALOG}?done=catalog-model-saved"
+    page = (await bench.get(CATALOG)).text
+    assert "Tiny" in page
+    assert "$0.30 / $0.90" in page  # what no field shows is kept
+
+    form = typed(await bench.get(f"{CATALOG}/new?free=yes&like={entry}"))
+    assert (form["id"], form["name"]) == ("mine/tiny:free", "Tiny (free)")
+    assert "price" not in form["more"]
+    made = await bench.post(f"{CATALOG}/new", **form)
+    assert made.target == f"{CATALOG}?done=catalog-model-added"
+    form = typed(await bench.get(f"{CATALOG}/new?like={entry}"))
+    assert form["id"] == "mine/tiny-copy"
+    assert "0.3" in form["more"]
+    assert (await bench.post(f"{CATALOG}/new", **form)).status == 303
+    models = bench.market.services.models()
+    assert {"mine/tiny", "mine/tiny:free", "mine/tiny-copy"} <= set(models)
 
 
 async def test_what_is_typed_wrong_is_said_at_its_field(bench: Bench) -> None:

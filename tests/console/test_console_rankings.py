@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -108,3 +109,18 @@ async def test_strangers_see_them_only_where_a_setting_says_so(lite: World, team
         told = msgspec.json.decode((await stranger.get("/rankings.json")).text)
         assert [each["model"] for each in told["data"]] == [QWEN, IRIS]
         assert (await stranger.get("/rankings?period=year")).status == 400
+
+
+async def test_popular_models_come_first_where_rankings_are_public(lite: World) -> None:
+    await a_week(lite)
+    view = Fair(small_market(lite.now))
+    async with console_of(lite, service_view=view, rankings=True) as shown:
+        page = await shown.visitor().get("/catalog")
+    async with console_of(lite, service_view=view) as closed:
+        newest = await closed.visitor().get("/catalog")
+        hidden = await closed.visitor().get("/catalog?sort=popular")
+    listed = re.compile(r'name="model" value="([^"]+)"')
+    assert listed.findall(page.text)[:2] == [QWEN, IRIS]
+    assert "1.1k" in page.text
+    assert listed.findall(newest.text)[0] == IRIS
+    assert "Tokens, week" not in newest.text + hidden.text

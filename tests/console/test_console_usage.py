@@ -219,7 +219,7 @@ async def test_one_day_is_shown_by_the_hour(shop: Place, team: Team) -> None:
     await with_history(shop.world, team)
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(f"{team.path}/usage?range=24h")
-    assert page.text.count('<g class="chart-column">') == 2 * 24
+    assert page.text.count('<g class="chart-column"') == 2 * 24
     assert 'data-look="hour"' in page.text
 
 
@@ -425,11 +425,21 @@ def test_bars_stand_on_each_other_and_keep_their_sum() -> None:
         for y, height in bar.findall(column):
             assert float(y) + float(height) == pytest.approx(edge, abs=0.01)
             edge = float(y)
-        numbers = re.findall(r": ([\d.]+)", column)
+        total, *numbers = re.findall(r": ([\d.]+)", column)
+        assert float(total) == pytest.approx(sum(map(float, numbers)))
         assert 100.0 - edge == pytest.approx(
             sum(map(float, numbers)) / chart.ticks[-1] * 100, abs=0.01
         )
     assert stacked(starts, {}).empty
+
+
+def test_a_line_shows_the_period_before() -> None:
+    starts = [NOON + timedelta(days=n) for n in range(3)]
+    chart = stacked(starts, {"m": {starts[0]: 2.0}}, before=[1.0, 0.0, 8.0])
+    assert chart.ticks[-1] >= 8.0
+    [line] = chart.before_runs
+    assert len(line.split()) == 3
+    assert stacked(starts, {"m": {starts[0]: 2.0}}, before=[0.0] * 3).before == ()
 
 
 def test_a_line_is_broken_where_values_lack() -> None:

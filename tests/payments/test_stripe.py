@@ -9,13 +9,13 @@ from decimal import Decimal
 
 import pytest
 from accountkit import World
-from causerie.hosted.identity.provider import IdentityHttp
 from edgekit import call, make_edge
 from stripekit import KEY, SECRET, event, paid, refunded, signature, stripe
 
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.hosted.accounts.bounds import NOTHING_FOR_NEWCOMERS, LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM, Project
+from causerie.hosted.identity.provider import IdentityHttp
 from causerie.hosted.payments.stripe import Stripe, StripeOptions
 
 DONE, LATER, BACK = (

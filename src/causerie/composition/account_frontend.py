@@ -256,9 +256,12 @@ class LiveServiceView(Struct):
     def answering(self, model: str) -> Sequence[str]:
         return self._running.now.catalog.resolve(None, model).targets
 
-    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+    async def complete(
+        self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
+    ) -> None:
         place = await self._projects.ask(actor_of(user), project_id)
-        doors = [way.door.name for way in self._ways()]
+        ways = sorted(self._ways(), key=lambda way: routed and way.door.kind != "router")
+        doors = [way.door.name for way in ways]
         if not doors:
             raise NotFound("There is no door for keys of accounts.")
         open_doors = [
@@ -390,6 +393,7 @@ class AccountFrontend:
             running.proxies,
             branding(settings.branding),
             {name: read_logo(text) for name, text in settings.branding.logos.items()},
+            settings.server.docs,
         )
         scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)

@@ -200,6 +200,11 @@ class ConsoleApplication:
             place = again[0] if again else ""
             context.go(f"/sign-in{place}?{lost}next={quote(_page_of(context))}")
             return
+        if failure.code == "scope_not_allowed" and context.exchange.method in _SAFE:
+            operators = context.exchange.path.startswith(f"{PREFIX}/operator")
+            of_whom = "operators of the service" if operators else "other roles in the project"
+            words = f"This page is for {of_whom}. You have signed in without that right."
+            failure = Forbidden(words, code=failure.code)
         context.problem = failure
         if isinstance(failure, StoreUnavailable):
             context.user = None  # the frame around a page needs the database

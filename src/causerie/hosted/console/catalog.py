@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -41,6 +42,7 @@ from causerie.hosted.console.catalog_view import (
     providers,
     sources,
     variants,
+    with_variants,
 )
 from causerie.hosted.console.charts import Strip, ninety_days, trend
 from causerie.hosted.console.fields import ROWS
@@ -53,6 +55,7 @@ from causerie.hosted.console.service_view import (
     target_badges,
 )
 
+_FRONT = 6  # models on the first page
 _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
 
 
@@ -76,11 +79,31 @@ async def show_catalog(context: RequestContext) -> None:
     await _models_page(context, "/catalog", public=True)
 
 
+async def show_front(context: RequestContext) -> None:
+    """Show strangers what is offered: a search, models that are used most, and one request."""
+    market, tokens = _market(context), await popular_tokens(context)
+    every = await CatalogQuery(sort="popular").of(offers(context.service_view, public=True), tokens)
+    shown = [one for one, _ in with_variants(every) if isinstance(one, Listing)]
+    free = next((one for one in every if one.price == 0), every[0] if every else None)
+    base = context.base + market.prefix
+    [request, *_] = router_snippets(base, "$API_KEY", free.id if free is not None else "MODEL")
+    await context.show_openly(
+        "catalog/front.html",
+        rows=[list_row(one) for one in shown[:_FRONT]],
+        tokens=tokens or {},
+        total=len(every),
+        providers=len({each.provider for one in shown for each in one.endpoints}),
+        curl=request.snippets[0].text,
+        base=base,
+    )
+
+
 async def show_states(context: RequestContext) -> None:
     await context.project()
-    search = CatalogQuery.parse(context.query)
-    shown = search.on_page(await search.of(offers(context.service_view, public=False)))
-    states = _states(context, shown)
+    tokens = await popular_tokens(context)
+    search = _search(context, tokens)
+    found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
+    states = _states(context, [one for one, _ in search.on_page(found)])
     await context.show(
         "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
     )
@@ -94,13 +117,14 @@ async def _models_page(
     callable_ids: set[str] | frozenset[str] = frozenset(),
 ) -> None:
     entries = offers(context.service_view, public=public)
-    search, found = CatalogQuery(), list[Offer]()
+    search, found, tokens = CatalogQuery(), list[Offer](), await popular_tokens(context)
     try:
-        search = CatalogQuery.parse(context.query)
-        found = list(await search.of(entries))
+        search = _search(context, tokens)
+        found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
-    shown = search.on_page(found)
+    folded = with_variants(found)
+    shown = search.on_page(folded)
     engines = frozenset(each.model for each in context.service_view.status())
     values: dict[str, Any] = {
         "here": PREFIX + path,
@@ -111,14 +135,16 @@ async def _models_page(
                 one.view if isinstance(one, ServedOffer) else list_row(one),
                 sources(one, engines),
                 anchor(one.id),
+                others,
             )
-            for one in shown
+            for one, others in shown
         ],
-        "states": {} if public else _states(context, shown),
+        "tokens": tokens,
+        "states": {} if public else _states(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
         "count": len(found),
         "total": len(entries),
-        "pages": -(-len(found) // search.rows),
+        "pages": -(-len(folded) // search.rows),
         "first": (search.page - 1) * search.rows + 1,
         "choice": ROWS,
         "most": MOST_COMPARED,
@@ -126,21 +152,40 @@ async def _models_page(
     if context.by_script:
         await context.show_openly("catalog/results.html", **values)
         return
-    narrowing = {"facets": facets(entries), "choices": _CHOICES}
+    sorts = SORTS if tokens is not None else {k: v for k, v in SORTS.items() if k != "popular"}
+    narrowing = {"facets": facets(entries), "choices": _CHOICES | {"sorts": sorts}}
     await context.show_openly("catalog/list.html", **values, **narrowing)
 
 
 def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Sequence[StatusBadge]]:
     found = target_badges(context.service_view, {one.id: one.targets for one in shown})
-    if context.me.operates:
-        return found
     return {id: best(badges) for id, badges in found.items()}
+
+
+def _search(context: RequestContext, tokens: Mapping[str, int] | None) -> CatalogQuery:
+    return CatalogQuery.parse(context.query, "newest" if tokens is None else "popular")
+
+
+async def popular_tokens(context: RequestContext) -> Mapping[str, int] | None:
+    """Return the tokens of a week by model; ``None`` where rankings may not be seen."""
+    market = context.service_view.market()
+    if market is None or not await _sees_rankings(context):
+        return None
+    ids = {one.id for one in market.entries()}
+    ranking = await context.accounts.rankings.models(ids, RankingPeriod.WEEK)
+    return {each.name: each.tokens for each in ranking.rows}
+
+
+async def _sees_rankings(context: RequestContext) -> bool:
+    if context.services.public_rankings:
+        return True
+    return context.user is not None and await context.may(Action.USAGE_SEE_ALL)
 
 
 async def show_comparison(context: RequestContext) -> None:
     market = _market(context)
     names = list(dict.fromkeys(filter(None, context.query.every("model"))))
-    chosen = [market.entry(name) for name in names[:MOST_COMPARED]]
+    chosen = [_entry(market, name) for name in names[:MOST_COMPARED]]
     await context.show_openly(
         "catalog/compare.html",
         comparison=comparison(chosen, market.entries()),
@@ -152,7 +197,7 @@ async def show_comparison(context: RequestContext) -> None:
 async def show_model(context: RequestContext) -> None:
     """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
     market = _market(context)
-    one = market.entry(f"{context.params['author']}/{context.params['slug']}")
+    one = _entry(market, f"{context.params['author']}/{context.params['slug']}")
     every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
     load = USUAL_LOAD
     try:
@@ -222,6 +267,16 @@ def _market(context: RequestContext) -> DoorCatalog:
     return market
 
 
+def _entry(market: DoorCatalog, name: str) -> Listing:
+    """Return a model; raise :class:`NotFound` in words for people, not for programs."""
+    try:
+        return market.entry(name)
+    except NotFound as failure:
+        guess = failure.message.partition(" Did you mean ")[2]
+        words = f" Did you mean {guess}" if guess else " Look for it in the list of models."
+        raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
+
+
 async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
     # Off the event loop: there may be thousands of endpoints.
     return await asyncio.to_thread(providers, market.entries(), market.history)
@@ -235,6 +290,7 @@ async def show_rankings(context: RequestContext) -> None:
         by=by,
         ranking=ranking,
         names=names,
+        last=ranking.until - timedelta(seconds=1),
         public=context.services.public_rankings,
     )
 
@@ -252,8 +308,7 @@ async def send_rankings(context: RequestContext) -> None:
 
 async def _ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
     market = context.service_view.market()
-    seen = context.services.public_rankings or await context.may(Action.USAGE_SEE_ALL)
-    if market is None or not seen:
+    if market is None or not await _sees_rankings(context):
         raise NotFound("There is no such page.")
     entries = market.entries()
     by = context.query.one_of("by", ("model", "provider"))

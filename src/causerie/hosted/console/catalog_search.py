@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
-from causerie.hosted.console.catalog_view import Offer, gives
+from causerie.hosted.console.catalog_view import Offer, gives, providers_of
 from causerie.hosted.console.fields import ROWS, FormFields, rows_of
 from causerie.http.event_loop import Turns
 from causerie.protocol.events import Usage
@@ -23,8 +23,10 @@ _LONGEST = 200
 _MOST = 10**10 - 1
 
 
+Row = TypeVar("Row")
 Key = Callable[[Offer], tuple[Decimal | float | str, ...]]
 _SORTS: Mapping[str, tuple[str, Key]] = {
+    "popular": ("Popular", lambda one: (-one.created,)),  # where the numbers of tokens are equal
     "newest": ("Newest", lambda one: (-one.created,)),
     "name": ("Name", lambda one: ()),
     "price": ("Price", lambda one: (one.price,)),
@@ -62,12 +64,15 @@ class CatalogQuery:
     takes: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     ending: str = ""
+    provider: str = ""
     sort: str = "newest"
     page: int = 1
     rows: int = ROWS[0]
+    usual: str = "newest"
+    """The order where none is asked for."""
 
     @staticmethod
-    def parse(query: FormFields) -> CatalogQuery:
+    def parse(query: FormFields, usual: str = "newest") -> CatalogQuery:
         return CatalogQuery(
             text=query.get("q")[:_LONGEST],
             cost=_one_of(query, "cost", COSTS),
@@ -78,26 +83,36 @@ class CatalogQuery:
             takes=tuple(filter(None, query.every("takes"))),
             gives=tuple(filter(None, query.every("gives"))),
             ending=_one_of(query, "ending", ENDINGS),
-            sort=_one_of(query, "sort", SORTS) or "newest",
+            provider=query.get("provider")[:_LONGEST],
+            sort=_one_of(query, "sort", SORTS) or usual,
             page=max(_whole(query, "page", 1), 1),
             rows=rows_of(query.get("rows")),
+            usual=usual,
         )
 
     @property
     def narrows(self) -> bool:
         return any(name not in ("sort", "rows") for name, _ in self._fields())
 
-    async def of(self, entries: Sequence[Offer]) -> Sequence[Offer]:
-        """Return the matching entries in order, without blocking the event loop for long."""
+    async def of(
+        self, entries: Sequence[Offer], tokens: Mapping[str, int] | None = None
+    ) -> Sequence[Offer]:
+        """Return the matching entries in order, without blocking the event loop for long.
+
+        ``tokens`` by id decide which are popular.
+        """
+        used = (tokens or {}) if self.sort == "popular" else {}
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
             if self._fits(one) and (not words or _says(one, words)):
-                found.append(((*key(one), one.card.name.casefold(), one.id), one))
+                found.append(
+                    ((-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id), one)
+                )
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
-    def on_page(self, found: Sequence[Offer]) -> Sequence[Offer]:
+    def on_page(self, found: Sequence[Row]) -> Sequence[Row]:
         start = (self.page - 1) * self.rows
         return found[start : start + self.rows]
 
@@ -116,6 +131,7 @@ class CatalogQuery:
             (not self.cost or (one.price == 0) == (self.cost == "free"))
             and (self.most is None or one.price <= self.most)
             and (not self.author or one.id.partition("/")[0] == self.author)
+            and (not self.provider or self.provider in providers_of(one))
             and (not self.ending or (one.ends is not None) == (self.ending == "ending"))
             and (not self.parameters or one.parameters.issuperset(self.parameters))
             and (not self.takes or one.input_modalities.issuperset(self.takes))
@@ -131,7 +147,8 @@ class CatalogQuery:
             ("context", str(self.context) if self.context else ""),
             ("author", self.author),
             ("ending", self.ending),
-            ("sort", self.sort if self.sort != "newest" else ""),
+            ("provider", self.provider),
+            ("sort", self.sort if self.sort != self.usual else ""),
             ("rows", str(self.rows) if self.rows != ROWS[0] else ""),
             *(("parameter", name) for name in self.parameters),
             *(("takes", name) for name in self.takes),

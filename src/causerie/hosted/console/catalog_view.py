@@ -209,13 +209,30 @@ def _median(figures: Iterable[Figure | None]) -> Figure | None:
     return Figure(median(each.value for each in known), longest)
 
 
+def providers_of(one: Offer) -> frozenset[str]:
+    found = one.endpoints if isinstance(one, Listing) else ()
+    return frozenset(each.provider for each in found)
+
+
+QUICK = (
+    ("Tools", "parameter", "tools"),
+    ("Structured output", "parameter", "response_format"),
+    ("Thinking", "parameter", "reasoning"),
+    ("Images", "takes", "image"),
+)
+"""Filters that most people use: title, field and value."""
+
+
 def facets(entries: Sequence[Offer]) -> Mapping[str, Any]:
     """Return what the entries differ by: authors with their numbers, parameters by purpose."""
     authors = Counter(one.id.partition("/")[0] for one in entries if "/" in one.id)
+    offering = Counter(name for one in entries for name in providers_of(one))
     parameters = frozenset[str]().union(*{one.parameters for one in entries})
     return {
+        "providers": sorted(offering.items(), key=lambda each: each[0].casefold()),
+        "quick": [each for each in QUICK if each[1] == "takes" or each[2] in parameters],
         "authors": sorted(authors.items(), key=lambda each: each[0].casefold()),
-        "parameters": grouped_parameters(sorted(parameters)),
+        "parameters": grouped_parameters(sorted(parameters - {each[2] for each in QUICK})),
         "takes": sorted(frozenset[str]().union(*{one.input_modalities for one in entries})),
         "gives": sorted(frozenset[str]().union(*{gives(one) for one in entries})),
         "ending": any(one.ends is not None for one in entries),
@@ -356,6 +373,20 @@ def comparison(chosen: Sequence[Listing], entries: Sequence[Listing]) -> ModelCo
     alike = every.intersection(*(one.row.parameters for one in models))
     shared = [name for _, names in grouped_parameters(sorted(alike)) for name in names]
     return ModelComparison(models, grouped_parameters(sorted(every - alike)), shared)
+
+
+def with_variants(found: Sequence[Offer]) -> Sequence[tuple[Offer, Sequence[str]]]:
+    """Return one of each model's variants, the standard one if it is there, and names of others."""
+    groups: dict[str, list[Offer]] = {}
+    for one in found:
+        base = one.id.partition(":")[0] if isinstance(one, Listing) else one.id
+        groups.setdefault(base, []).append(one)
+    made = []
+    for base, every in groups.items():
+        shown = next((one for one in every if one.id == base), every[0])
+        others = sorted(one.id.partition(":")[2] for one in every if one is not shown)
+        made.append((shown, others))
+    return made
 
 
 def variants(id: str, entries: Sequence[Listing]) -> Sequence[Listing]:

@@ -32,21 +32,33 @@ class Series(Struct, frozen=True):
 class Chart(Struct, frozen=True):
     """Bars on each other, or lines.
 
-    ``ticks`` are the values of the lines across, from the bottom up, at equal distances.
+    ``ticks`` are the values of the lines across, from the bottom up, at equal distances; ``before``
+    are the sums of the period before, column by column, and ``before_runs`` their line.
     """
 
     starts: Sequence[datetime]
     series: Sequence[Series]
     ticks: Sequence[float]
     bars: bool = True
+    before: Sequence[float] = ()
+    before_runs: Sequence[str] = ()
 
     @property
     def empty(self) -> bool:
         return not any(value for one in self.series for value in one.values)
 
 
-def stacked(starts: Sequence[datetime], values: Values, *, whole: bool = False) -> Chart:
-    """Return a bar chart: the largest series by name, all others as one. ``whole``: counts."""
+def stacked(
+    starts: Sequence[datetime],
+    values: Values,
+    *,
+    whole: bool = False,
+    before: Sequence[float] = (),
+) -> Chart:
+    """Return a bar chart: the largest series by name, all others as one. ``whole``: counts.
+
+    ``before`` are the sums of the period before, one for each start; none of it is left out.
+    """
     ranked = sorted(values, key=lambda name: (-sum(values[name].values()), name))
     groups = [(name, [values[name]]) for name in ranked[:COLOURS]]
     if others := [values[name] for name in ranked[COLOURS:]]:
@@ -60,8 +72,12 @@ def stacked(starts: Sequence[datetime], values: Values, *, whole: bool = False) 
         for number, (name, group) in enumerate(groups, 1)
     ]
     columns = zip(*(one.values for one in series), strict=True)
-    highest = max((sum(filter(None, column)) for column in columns), default=0.0)
-    return Chart(starts, series, scale(highest, least=1.0 if whole else 0.0))
+    sums = [sum(filter(None, column)) for column in columns]
+    ticks = scale(max([*sums, *before], default=0.0), least=1.0 if whole else 0.0)
+    if not any(before):
+        return Chart(starts, series, ticks)
+    runs = _runs(starts, dict(zip(starts, before, strict=True)), ticks[-1])
+    return Chart(starts, series, ticks, before=before, before_runs=runs)
 
 
 def lines(starts: Sequence[datetime], values: Values, *, whole: bool = False) -> Chart:

@@ -356,8 +356,10 @@ class EntryFormPages(EntryPages):
     def _kind(self, context: RequestContext) -> EntryKind:
         return next(iter(self.words.kinds))
 
-    async def _show(self, context: RequestContext, entry: EntryView | None) -> None:
-        form = self._form.shown(self.fields, context.form, entry)
+    async def _show(
+        self, context: RequestContext, entry: EntryView | None, form: SettingsForm | None = None
+    ) -> None:
+        form = form or self._form.shown(self.fields, context.form, entry)
         kind = entry.kind if entry is not None else self._kind(context)
         await context.show(
             self.template,

@@ -212,6 +212,11 @@ class ReportPeriod(Struct, frozen=True):
         return Step.HOUR if self.until - self.since <= _HOURLY else Step.DAY
 
     @property
+    def earlier(self) -> ReportPeriod:
+        """Return the period of the same length that ends where this one begins."""
+        return ReportPeriod("earlier", self.since - (self.until - self.since), self.since)
+
+    @property
     def last_day(self) -> date:
         return (self.until - timedelta(microseconds=1)).date()
 

@@ -70,6 +70,8 @@ _LINKS = (
     NavigationLink("Status", "/status", "chart", "Reports", Action.USAGE_SEE_ALL),
     NavigationLink("Audit log", "/operator/audit", "shield", "Reports", Action.SERVICE_SEE),
 )
+_UNDER = {"/operator/invite": "/operator/users"}
+"""Pages that belong to another than the one above them by their paths."""
 _MARKET = ("/catalog", "/rankings", "/status")
 
 
@@ -83,6 +85,7 @@ def sections(
         fits = of_project if link.needs is None else may(link.needs)
         if fits and (has_catalog or link.path not in _MARKET):
             found.append(replace(link, path=link.path.replace("{project}", id)))
+    path = _UNDER.get(path, path)
     around = [link.path for link in found if f"{path}/".startswith(f"{link.path}/")]
     here = max(around, key=len, default="")
     shown = [replace(link, here=link.path == here) for link in found]
@@ -164,6 +167,8 @@ NOTICES: Mapping[str, str] = {
     "policy-disabled": "The policy is off.",
     "policy-deleted": "The policy was deleted.",
     "models-published": "What was picked is published; the catalog shows it now.",
+    "catalog-model-added": "The model was added to the catalog.",
+    "catalog-model-saved": "The model was changed; the catalog shows it now.",
     "catalog-model-enabled": "The model is in the catalog.",
     "catalog-model-disabled": "The model was taken out of the catalog; its entry is kept.",
     "catalog-model-deleted": "The model was deleted from the catalog.",

@@ -4,25 +4,38 @@ leads anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from causerie.hosted.accounts.people import Action
-from causerie.hosted.accounts.spending import SpendingReader
-from causerie.hosted.accounts.usage import RecordFilter, Step, UsageQuery, UsageSum
+from causerie.hosted.accounts.keys import ApiKey, KeyState
+from causerie.hosted.accounts.people import Action, Project
+from causerie.hosted.accounts.spending import Spending, SpendingReader
+from causerie.hosted.accounts.usage import By, RecordFilter, Step, UsageQuery, UsageSum
 from causerie.hosted.console.activity import RequestExplanation
+from causerie.hosted.console.catalog import show_front
+from causerie.hosted.console.charts import stacked
+from causerie.hosted.console.fields import FormFields, period
 from causerie.hosted.console.navigation import NavigationLink, sections
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import service_badges, troubled
-from causerie.hosted.console.usage import total_usage
+from causerie.hosted.console.usage import along, total_usage
+from causerie.metering.ledger import UsageRecord
 
 
 async def show_start(context: RequestContext) -> None:
-    """Lead to the overview of the project that was open last; without one, what to do about it."""
+    """Lead to the overview of the project that was open last; without one, what to do about it.
+
+    Strangers see what a catalog offers, if there is one.
+    """
+    if context.user is None and context.services.has_catalog:
+        await show_front(context)
+        return
     found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
     if context.services.sales.open and await context.may(Action.USAGE_SEE_ALL):
         context.go("/operator/business", done=context.query.get("done"))
@@ -35,9 +48,27 @@ async def show_start(context: RequestContext) -> None:
         await context.show("start.html")
 
 
-_ERRORS = 5
 _ERROR_DAYS = 7
+_FAILURES = 200  # the newest, that are grouped
+_GROUPS = 6
+_MODELS = 6
 _TROUBLED = 8
+
+
+class ErrorGroup(Struct, frozen=True):
+    """Failures of the same cause at the same model; ``last`` is the newest."""
+
+    last: RequestExplanation
+    count: int
+
+    @property
+    def query(self) -> str:
+        """Return the query of the page of activity that lists them."""
+        record = self.last.record
+        if self.count == 1:
+            return f"request_id={quote(record.request_id, safe='')}"
+        model = f"&model={quote(record.model, safe='')}" if record.model else ""
+        return f"range=7d&failures=yes&status={record.status}{model}"
 
 
 async def show_overview(context: RequestContext) -> None:
@@ -45,23 +76,74 @@ async def show_overview(context: RequestContext) -> None:
     project, now = view.project, context.services.clock()
     reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
     ever = await _used(context, project.id, project.created_at)
+    keys = await context.accounts.keys.of(context.actor, project.id)
     done = {
         "models": bool(context.service_view.models()),
-        "keys": bool(await context.accounts.keys.of(context.actor, project.id)),
+        "keys": bool(keys),
         "requests": ever.requests > 0,
     }
+    errors, more = await _errors(context, project.id)
     await context.show(
         "overview.html",
+        **await _month(context, project.id),
         today=await _used(context, project.id, midnight(now)),
         spending=await reader.of_project(view.bounds.budgets),
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
-        errors=await _errors(context, project.id),
+        near=await _near(reader, keys, now),
+        errors=errors,
+        more_errors=more,
         error_days=_ERROR_DAYS,
         done=done,
         configures=await context.may(Action.CONFIGURATION_CHANGE),
         health=await _service_health(context) if await _sees_service(context) else None,
         most_troubled=_TROUBLED,
     )
+
+
+async def _month(context: RequestContext, project: str) -> dict[str, Any]:
+    """Return 30 days of spending against the 30 before: a chart, sums, and the first models."""
+    usage, month = (
+        context.accounts.usage,
+        period(FormFields([("range", "30d")]), context.services.clock()),
+    )
+    wanted = [(month, (By.MODEL,)), (month.earlier, ())]
+    sums, before = [
+        await usage.sums(
+            context.actor, project, UsageQuery(each.since, each.until, Step.DAY, by=by)
+        )
+        for each, by in wanted
+    ]
+    values: dict[str, dict[datetime, float]] = {}
+    models: dict[str, list[UsageSum]] = {}
+    for each in sums:
+        name = each.group[By.MODEL]
+        models.setdefault(name, []).append(each)
+        if each.start is not None and each.cost:
+            values.setdefault(name, {})[each.start] = float(each.cost)
+    top = [(name, total_usage(every)) for name, every in models.items()]
+    top.sort(key=lambda each: (-each[1].cost, -each[1].requests, each[0]))
+    line = along(month.earlier, before, lambda each: float(each.cost))
+    return {
+        "month": total_usage(sums),
+        "month_before": total_usage(before),
+        "chart": stacked(month.starts(), values, before=line),
+        "top": top[:_MODELS],
+        "more_models": max(len(top) - _MODELS, 0),
+    }
+
+
+async def _near(
+    reader: SpendingReader, keys: Sequence[ApiKey], now: datetime
+) -> Sequence[tuple[ApiKey, Spending]]:
+    """Return working keys whose budgets are nearly spent, each with the fullest of them."""
+    limited = {key.id: key for key in keys if key.state(now) is KeyState.ACTIVE}
+    budgets = {id: key.bounds.budgets for id, key in limited.items() if key.bounds.budgets}
+    spent = await reader.of_owners(By.KEY, budgets)
+    fullest = [
+        (limited[id], max(every, key=lambda each: each.share)) for id, every in spent.items()
+    ]
+    near = [(key, each) for key, each in fullest if each.level != "good"]
+    return sorted(near, key=lambda pair: -pair[1].share)[:_MODELS]
 
 
 async def _sees_service(context: RequestContext) -> bool:
@@ -89,22 +171,29 @@ async def _used(context: RequestContext, project: str | None, since: datetime) -
     return total_usage(await usage.sums(context.actor, project, question))
 
 
-async def _errors(context: RequestContext, project: str) -> Sequence[RequestExplanation]:
+async def _errors(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
+    """Return the newest failures by cause, and whether there are more than were read."""
     now = context.services.clock()
     wanted = RecordFilter(
         now - timedelta(days=_ERROR_DAYS),
         now + timedelta(seconds=1),
         failures_only=True,
-        limit=_ERRORS,
+        limit=_FAILURES,
     )
     found = await context.accounts.usage.requests(context.actor, project, wanted)
-    return [RequestExplanation(one) for one in found]
+    groups: dict[tuple[object, ...], list[UsageRecord]] = {}
+    for one in found:
+        groups.setdefault((one.status, one.code, one.model), []).append(one)
+    made = [ErrorGroup(RequestExplanation(every[0]), len(every)) for every in groups.values()]
+    made.sort(key=lambda each: -each.count)
+    return made[:_GROUPS], len(found) >= _FAILURES or len(made) > _GROUPS
 
 
 def midnight(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
+_REQUEST_ID = re.compile(r"(req|chatcmpl|resp|msg)[-_][\w-]{4,80}", re.ASCII)
 _MOST_PLACES = 12
 _LONGEST_TEXT = 100
 
@@ -123,6 +212,10 @@ async def show_palette(context: RequestContext) -> None:
         for link in await _palette_links(context)
         if all(word in f"{link.title} {link.section}".casefold() for word in words)
     ]
+    current = context.view.project.id if context.view else ""
+    if current and _REQUEST_ID.fullmatch(find):
+        path = f"/projects/{current}/activity?request_id={quote(find)}"
+        found.insert(0, NavigationLink(f"Request {find}", path, "list", "action"))
     await context.show("palette.html", find=find, found=found[:_MOST_PLACES], here=here)
 
 
@@ -149,4 +242,22 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
         path = f"/projects/{current.id}/playground?model={quote(id, safe='')}" if current else ""
         models.append(NavigationLink(id, path, "cube", "model"))
     profile = NavigationLink("Profile", "/profile", "person", "page")
-    return [*pages, profile, *projects, *models]
+    return [*pages, *_actions(current, may), profile, *projects, *models]
+
+
+def _actions(current: Project | None, may: Callable[[Action], bool]) -> Sequence[NavigationLink]:
+    """Return what the palette does; the switch of the theme has no path."""
+    base = f"/projects/{quote(current.id)}" if current is not None else ""
+    found = [
+        ("Create API key", f"{base}/keys/new", "key", Action.KEYS_CREATE),
+        ("Invite to the project", f"{base}/invite", "person", Action.MEMBERS_INVITE),
+        ("Invite to the service", "/operator/invite", "person", Action.USERS_INVITE),
+        ("Create project", "/operator/projects/new", "folder", Action.PROJECTS_CREATE),
+        ("Add provider", "/operator/providers/add/new", "plug", Action.CONFIGURATION_CHANGE),
+    ]
+    links = [
+        NavigationLink(title, path, icon, "action")
+        for title, path, icon, needs in found
+        if may(needs) and (base or path.startswith("/operator"))
+    ]
+    return [*links, NavigationLink("Switch light and dark", "", "theme", "action")]

@@ -53,9 +53,12 @@ async def show(context: RequestContext) -> None:
         await context.accounts.projects.ask(context.actor, context.params["project"])
     except Forbidden:
         allowed = False
+    market = context.service_view.market()
+    open_ = {door.prefix for door in context.service_view.doors()}
     await context.show(
         "playground.html",
         entries=entries,
+        routed={each.id for each in market.entries()} if market and market.prefix in open_ else (),
         chosen=chosen,
         allowed=allowed,
         doors=[context.base + door.prefix for door in context.service_view.doors()],
@@ -66,7 +69,10 @@ async def show(context: RequestContext) -> None:
 
 async def complete(context: RequestContext) -> None:
     view = await context.accounts.projects.ask(context.actor, context.params["project"])
-    await context.service_view.complete(context.exchange, context.me, view.project.id)
+    routed = context.query.get("routed") == "yes"
+    await context.service_view.complete(
+        context.exchange, context.me, view.project.id, routed=routed
+    )
 
 
 _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)

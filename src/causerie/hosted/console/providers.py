@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.console.entries import (
+    EntryFormPages,
     EntryKindWords,
-    EntryPages,
     EntryProblems,
     SettingField,
     SettingsForm,
@@ -26,6 +26,7 @@ from causerie.hosted.console.entries import (
 )
 from causerie.hosted.console.fields import Column, FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.settings_entries import LIMITS
 from causerie.hosted.operations.configuring import EntryStep, EntryView, ListedModel
 from causerie.hosted.operations.ports import ProbedModelView, ProviderView
 from causerie.hosted.operations.probes import Cell, groups
@@ -108,6 +109,7 @@ async def see(context: RequestContext) -> None:
         "operator/provider.html",
         view=shown,
         left_out=len(view.models) - len(shown.models),
+        others=probed[_MOST_MODELS:],
         entry=filed or kept,
         shadowed=kept if filed is not None else None,
         aliases=aliases_of(name, entries),
@@ -363,7 +365,29 @@ def _is_shadowed(entry: EntryView, entries: Sequence[EntryView]) -> bool:
     return entry_named(entries, "provider", entry.name, locked=True) is not None
 
 
-CATALOG_MODELS = EntryPages(
+class CatalogModelPages(EntryFormPages):
+    """Models of the catalog; a new one may begin as a copy of another, or as its free variant."""
+
+    async def new(self, context: RequestContext) -> None:
+        """``?like=`` names the entry to copy, ``?free=yes`` leaves out its prices."""
+        like = context.query.get("like")
+        if context.form or not like:
+            await super().new(context)
+            return
+        source = await context.configuration.see(context.actor, like)
+        settings: dict[str, Any] = msgspec.to_builtins(source.settings)
+        settings["id"] = f"{settings['id'].partition(':')[0]}:free"
+        if context.query.get("free") != "yes":
+            settings["id"] = f"{source.settings['id'].partition(':')[0]}-copy"
+        else:
+            settings["name"] = f"{settings.get('name') or source.name} (free)"
+            for each in settings["endpoints"]:
+                each.pop("price", None)
+                each.pop("cost", None)
+        await self._show(context, None, SettingsForm.of(self.fields, settings, 0))
+
+
+CATALOG_MODELS = CatalogModelPages(
     EntryKindWords(
         kinds=frozenset({"catalog_model"}),
         noun="catalog model",
@@ -372,7 +396,21 @@ CATALOG_MODELS = EntryPages(
         "Its usage is kept.",
         list_template="operator/catalog.html",
         searched=("name", "endpoints"),
-    )
+    ),
+    fields=(
+        SettingField(
+            "id",
+            "ID",
+            hint="`author/slug`, with `:free` behind it for a free variant.",
+            missing="is missing; it is what requests name as `model`",
+        ),
+        SettingField("name", "Name", hint="Shown in lists. Empty: the ID."),
+        SettingField("description", "Description"),
+        SettingField("created", "Released", placeholder="2026-11-21"),
+        SettingField("ends", "Last day", hint="Empty: it stays.", placeholder="2027-01-31"),
+        SettingField("aliases", "Other names", "list"),
+        *LIMITS,
+    ),
 )
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _MOST_MARGIN = 1000

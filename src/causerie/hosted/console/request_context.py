@@ -86,6 +86,8 @@ class Site(Struct, frozen=True):
     brand: Branding = Branding()
     logos: Mapping[str, Logo] = {}
     """By the names of authors and providers."""
+    docs: bool = True
+    """There is a reference of the API at ``/docs``."""
 
     def secure(self, exchange: Exchange) -> bool:
         if self.address:
@@ -392,4 +394,5 @@ class RequestContext:
             "has_catalog": has_catalog,
             "has_rankings": self.services.public_rankings,
             "has_status": self.services.public_status,
+            "has_docs": self.services.site.docs,
         }

@@ -93,7 +93,7 @@ def _form_entries(pages: EntryFormPages, *, kept: bool = True) -> tuple[PageRout
 
 SIGN_UP_ROUTES = (*_form("/sign-up", sign_in.show_sign_up, sign_in.enter_sign_up, open=True),)
 ROUTES = (
-    PageRoute("GET", "/", overview.show_start),
+    PageRoute("GET", "/", overview.show_start, open=True),
     PageRoute("GET", "/go", overview.show_palette),
     PageRoute("GET", f"{_PROJECT}/overview", overview.show_overview),
     *_form("/sign-in", sign_in.show_sign_in, sign_in.enter_password, open=True),
@@ -224,7 +224,7 @@ ROUTES = (
     PageRoute("GET", "/operator/alerts", alerts.show),
     PageRoute("POST", "/operator/alerts/{channel}/test", alerts.test),
     *_form_entries(CHANNELS, kept=False),
-    *_entries(providers.CATALOG_MODELS),
+    *_form_entries(providers.CATALOG_MODELS),
     *_form_entries(ALIASES),
     *_form_entries(MODELS),
     *_form_entries(DOORS),

@@ -72,10 +72,13 @@ class ServiceView(Protocol):
     def answering(self, model: str) -> Sequence[str]:
         """Return the names of the targets of a model."""
 
-    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+    async def complete(
+        self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
+    ) -> None:
         """Answer the request as ``POST /chat/completions``, counted for the project.
 
-        Raises ``ServiceError`` before the answer begins.
+        ``routed``: at the door of the catalog, whose requests may prefer providers. Raises
+        ``ServiceError`` before the answer begins.
         """
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:

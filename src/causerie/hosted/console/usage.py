@@ -13,6 +13,7 @@ from enum import StrEnum
 from urllib.parse import urlencode
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from causerie.errors import Forbidden
 from causerie.hosted.accounts.exports import Month, statement_rows
@@ -145,8 +146,13 @@ class UsageForm(Struct, frozen=True):
         return fields | {name: value for name, value in narrowed.items() if value}
 
     def address(self, **changes: str) -> str:
-        when = {} if "range" in changes else self.period.fields()
+        when = {} if {"range", "from"} & changes.keys() else self.period.fields()
         return "?" + urlencode({**when, **self.fields, **changes})
+
+    def of_day(self, start: datetime) -> str:
+        """Return the address of one day of the period; empty if it shows hours already."""
+        day = start.date().isoformat()
+        return "" if self.period.step is Step.HOUR else self.address(**{"from": day, "to": day})
 
 
 class UsageRow(Struct, frozen=True):
@@ -174,6 +180,7 @@ async def show(context: RequestContext) -> None:
     people = await names_of(context, project, By.USER) if wish.user else None
     rows = await asyncio.to_thread(_rows, groups, wish, names)
     kept = {**wish.period.fields(), **wish.fields}
+    earlier = await reader.earlier()
     page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
     speeds = await reader.speeds() if timed else ()
     await context.show(
@@ -187,7 +194,8 @@ async def show(context: RequestContext) -> None:
         bys={by: _TITLES[by] for by in _ways(project is None, person=bool(wish.user))},
         title_of_group=_TITLES[wish.by],
         total=await asyncio.to_thread(total_usage, groups),
-        chart=await reader.chart(),
+        before=total_usage(earlier),
+        chart=await reader.chart(earlier),
         speed=await reader.speed() if timed else None,
         speeds=speeds[:_SPEEDS],
         speeds_left_out=max(len(speeds) - _SPEEDS, 0),
@@ -250,13 +258,19 @@ class _Reader(Struct, frozen=True):
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
                 yield _lines(sums, firsts, wish, names)
 
-    async def chart(self) -> Chart:
+    async def earlier(self) -> Sequence[UsageSum]:
+        """Return the sums of the period before, by its days or hours."""
+        earlier = self.wish.period.earlier
+        return await self.sums(replace(self.wish, period=earlier).question(earlier.step))
+
+    async def chart(self, earlier: Sequence[UsageSum]) -> Chart:
         found: dict[str, dict[datetime, float]] = {}
         async with aclosing(self.over_time()) as pieces:
             async for _, sums in pieces:
                 await asyncio.to_thread(_add, found, sums, self.wish, self.names)
         starts, whole = self.wish.period.starts(), self.wish.metric is not Metric.COST
-        return await asyncio.to_thread(stacked, starts, found, whole=whole)
+        before = along(self.wish.period.earlier, earlier, _VALUE[self.wish.metric])
+        return await asyncio.to_thread(stacked, starts, found, whole=whole, before=before)
 
     async def speed(self) -> Chart:
         found = await self.first_tokens(self.wish.question(self.wish.period.step))
@@ -291,6 +305,14 @@ def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
         query.get("model")[:300],
         user,
     )
+
+
+def along(
+    period: ReportPeriod, sums: Iterable[UsageSum], value: Callable[[UsageSum], float]
+) -> Sequence[float]:
+    """Return a figure of each day or hour of a period, 0 where there is no sum."""
+    found = {each.start: value(each) for each in sums}
+    return [found.get(start, 0.0) for start in period.starts()]
 
 
 def total_usage(sums: Iterable[UsageSum]) -> UsageSum:

@@ -106,6 +106,7 @@ class DocsPage(StandalonePage):
 
     def _values(self, base_urls: tuple[str, ...], router: str) -> dict[str, object]:
         shown = [each for each in self._operations if router or each.base != _ROUTER]
+        shown.sort(key=lambda each: bool(router) and each.base != _ROUTER)  # what is read most
         schemas = self._document["components"]["schemas"]
         bodies = {each.body_name for each in shown}
         names = reachable([each.described for each in shown], schemas) - bodies

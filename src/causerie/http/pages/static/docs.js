@@ -14,6 +14,9 @@ const { key, model, base } = byId("access").elements;
 const table = JSON.parse(byId("access").dataset.table);
 const [find, examples] = [byId("find"), all(".docs-example")];
 
+// The page is the same at every address of the service: its own comes before the paths of the quick start.
+for (const each of all("[data-origin]")) each.textContent = each.textContent.replace(/^(curl )?\//, `$1${location.origin}/`);
+
 // In a narrow window all operations with their fields are many screens: what they hold is closed there.
 const narrow = matchMedia("(max-width: 48rem)");
 const fold = () => { for (const each of all("details.docs-fold")) each.open = !narrow.matches; };

@@ -3,3 +3,4 @@
 import "./site.js";
 import "./times.js";
 import "./rows.js";
+import "./palette.js";

@@ -12,12 +12,19 @@ opener?.addEventListener("click", (event) => {
 });
 
 function typing(element) {
-  return element instanceof HTMLElement && (element.isContentEditable || element.matches("input, textarea, select"));
+  return element instanceof HTMLElement && (element.isContentEditable || element.matches("input:not([type=checkbox], [type=radio]), textarea, select"));
+}
+
+/** On pages for strangers both keys lead to the search for models. */
+function findModels() {
+  const field = document.querySelector("#main [role=search] [type=search]");
+  if (field) field.focus();
+  else document.querySelector(".open-nav a")?.click();
 }
 
 /** Take the first that is found; where letters were just typed, once they have been answered. */
 function takeFirst(panel, field) {
-  const take = () => panel.querySelector("#palette-found a")?.click();
+  const take = () => panel.querySelector("#palette-found :is(a, button)")?.click();
   if (panel.querySelector("#palette-found").dataset.find === field.value) take();
   else document.addEventListener("htmx:afterSettle", take, { once: true });
 }
@@ -25,7 +32,7 @@ function takeFirst(panel, field) {
 /** From the field into the list, and round; Enter in the field takes the first. */
 function move(event, panel) {
   const field = panel.querySelector("#palette-find");
-  const ring = [field, ...panel.querySelectorAll("#palette-found a")];
+  const ring = [field, ...panel.querySelectorAll("#palette-found :is(a, button)")];
   const at = ring.indexOf(document.activeElement);
   if (event.key === "Enter" && document.activeElement === field) {
     event.preventDefault();
@@ -44,10 +51,14 @@ document.addEventListener("keydown", (event) => {
   const panel = document.querySelector("dialog[open] .palette, #main .palette");
   if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
     event.preventDefault();
-    if (!document.querySelector("dialog[open]")) opener?.click();
+    if (document.querySelector("dialog[open]")) return;
+    if (opener) opener.click();
+    else findModels();
   } else if (event.key === "/" && !typing(event.target) && !document.querySelector("dialog[open]")) {
     const field = document.querySelector("#main [role=search] [type=search]");
-    if (field) event.preventDefault();
-    field?.focus();
+    if (!field && opener) return;
+    event.preventDefault();
+    if (field) field.focus();
+    else findModels();
   } else if (panel) move(event, panel);
 });

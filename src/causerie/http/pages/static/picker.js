@@ -1,5 +1,6 @@
 // A select with many options is a button here: it opens a dialog with a search and the list.
 
+import { terms } from "./models.js";
 
 const FEW = 8; // so many are found by looking
 const DRAWN = 100; // so many are listed at once; the search finds the others
@@ -39,7 +40,8 @@ function row(option, nth) {
   name.textContent = option.text;
   const words = document.createElement("span");
   words.className = "small quiet";
-  words.textContent = [option.selected ? "chosen" : "", option.dataset.abilities].filter(Boolean).join(", ");
+  const said = [option.selected ? "chosen" : "", ...terms(option.dataset), option.dataset.abilities];
+  words.textContent = said.filter(Boolean).join(" · ");
   item.append(name, words);
   return item;
 }

@@ -3,6 +3,7 @@
 import { answerable, codeDialog } from "./code.js";
 import { Answer, reach, read } from "./completion.js";
 import { Picker } from "./picker.js";
+import { costOf } from "./models.js";
 import { Turns } from "./turns.js";
 import { Settings } from "./settings.js";
 
@@ -13,10 +14,12 @@ const draft = document.getElementById("draft");
 const sendButton = document.getElementById("send");
 const stopButton = document.getElementById("stop");
 const token = document.querySelector('meta[name="form-token"]').content;
+const lastModel = "playground model";
 const kept = `playground ${play.dataset.user} ${play.dataset.chat}`;
 
 const settings = new Settings(form);
 const turns = new Turns(document.getElementById("talk"), play.dataset.activity);
+turns.costOf = (model, usage) => costOf(usage, optionOf(model));
 let running = null; // the AbortController of the answer that streams
 
 function messages() {
@@ -42,12 +45,28 @@ function ready() {
 async function ask() {
   if (!ready()) return;
   const body = request();
-  const turn = turns.begin(settings.model, settings.wanted());
-  const answer = new Answer();
+  const wanted = settings.wanted();
+  const asked = [[body, turns.begin(settings.model, wanted)]];
+  const second = form.elements.beside.value;
+  if (second && second !== settings.model) asked.push([{ ...body, model: second }, turns.beside(second, wanted)]);
   running = new AbortController();
   refresh();
+  await Promise.all(asked.map(([each, turn]) => stream(each, turn)));
+  running = null;
+  refresh();
+  keep();
+}
+
+function optionOf(model) {
+  return [...form.elements.model.options].find((each) => each.value === model);
+}
+
+/** Show the reply to a request in its turn, until its end. */
+async function stream(body, turn) {
+  const answer = new Answer();
   try {
-    const response = await reach(play.dataset.chat, {
+    const routed = optionOf(body.model)?.matches("[data-routed]") ? "?routed=yes" : "";
+    const response = await reach(play.dataset.chat + routed, {
       method: "POST",
       headers: { "content-type": "application/json", "x-form-token": token },
       body: JSON.stringify(body),
@@ -62,9 +81,6 @@ async function ask() {
     if (failure.name === "AbortError") turn.stop(answer);
     else turn.fail(answer, failure);
   }
-  running = null;
-  refresh();
-  keep();
 }
 
 function send() {
@@ -92,17 +108,40 @@ function refresh() {
 function keep() {
   try {
     sessionStorage.setItem(kept, JSON.stringify({ settings: settings.values(), turns: turns.plain() }));
+    localStorage.setItem(lastModel, settings.model);
   } catch { /* no storage, or too much for it */ }
 }
 
 function restore() {
   try {
     const found = JSON.parse(sessionStorage.getItem(kept) || "null");
+    const last = localStorage.getItem(lastModel);
+    if (!found && last) settings.fill([["model", last]], play.dataset.model);
     if (!found) return;
     settings.fill(found.settings, play.dataset.model);
     turns.fill(found.turns);
   } catch { /* of another version: begin anew */ }
 }
+
+/** Settings that a link carries behind its #, which no server sees. */
+function takeShared() {
+  const shared = new URLSearchParams(location.hash.slice(1));
+  if (![...shared].length) return;
+  form.reset();
+  settings.fill([...shared]);
+  history.replaceState(history.state, "", location.pathname);
+}
+
+const share = document.getElementById("share");
+share?.addEventListener("click", async () => {
+  const told = settings.values().filter(([name, value]) => value !== "" && value !== String(initial.get(name) ?? ""));
+  const model = settings.model ? [["model", settings.model]] : [];
+  const link = `${location.origin}${location.pathname}#${new URLSearchParams([...model, ...told.filter(([name]) => name !== "model")])}`;
+  await navigator.clipboard.writeText(link);
+  const label = share.querySelector("[data-label]");
+  label.textContent = "Link copied";
+  setTimeout(() => { label.textContent = "Copy link to settings"; }, 2000);
+});
 
 composer.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -150,7 +189,11 @@ window.addEventListener("pagehide", () => running?.abort());
 const door = document.getElementById("door");
 codeDialog(() => (ready() ? answerable(request(), draft.value.trim()) : null), () => door.value);
 
+for (const { value } of form.elements.model.options) form.elements.beside.add(new Option(value, value));
+const initial = new FormData(form);
 restore();
+takeShared();
 new Picker(form.elements.model);
+new Picker(form.elements.beside);
 settings.follow();
 refresh();

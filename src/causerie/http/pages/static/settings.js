@@ -41,7 +41,16 @@ export class Settings {
     const stops = this.form.elements.stop;
     const lines = stops.value.split("\n").filter(Boolean);
     if (!stops.disabled && lines.length) body.stop = lines;
-    return { ...body, ...this.thinking(), ...this.tools(), ...this.format() };
+    return { ...body, ...this.thinking(), ...this.tools(), ...this.format(), ...this.providers() };
+  }
+
+  /** Preferences among the providers of a model of the catalog; other pages and models have none. */
+  providers() {
+    const { provider_sort: sort, provider_only: only, provider_strict: strict, model } = this.form.elements;
+    if (!sort || !model.selectedOptions[0]?.matches("[data-routed]")) return {};
+    const names = only.value.split(",").map((each) => each.trim()).filter(Boolean);
+    const provider = { ...(sort.value && { sort: sort.value }), ...(names.length && { only: names }), ...(strict.checked && { allow_fallbacks: false }) };
+    return Object.keys(provider).length ? { provider } : {};
   }
 
   thinking() {
@@ -109,6 +118,8 @@ export class Settings {
     }
     this.offerThinking(option.dataset.thinks !== "no");
     this.efforts(option.dataset, has("reasoning_effort"));
+    const routing = document.getElementById("routing");
+    if (routing) routing.hidden = !option.matches("[data-routed]");
     const must = option.dataset.must === "yes";
     for (const radio of this.form.querySelectorAll('[name="thinking"]')) {
       radio.disabled = radio.value === "off" && must;
@@ -189,6 +200,8 @@ export class Settings {
       if (!field) continue;
       if (field instanceof RadioNodeList) {
         for (const radio of field) radio.checked = radio.value === value;
+      } else if (field.type === "checkbox") {
+        field.checked = true; // a form leaves out those that are not
       } else if (!(field instanceof HTMLSelectElement) || [...field.options].some((each) => each.value === value)) {
         field.value = value;
       }

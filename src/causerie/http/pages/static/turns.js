@@ -15,12 +15,19 @@ function part(node, name) {
   return node.querySelector(`[data-is="${name}"]`);
 }
 
+function dollars(cost) {
+  if (cost === null || cost === undefined) return "";
+  return cost ? `$${cost >= 1 ? cost.toFixed(2) : cost.toFixed(12).replace(/^(0\.0*\d{1,3}).*$/, "$1").replace(/0+$/, "")}` : "free";
+}
+
 export class Turns {
   constructor(list, activity) {
     this.list = list;
     this.activity = activity;
     this.turns = [];
+    this.others = []; // replies of a second model, beside those that the conversation goes on with
     this.isLoaded = () => true; // whether a model replies at once
+    this.costOf = () => null; // what the usage of a model costs, in dollars
     this.ready = () => true; // whether there can be a request; what there is stays until then
     this.onAgain = () => {};
     this.onAnswered = () => {};
@@ -54,12 +61,25 @@ export class Turns {
   /** Take away this message of the person, counted from 0, and all that came after it. */
   cut(nth) {
     const said = this.turns.filter((each) => each instanceof Said)[nth];
-    for (const each of this.turns.splice(this.turns.indexOf(said))) each.node.remove();
+    for (const each of this.turns.splice(this.turns.indexOf(said))) remove(each);
   }
 
   begin(model, schema) {
     const turn = new Reply(this, model, schema);
     this.add(turn);
+    this.follow(true);
+    return turn;
+  }
+
+  /** The reply of a second model, beside the last one. No later request sends it. */
+  beside(model, schema) {
+    const last = this.turns.at(-1);
+    const turn = new Reply(this, model, schema);
+    const pair = document.createElement("div");
+    pair.className = "duo";
+    last.node.replaceWith(pair);
+    pair.append(last.node, turn.node);
+    this.others.push(turn);
     this.follow(true);
     return turn;
   }
@@ -71,6 +91,7 @@ export class Turns {
 
   clear() {
     this.turns = [];
+    this.others = [];
     this.list.replaceChildren();
   }
 
@@ -84,13 +105,13 @@ export class Turns {
     const button = event.target.closest("button");
     if (!button) return;
     if (button.classList.contains("code-copy")) copyText(button, button.closest("figure").querySelector("code").textContent);
-    const turn = this.turns.find((each) => each.node.contains(button));
+    const turn = [...this.turns, ...this.others].find((each) => each.node.contains(button));
     if (button.dataset.do === "edit") turn.edit((content) => this.edited(turn, content));
     if (button.dataset.do === "copy") copyText(button, turn.text());
     if (["again", "answer"].includes(button.dataset.do) && !this.ready()) return;
     if (button.dataset.do === "again" && turn === this.turns.at(-1) && turn.finished) {
       this.turns.pop();
-      turn.node.remove();
+      remove(turn);
       this.onAgain();
     }
     if (button.dataset.do === "answer") {
@@ -122,6 +143,10 @@ export class Turns {
       else turn.finish(answer);
     }
   }
+}
+
+function remove(turn) {
+  (turn.node.closest(".duo") ?? turn.node).remove();
 }
 
 async function copyText(button, text) {
@@ -313,6 +338,7 @@ class Reply {
       usage && `${count(usage.prompt_tokens)} input${cached ? ` (${count(cached)} cached)` : ""}`,
       usage && `${count(usage.completion_tokens)} output${details ? ` (${count(details)} thinking)` : ""}`,
       answer.endedAt !== null && `${seconds(answer.endedAt)} total`,
+      dollars(usage?.cost ?? this.turns.costOf(this.model, usage)),
     ];
     part(this.node, "facts").replaceChildren(...facts.filter(Boolean).map((text) => {
       const item = document.createElement("li");
