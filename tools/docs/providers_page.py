@@ -23,7 +23,7 @@ targets = [{ provider = "anthropic", model = "claude-opus-4-6" }]
 
 What the entry sets itself goes first: `name` (otherwise the name here), `base_url`, `dialect`. All
 other settings of a [provider](configuration.md) work as usual. A key that begins in another way is
-probably one of another provider. Written from `causerie/providers/dialects.py` (`make docs`).
+probably one of another provider. Written from `causerie/providers/known.toml` (`make docs`).
 """
 _AFTER = """
 Azure OpenAI has a base URL for each resource, so it has no entry. Set `base_url` with the dialect
