@@ -314,10 +314,11 @@ class TextChat:
         model, (grammar, tokens, text) = self._loaded, made.constrained
         broken = None
         if grammar is not None and model is not None:
-            facts = model.facts
-            known = {"vocabulary": facts.vocabulary, "words": facts.words, "resumed": plan.resumed}
+            where, words = model.facts.vocabulary, model.facts.words
             try:
-                broken = await self.grammars.fault_of(grammar, tokens, text, **known)
+                broken = await self.grammars.fault_of(
+                    grammar, tokens, text, vocabulary=where, words=words, resumed=plan.resumed
+                )
             except Overloaded:
                 if fault is None:
                     raise
