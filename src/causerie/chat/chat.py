@@ -314,11 +314,10 @@ class TextChat:
         model, (grammar, tokens, text) = self._loaded, made.constrained
         broken = None
         if grammar is not None and model is not None:
-            facts = model.facts
-            words, resumed = facts.words, plan.resumed
+            where, words = model.facts.vocabulary, model.facts.words
             try:
                 broken = await self.grammars.fault_of(
-                    grammar, tokens, text, facts.vocabulary, words=words, resumed=resumed
+                    grammar, tokens, text, vocabulary=where, words=words, resumed=plan.resumed
                 )
             except Overloaded:
                 if fault is None:

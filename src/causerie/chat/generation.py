@@ -45,7 +45,7 @@ _MOST_WORDS = 200
 def engine_failures(*, started: bool, resumed: str = "", continued: bool = True) -> Iterator[None]:
     """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer.
 
-    ``resumed`` is what a client has written of the answer; ``continued``: others began the reply.
+    ``resumed`` is what a client has written of the answer; ``begun``: others began the reply.
     """
     try:
         yield
@@ -60,7 +60,7 @@ def engine_failures(*, started: bool, resumed: str = "", continued: bool = True)
                 "so it cannot be continued.",
                 param="continue_final_message",
             ) from None
-        if not continued:  # what it had made itself, when some of it was to be drawn again
+        if not begun:  # what it had made itself, when some of it was to be drawn again
             raise given_up() from None
         raise errors.UpstreamFailed(
             "The reply broke off in a form that the constraint here does not admit."
@@ -257,7 +257,7 @@ class Generation:
             yield self._unsaid
         resumed = self.plan.resumed if self.resumed is None else ""
         others = self.resumed is not None
-        with engine_failures(started=True, resumed=resumed, continued=others):
+        with engine_failures(started=True, resumed=resumed, begun=others):
             while self.state is not State.FINISHED:
                 if self.state is State.CLOSING:
                     if events := await self._close_reasoning():

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from causerie.errors import SHUTDOWN, ConstraintNotKept, InternalError, ServiceError
 from causerie.metering.ledger import CLIENT_GONE, INTERRUPTED, INTERRUPTED_WORDS, is_charged
@@ -231,7 +231,9 @@ class Record(Struct):
         self.finish = outcome.finish
         if outcome.whole and self.code == _LEFT:  # no failure came after it
             self.status, self.code = 200, None
-        self.used = outcome.usage()
+        self.used = used = outcome.usage()
+        if self.code == ConstraintNotKept.code:  # for which all of them were drawn
+            self.used = structs.replace(used, completion=used.completion + used.discarded)
         if self.code not in (None, _LEFT) and not outcome.delivered:
             self.first_token_seconds = None  # it stayed here
 
