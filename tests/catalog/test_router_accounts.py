@@ -25,6 +25,7 @@ from causerie.hosted.accounts.bounds import (
     Balance,
     Budget,
     BudgetPeriod,
+    CreditBudget,
     Limit,
     LimitsAndBudgets,
     Unit,
@@ -311,7 +312,7 @@ async def test_a_key_is_bounded_by_the_credits_of_its_project(world: World) -> N
     async with world.store.reading() as repositories:
         grant = await repositories.keys.grant(digest(made.credential))
     assert grant is not None
-    assert grant.project_bounds.budgets == (Budget(Decimal(7), BudgetPeriod.NEVER, Unit.MONEY),)
+    assert grant.project_bounds.budgets == (CreditBudget(Decimal(7), BudgetPeriod.NEVER),)
 
 
 async def test_who_asks_without_a_key_is_bounded_by_them_too(world: World) -> None:
@@ -319,7 +320,7 @@ async def test_who_asks_without_a_key_is_bounded_by_them_too(world: World) -> No
     project = await world.project(member=(user := await world.person()))
     await world.credits.put(SYSTEM, project.id, Decimal(7))
     view = await world.projects.ask(actor_of(user), project.id)
-    assert view.bounds.budgets == (Budget(Decimal(7), BudgetPeriod.NEVER, Unit.MONEY),)
+    assert view.bounds.budgets == (CreditBudget(Decimal(7), BudgetPeriod.NEVER),)
     assert (await world.projects.see(SYSTEM, project.id)).bounds == LimitsAndBudgets()
 
 
@@ -329,9 +330,12 @@ def test_of_a_budget_and_credits_the_smaller_one_holds() -> None:
     bounds = LimitsAndBudgets(budgets=(whole, month))
     assert bounded(bounds, None) is bounds
     assert bounded(bounds, Decimal(9)).budgets == (month, whole)
-    assert bounded(bounds, Decimal(2)).budgets == (month, Budget(Decimal(2), BudgetPeriod.NEVER))
+    assert bounded(bounds, Decimal(2)).budgets == (
+        month,
+        CreditBudget(Decimal(2), BudgetPeriod.NEVER),
+    )
     assert bounded(LimitsAndBudgets(), Decimal(-2)).budgets == (
-        Budget(Decimal(0), BudgetPeriod.NEVER),
+        CreditBudget(Decimal(0), BudgetPeriod.NEVER),
     )
 
 
