@@ -8,8 +8,14 @@ from typing import Any
 from sqlalchemy import Select, Table, or_, select, tuple_
 
 from causerie.hosted.store.database import Database
-from causerie.hosted.store.measurements import MEASURED
-from causerie.hosted.store.tables import audit, microseconds, recordings, usage_records
+from causerie.hosted.store.tables import (
+    audit,
+    microseconds,
+    recordings,
+    target_days,
+    target_quarters,
+    usage_records,
+)
 
 
 class SqlRetention:
@@ -39,7 +45,7 @@ class SqlRetention:
 
     async def measurements(self, before: datetime, most: int) -> int:
         start, found = int(before.timestamp()), 0
-        for table in MEASURED:
+        for table in (target_quarters, target_days):
             key = tuple_(*table.primary_key)
             over = select(*table.primary_key).where(table.c.start < start).limit(most)
             async with self._database.writing() as connection:
