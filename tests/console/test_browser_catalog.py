@@ -228,7 +228,7 @@ async def test_members_reach_it_from_the_frame_and_strangers_sign_in(
     await expect(page.locator("h1")).to_have_text("Qwen3 8B")
     assert await findings(page) == []
     await page.click("nav >> text=Models")
-    await expect(page.locator(".entries tbody tr")).to_have_count(8)
+    await expect(page.locator(".entries tbody tr")).to_have_count(9)
     assert await findings(page) == []
     await page.get_by_role("link", name="Iris Large").click()
     await page.click("text=Try it")
