@@ -45,10 +45,10 @@ def root(place: Place) -> str:
 async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
     await page.goto(f"{root(fair)}/catalog")
     rows = page.locator(".entries tbody tr")
-    await expect(rows).to_have_count(4)
+    await expect(rows).to_have_count(5)
     await page.locator("#q").press_sequentially("qwen")
     await expect(rows).to_have_count(1)  # a model and its variant
-    await expect(page.locator("#results [role=status]")).to_have_text("2 of 5 models")
+    await expect(page.locator("#results [role=status]")).to_have_text("2 of 6 models")
     await expect(page).to_have_url(f"{root(fair)}/catalog?q=qwen")
     await page.select_option("#by-cost", "free")
     await expect(rows).to_have_count(1)
@@ -66,7 +66,7 @@ async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
     await expect(rows).to_have_count(1)
     await expect(page.locator("[name=parameter][value=logprobs]")).to_be_checked()
     await page.click("text=Clear the search")
-    await expect(rows).to_have_count(4)
+    await expect(rows).to_have_count(5)
     await page.keyboard.press("Escape")
     await page.select_option("#by-sort", "price")
     await expect(rows.first).to_contain_text("Qwen3 8B")
@@ -229,7 +229,7 @@ async def test_members_reach_it_from_the_frame_and_strangers_sign_in(
     await expect(page.locator("h1")).to_have_text("Qwen3 8B")
     assert await findings(page) == []
     await page.click("nav >> text=Models")
-    await expect(page.locator(".entries tbody tr")).to_have_count(7)
+    await expect(page.locator(".entries tbody tr")).to_have_count(8)
     assert await findings(page) == []
     await page.get_by_role("link", name="Iris Large").click()
     await page.click("text=Try it")
