@@ -62,7 +62,7 @@ _MOST_WORDS = 200
 
 
 @contextmanager
-def engine_failures(*, started: bool, resumed: str = "", continued: bool = True) -> Iterator[None]:
+def engine_failures(*, started: bool, resumed: str = "", begun: bool = True) -> Iterator[None]:
     """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer.
 
     ``resumed`` is what a client has written of the answer; ``begun``: others began the reply.
