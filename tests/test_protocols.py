@@ -69,7 +69,7 @@ def _class(path: Path, node: ast.ClassDef) -> Class:
                 own.add(name)
             case ast.Attribute(ast.Name("self"), name, ast.Store()):
                 own.add(name)
-    bases = tuple(ast.unparse(base).partition("[")[0] for base in node.bases)
+    bases = tuple(ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases)
     return Class(".".join(path.with_suffix("").parts), node.name, bases, frozenset(own))
 
 

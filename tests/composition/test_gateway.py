@@ -114,7 +114,7 @@ def test_documents_are_listed_where_a_template_shows_them(alone: Service) -> Non
     assert (refused["code"], refused["param"]) == ("unsupported_parameter", "documents")
     listed = httpx.get(f"{alone.root}/gateway/v1/models").json()["data"]
     shown = {entry["id"]: "documents" in entry["supported_parameters"] for entry in listed}
-    assert shown == {"fast": True, "few": False}  # of the provider nothing is known
+    assert shown == {"fast": False, "few": False}  # of the provider nothing is measured
 
 
 def test_our_own_engine_stands_in_for_an_provider_that_is_gone(alone: Service) -> None:

@@ -173,7 +173,7 @@ async def test_the_palette_leads_to_pages_projects_and_models_by_the_keyboard(
     await expect(listed).to_have_attribute("data-find", f"{project.name} project")
     paths = await found.evaluate_all("every => every.map((each) => each.getAttribute('href'))")
     own = f"/console/projects/{project.id}"
-    assert paths == [own, f"{own}/overview"]
+    assert paths == [own, f"{own}/invite", f"{own}/overview"]
     await page.keyboard.press("ArrowDown")
     await expect(found.first).to_be_focused()
     await page.keyboard.press("ArrowUp")

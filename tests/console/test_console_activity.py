@@ -125,7 +125,7 @@ async def test_a_refusal_tells_its_limit(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     text = (await visitor.get(f"{team.path}/activity")).text
     assert words in text
-    assert "It was not sent to any target" in text
+    assert "It was not sent to any provider" in text
     assert "until the end" in text
     assert "time to first token" not in text
     assert "<dt>Response</dt><dd>none</dd>" in text

@@ -66,7 +66,13 @@ async def find(place: Place, query: str) -> list[str]:
 async def test_everybody_sees_every_model_and_gets_no_cookie(fair: Place) -> None:
     page = await fair.visitor().get("/catalog")
     assert page.status == 200
-    assert ids(page) == ["acme/iris-large", "qwen/qwen3-8b", "zeta/mystery", "acme/old-timer"]
+    assert ids(page) == [
+        "acme/iris-large",
+        LLAMA,
+        "qwen/qwen3-8b",
+        "zeta/mystery",
+        "acme/old-timer",
+    ]
     assert '<a class="badge badge-accent" href="/console/catalog/qwen/qwen3-8b:free">' in page.text
     assert "set-cookie" not in page.headers
     assert "form-token" not in page.text
@@ -228,7 +234,7 @@ async def test_who_has_signed_in_sees_it_in_the_frame(fair: Place) -> None:
     page = await visitor.get("/catalog")
     assert re.search(r'href="/console/catalog" aria-current="page"', page.text)
     assert "Sign out" in page.text
-    assert len(ids(page)) == 4
+    assert len(ids(page)) == 5
 
 
 async def test_what_is_claimed_and_what_is_unknown_looks_so(fair: Place) -> None:

@@ -21,7 +21,7 @@ from causerie.hosted.console.routes import ROUTES
 from causerie.http.exchange import Exchange
 
 _ENTRIES = re.compile(
-    r"/operator/(aliases|models|doors|policies|explain)\b"
+    r"/operator/(aliases|catalog|models|doors|policies|explain)\b"
 )  # of a service with operations
 
 

@@ -63,7 +63,7 @@ class Elements(HTMLParser):
             assert not name.startswith("on"), (tag, name)
             assert name != "style", tag
             if name in ("src", "href", "action", "hx-get", "hx-post"):
-                assert (value or "").startswith(("/console/", "#main", "#whole", "?")), (
+                assert (value or "").startswith(("/console/", "/docs", "#main", "#whole", "?")), (
                     tag,
                     name,
                     value,

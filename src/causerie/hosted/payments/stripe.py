@@ -11,7 +11,8 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.identity.provider import IdentityHttp, IdentityProviderFailed
 from causerie.http.exchange import BodyLimits, Exchange, read_body
+from causerie.protocol.money import BILLION, amount_of
 from causerie.protocol.numbers import whole_number
 
 _log = structlog.get_logger(__name__)
@@ -123,15 +125,17 @@ class Stripe:
         project, cents = what["metadata"]["project"], int(what["metadata"]["cents"])
         if what["currency"] != "usd" or not 0 < cents <= _MOST_CENTS:
             raise ValueError("no amount that was asked for")
-        amount = Decimal(cents) / 100
         if kind == _REFUNDED:
-            share = Decimal(cents * what["amount_refunded"]) / what["amount"]
-            back = share.to_integral_value(ROUND_HALF_EVEN) / 100
+            back = _of_cents(round(Fraction(cents * what["amount_refunded"], what["amount"])))
             payment = _payment(what["payment_intent"] or what["id"])
             await self._credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
         elif what["payment_status"] == "paid" and what["amount_subtotal"] == cents:
             payment = _payment(what["payment_intent"] or what["id"])
-            await self._credits.put(STRIPE, project, amount, "paid by Stripe", payment)
+            await self._credits.put(STRIPE, project, _of_cents(cents), "paid by Stripe", payment)
+
+
+def _of_cents(cents: int) -> Decimal:
+    return amount_of(cents * BILLION // 100)
 
 
 def _payment(id: str) -> str:

@@ -164,7 +164,7 @@ def count(number: int | Decimal) -> str:
 def price(amount: Decimal | str) -> Markup:
     """Return an amount for a list: aligned at its point, and exact in its title."""
     try:
-        value = money(amount) if isinstance(amount, str) else Decimal(amount)
+        value = money(amount) if isinstance(amount, str) else amount
     except ValueError:  # as a provider lists it
         return escape(amount)
     whole, point, rest = rounded(value).partition(".")
