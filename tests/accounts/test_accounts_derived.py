@@ -208,6 +208,8 @@ class Comings(RuleBasedStateMachine):
         )
         assert (made is not None) is may
         if made is not None:
+            for link in self.model.invitations:
+                link.gone = link.gone or (email is not None and link.email == email)
             self.model.invitations.append(Invitation(made.token, maker, role, email, self.step))
 
     @precondition(lambda self: self.model.invitations)
