@@ -240,7 +240,7 @@ async def test_who_has_signed_in_sees_it_in_the_frame(fair: Place) -> None:
 async def test_what_is_claimed_and_what_is_unknown_looks_so(fair: Place) -> None:
     listed = (await fair.visitor().get("/catalog")).text
     assert "abilities not known" in listed
-    assert 'badge-claimed" title="Claimed by the provider, not measured">images' in listed
+    assert 'can-claimed" title="Claimed by the provider, not measured">images' in listed
     both = f"model=qwen/qwen3-8b&model={LLAMA}&model=zeta/mystery"
     compared = (await fair.visitor().get(f"/catalog/compare?{both}")).text
     by_all = compared.partition("Parameters supported by all")[2]
