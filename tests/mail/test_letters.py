@@ -83,6 +83,9 @@ async def test_an_invitation_is_sent_and_the_last_one_works(place: Place, box: M
     with pytest.raises(NotFound):
         await world.users.link(tokens[0])
     assert (await world.users.link(tokens[1])).email == "ben@example.org"
+    for mailed in (True, False):  # who has signed up cannot fill the box of a stranger
+        page = await visitor.post(f"/projects/{project.id}/invite", fields)
+        assert ("on its way to ben@example.org" in page.text) is mailed
 
 
 async def test_an_address_changes_once_its_holder_says_so(place: Place, box: Mailbox) -> None:

@@ -192,6 +192,11 @@ def sign_up_scopes(email: str, address: str) -> Mapping[str, int]:
     return {**address_scopes("sign-up", address), f"mail:{digest(email).hex()[:32]}": 3}
 
 
+def invitation_scopes(user_id: str, email: str) -> Mapping[str, int]:
+    """Return the scopes of an invitation by mail: who sends it, and the address that gets it."""
+    return {f"letters:{user_id}": 20, f"mail:{digest(email).hex()[:32]}": 3}
+
+
 def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) -> None:
     """Raise :class:`RateLimited` if one of the scopes has to wait."""
     waits = [_wait(each, allowed[each.scope], now) for each in found]

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from causerie.errors import Forbidden, NotFound, ServiceError, Unauthenticated
+from causerie.errors import Forbidden, NotFound, RateLimited, ServiceError, Unauthenticated
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
@@ -115,9 +115,24 @@ async def show_new_link(
     ``back`` is the page that leads on.
     """
     address = link_address(context.base, made.token)
-    mailed = bool(offered) and invite_by_mail(context, made, address, offered)
+    mailed = await _may_mail(context, made, offered)
+    mailed = mailed and invite_by_mail(context, made, address, offered)
     shown = {"title": title, "address": address, "link": made.link, "back": back}
     await context.show("project/link.html", mailed=mailed, **shown)
+
+
+async def _may_mail(context: RequestContext, made: NewLink, offered: str) -> bool:
+    # Whoever has signed up can invite any address; a link that is not mailed is handed over.
+    if not offered or not made.link.email:
+        return False
+    if context.me.operates:
+        return True
+    scopes = passwords.invitation_scopes(context.me.id, made.link.email)
+    try:
+        await context.accounts.attempts.begin(scopes)
+    except RateLimited:
+        return False
+    return True
 
 
 async def show_link(context: RequestContext) -> None:
