@@ -36,8 +36,7 @@ TEN = claim(10)
 
 REPLICA = """
 import asyncio, sys
-from decimal import Decimal
-from budgetkit import Books, claim
+from budgetkit import Books, claim, money
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.distributed.limits import DistributedBudgets
 from causerie.distributed.connection import Replica, DistributedOptions

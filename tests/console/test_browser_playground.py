@@ -321,7 +321,7 @@ async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
         await page.goto(f"{root}{team.path}/activity?failures=yes")
         request = page.locator("details.request").first
         await request.locator("summary").click()
-        await expect(request.get_by_text("Targets tried")).to_be_visible()
+        await expect(request.get_by_text("Providers tried")).to_be_visible()
         await page.goto(f"{root}{team.path}/models")
         async with page.expect_response(lambda each: "/models/states" in each.url):
             shop.service_view.values = []
@@ -383,7 +383,7 @@ async def test_two_models_reply_beside_each_other(page: Page, shop: Place) -> No
     await expect(pair.nth(1).locator("footer")).to_contain_text("$0.00000825")
     await page.select_option("#beside", "")
     await ask(page, "And again?")
-    await expect(page.locator(".turn-assistant")).to_have_count(3)
+    await expect(page.locator(".turn-assistant footer")).to_have_count(3)
     sent = [len(request.messages) for request in pipeline(shop).requests]
     assert sent == [1, 1, 3]  # the second model's reply is no part of the conversation
     assert [request.model for request in pipeline(shop).requests] == ["small", "thinker", "small"]

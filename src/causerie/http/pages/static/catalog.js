@@ -5,7 +5,8 @@ const KEPT = "compare";
 
 function wanted() {
   const fields = [...new FormData(finder)].filter(([, value]) => value !== "");
-  return new URLSearchParams(fields.filter(([name, value]) => name !== "sort" || value !== "newest"));
+  const [usual] = finder.elements.sort.options;
+  return new URLSearchParams(fields.filter(([name, value]) => name !== "sort" || value !== usual.value));
 }
 
 document.addEventListener("htmx:afterSwap", (event) => {

@@ -35,7 +35,8 @@ function cutText(target) {
   return found && found.scrollWidth > found.clientWidth + 1 && getComputedStyle(found).textOverflow === "ellipsis" ? found : null;
 }
 
-function tell({ target, type }) {
+/** Show all of a text that somebody points at, or has in focus, if it was cut. */
+export function tell({ target, type }) {
   const cut = cutText(target);
   if (!cut || cut === holder || (type === "focusin" && !target.matches(":focus-visible"))) return;
   if (cut.title) {
