@@ -38,6 +38,7 @@ def entry(id: str, parameters: Sequence[str] = ALL, **more: Any) -> dict[str, An
         "architecture": {"input_modalities": ["text"]},
         "pricing": {"prompt": "0.00000015", "completion": "0.0000006"},
         "supported_parameters": sorted(parameters),
+        "evidence": "measured",
         "reasoning": {"supported_efforts": ["high", "medium", "low"], "mandatory": False},
         **more,
     }

@@ -86,7 +86,7 @@ async def faults(page: Page, widths: tuple[int, ...]) -> list[str]:
 
 
 async def _measured(widths: tuple[int, ...]) -> list[str]:
-    found = []
+    found: list[str] = []
     async with scene() as made, window(viewport={"width": 1440, "height": 1000}) as page:
         root = f"http://127.0.0.1:{made.place.port}{PREFIX}"
 

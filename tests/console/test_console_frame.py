@@ -418,7 +418,9 @@ class Faulty(ScriptedServiceView):
     ) -> Sequence[Mapping[str, Any]]:
         raise RuntimeError("secret of the bug")
 
-    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+    async def complete(
+        self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
+    ) -> None:
         raise RuntimeError("secret of the bug")
 
 
