@@ -186,11 +186,11 @@ async def test_passwords_can_be_left_to_operators_or_nobody(lite: World) -> None
 
 async def test_a_second_factor_comes_before_anything_else(lite: World) -> None:
     ada = await lite.person("ada", password=PASSWORD)
-    await lite.project(owner=ada)
+    own = await lite.project(owner=ada)
     async with ruled(lite, SignInPolicy(two_factor=True)) as place:
         visitor = place.visitor()
         assert (await visitor.sign_in(ada)).status == 303
-        for path in ("/", "/profile/factor/remove", "/operator"):
+        for path in (f"/projects/{own.id}/overview", "/profile/factor/remove", "/operator"):
             assert (await visitor.get(path)).target == "/profile?done=factor-required"
         assert (await visitor.post("/profile/name", {"name": "Eve"})).status == 303
         assert (await lite.users.see(SYSTEM, ada.id)).name == "ada"
