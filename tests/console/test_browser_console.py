@@ -271,7 +271,7 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place) -
             assert found == [], (path, width)
             if path == "activity" and width == 1280:  # with room to tell who asked
                 caller = page.locator(".request-line > .cut.soft")
-                assert await caller.evaluate("each => each.clientWidth") >= 96
+                assert await caller.evaluate("each => each.clientWidth") >= 112
 
 
 @pytest.mark.full

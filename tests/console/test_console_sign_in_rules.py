@@ -190,7 +190,8 @@ async def test_a_second_factor_comes_before_anything_else(lite: World) -> None:
     async with ruled(lite, SignInPolicy(two_factor=True)) as place:
         visitor = place.visitor()
         assert (await visitor.sign_in(ada)).status == 303
-        for path in (f"/projects/{own.id}/overview", "/profile/factor/remove", "/operator"):
+        overview = f"/projects/{own.id}/overview"
+        for path in ("/", overview, "/profile/factor/remove", "/operator"):
             assert (await visitor.get(path)).target == "/profile?done=factor-required"
         assert (await visitor.post("/profile/name", {"name": "Eve"})).status == 303
         assert (await lite.users.see(SYSTEM, ada.id)).name == "ada"

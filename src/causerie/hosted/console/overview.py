@@ -36,6 +36,9 @@ async def show_start(context: RequestContext) -> None:
     if context.user is None and context.services.has_catalog:
         await show_front(context)
         return
+    if await context.accounts.sign_in.must_enrol(context.me, context.session):
+        context.go("/profile", done="factor-required")
+        return
     found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
     if context.services.sales.open and await context.may(Action.USAGE_SEE_ALL):
         context.go("/operator/business", done=context.query.get("done"))

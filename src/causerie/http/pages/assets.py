@@ -72,11 +72,17 @@ SHEETS: Mapping[str, Sequence[str]] = {
         "40-parts",
         "41-picker",
         "42-tables",
-        "62-charts",
     ),
     "chat.css": ("60-playground", "66-chat"),
+    "charts.css": ("62-charts",),
     "catalog.css": ("61-models", "64-catalog"),
-    "workspace.css": ("63-activity", "65-providers", "67-overview", "68-palette", "69-entries"),
+    "workspace.css": (
+        "63-activity",
+        "65-providers",
+        "67-overview",
+        "68-palette",
+        "69-entries",
+    ),
     "docs.css": ("70-docs",),
 }
 """Style sheets and their parts: of every page, and of pages by subject."""

@@ -3,7 +3,6 @@
 import "./site.js";
 import "./rows.js";
 import { Attachments } from "./attachments.js";
-import { answerable, codeDialog } from "./code.js";
 import { Conversations } from "./conversations.js";
 import { Door } from "./door.js";
 import { ChatList } from "./chat_list.js";
@@ -298,10 +297,11 @@ class ChatPage {
 const conversations = await Conversations.open();
 await conversations.load();
 const page = new ChatPage(conversations);
-codeDialog(
-  () => (page.busy || page.ready() ? answerable(page.panes[0].request(), draft.value.trim()) : null),
-  () => page.door.base,
-);
+element("show-code").addEventListener("click", async () => {
+  const { answerable, codeDialog } = await import("./code.js");
+  const request = () => (page.busy || page.ready() ? answerable(page.panes[0].request(), draft.value.trim()) : null);
+  await codeDialog(request, () => page.door.base)();
+}, { once: true });
 page.showSettings(!narrow.matches);
 element("unkept").hidden = conversations.kept;
 page.opened = page.enter().then(() => page.open());

@@ -1,5 +1,6 @@
 // The dialog with the code of a request in each API. `request` gives its body, or null where it cannot be sent.
 
+/** Prepare the dialog; return what opens it. */
 export function codeDialog(request, base) {
   const dialog = document.getElementById("code");
   const table = JSON.parse(dialog.dataset.table);
@@ -20,6 +21,7 @@ export function codeDialog(request, base) {
   document.getElementById("show-code").addEventListener("click", show);
   document.getElementById("close-code").addEventListener("click", () => dialog.close());
   document.getElementById("door").addEventListener("change", show);
+  return show;
 }
 
 /** The body with something to answer: what is typed; else what the last reply answers. */
