@@ -36,7 +36,8 @@ async def show_start(context: RequestContext) -> None:
     if context.user is None and context.services.has_catalog:
         await show_front(context)
         return
-    if await context.accounts.sign_in.must_enrol(context.me, context.session):
+    session = context.session
+    if session is not None and await context.accounts.sign_in.must_enrol(context.me, session):
         context.go("/profile", done="factor-required")
         return
     found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
