@@ -71,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._linger_deadline = _NO_DEADLINE  # of a body that nobody wants
 
         # Per connection
+        self.peer = ""  # the address of the client
         self.full: asyncio.Future[None] | None = None  # done when the client reads again
         self._read_paused = False
         self._read_closed = False  # further input is ignored
@@ -105,11 +106,6 @@ class Connection(asyncio.Protocol):
             or (self._continue_pending and self._incoming is self._current)
         )
 
-    @property
-    def peer(self) -> str:
-        name = None if self._closed else self._transport.get_extra_info("peername")
-        return str(name[0]) if isinstance(name, tuple) else ""
-
     def write(self, data: bytes) -> bool:
         if not self._closed:
             self._server.traffic.send(self._transport, data)
@@ -139,6 +135,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        self.peer = str(name[0]) if isinstance(name, tuple) else ""
         without_delay(transport)
         self._server.open.add(self)
         self._deadline = self._server.loop.time() + self._server.limits.head_seconds

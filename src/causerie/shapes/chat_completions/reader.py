@@ -320,6 +320,10 @@ _params_by_given: dict[_Given, frozenset[str]] = {}
 
 def read_fast_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest | None:
     """Parse plain messages, a limit, a temperature in one native pass; ``None`` for others."""
+    if len(body) > SMALL:  # of a small one, reading all of it does no harm
+        check_work(body, rules)
+        if len(body) > LARGE:
+            return None
     try:
         fields = _decode_fast(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -375,19 +379,13 @@ def _params_of(given: _Given) -> frozenset[str]:
 
 
 def parse(body: bytes, rules: parameters.ParsingRules) -> ChatRequest:
-    request = _read_fast(body, rules)
+    request = read_fast_path(body, rules)
     if request is not None:
         return request
     if len(body) <= SMALL:
         check_work(body, rules)
     document, mark = decode_marked(body)
     return read_fields(ObjectReader(document), rules, large=len(body) > AT_ONCE, mark=mark)
-
-
-def _read_fast(body: bytes, rules: parameters.ParsingRules) -> ChatRequest | None:
-    if len(body) > SMALL:  # the fast path reads all of a small one without harm
-        check_work(body, rules)
-    return read_fast_path(body, rules) if len(body) <= LARGE else None
 
 
 def read_fields(
@@ -572,7 +570,7 @@ def with_reply(request: ChatRequest) -> ParsedRequest:
 
 
 def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest | None:
-    request = _read_fast(body, rules) if len(body) <= LARGE else None
+    request = read_fast_path(body, rules) if len(body) <= LARGE else None
     return None if request is None else with_reply(request)
 
 
