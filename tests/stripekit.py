@@ -54,6 +54,19 @@ def refunded(project: str, cents: int, refund: int, payment: str = "pi_1") -> di
     }
 
 
+def disputed(amount: int, payment: str = "pi_1", **changes: object) -> dict[str, Any]:
+    """A dispute, which says of the payment nothing but its id."""
+    return {
+        "id": "dp_1",
+        "payment_intent": payment,
+        "charge": f"ch_{payment}",
+        "currency": "usd",
+        "amount": amount,
+        "metadata": {},
+        **changes,
+    }
+
+
 def event(kind: str, what: Mapping[str, Any]) -> bytes:
     return json.dumps({"id": "evt_1", "type": kind, "data": {"object": what}}).encode()
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from accountkit import World
 from edgekit import call, make_edge
-from stripekit import KEY, SECRET, event, paid, refunded, signature, stripe
+from stripekit import KEY, SECRET, disputed, event, paid, refunded, signature, stripe
 
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.hosted.accounts.bounds import NOTHING_FOR_NEWCOMERS, LimitsAndBudgets
@@ -23,6 +23,7 @@ DONE, LATER, BACK = (
     "checkout.session.async_payment_succeeded",
     "charge.refunded",
 )
+WITHDRAWN, WON = "charge.dispute.funds_withdrawn", "charge.dispute.funds_reinstated"
 
 
 def checkout(world: World, url: str = "https://api.stripe.com") -> Stripe:
@@ -96,6 +97,23 @@ async def test_refunds_at_once_on_two_replicas_are_taken_once(world: World) -> N
     reports = (refunded(project.id, 1000, amount) for amount in (595, 1190, 595, 1190))
     await asyncio.gather(*(checkout(world).record(BACK, each) for each in reports))
     assert await world.credits.left(project.id) == 0
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))], ids=str)
+async def test_a_dispute_takes_credits_until_it_is_won(lite: World, order: tuple[int, ...]) -> None:
+    project, there = await lite.project(), checkout(lite)
+    await there.record(DONE, paid(project.id, 1000))
+    await there.record(WITHDRAWN, disputed(1190, "pi_of_another_shop"))
+    reports = [(WITHDRAWN, disputed(1190)), (WITHDRAWN, disputed(1190)), (WON, disputed(1190))]
+    await there.record(*reports[0])
+    assert await lite.credits.left(project.id) == 0  # the tax was never a credit
+    for index in order:
+        await there.record(*reports[index])
+    assert await amounts(lite, project) == [Decimal(-10), Decimal(10), Decimal(10)]
+    await there.record(WITHDRAWN, disputed(300, id="dp_2"))
+    assert await lite.credits.left(project.id) == 7
+    with pytest.raises(ValueError, match="no amount"):
+        await there.record(WITHDRAWN, disputed(300, id="dp_3", currency="jpy"))
 
 
 async def test_what_is_not_paid_or_not_ours_adds_nothing(lite: World) -> None:

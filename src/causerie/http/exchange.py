@@ -287,16 +287,18 @@ class Exchange(msgspec.Struct, eq=False):
             framing = "connection: close\r\n" + framing
         elif self.head.version == "1.0":
             framing = "connection: keep-alive\r\n" + framing
-        if self.id_header:
-            framing = f"{self.id_header}: {self.request_id}\r\n{framing}"
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} "
         if self._interim:
             line = self._behind_interim(line)
         head = (
             f"{line}\r\n{_header_lines(headers)}"
-            f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{framing}\r\n"
+            f"content-type: {content_type}\r\n{self._id_lines()}{framing}\r\n"
         )
         return head.encode("latin-1", "replace")
+
+    def _id_lines(self) -> str:
+        line = f"x-request-id: {self.request_id}\r\n"
+        return f"{line}{self.id_header}: {self.request_id}\r\n" if self.id_header else line
 
     def _behind_interim(self, line: str) -> str:
         # A part of an interim response may have been sent already.

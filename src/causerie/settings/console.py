@@ -114,7 +114,8 @@ class PaymentSettings(Struct, frozen=True, kw_only=True):
     stripe_webhook_secret: values.KeyPlace | None = None
     """Where the signing secret (`whsec_…`) of the webhook is found. It posts to
     `/webhooks/stripe`, with the events `checkout.session.completed`,
-    `checkout.session.async_payment_succeeded` and `charge.refunded`."""
+    `checkout.session.async_payment_succeeded`, `charge.refunded`,
+    `charge.dispute.funds_withdrawn` and `charge.dispute.funds_reinstated`."""
     stripe_url: values.WebAddress = "https://api.stripe.com"
     """Address of Stripe's API."""
     page: values.WebAddress | None = None

@@ -1,8 +1,9 @@
 """Stripe Checkout over its HTTP API: sessions that people pay in, and signed reports of payments.
 
 Only the address of the settings is requested. Stripe reports a payment by webhook, perhaps again,
-late and out of order; each is one credit by the id of its payment, and a refund takes back the
-share that was refunded. Taxes and invoices are Stripe's: credits are what was bought without tax.
+late and out of order; each is one credit by the id of its payment, a refund takes back the share
+that was refunded, and a dispute takes back what Stripe withdraws, until it is won. Taxes and
+invoices are Stripe's: credits are what was bought without tax.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _LIMITS = BodyLimits(max_bytes=512 * 1024, seconds=10.0)
 _MOST_CENTS = 100_000_000
 _PAID = ("checkout.session.completed", "checkout.session.async_payment_succeeded")
 _REFUNDED = "charge.refunded"
+_DISPUTED = {"charge.dispute.funds_withdrawn": -1, "charge.dispute.funds_reinstated": 1}
 _NO_PAYMENT = (AttributeError, TypeError, ValueError, NotFound, InvalidRequest)
 
 
@@ -119,7 +121,10 @@ class Stripe:
         return any(hmac.compare_digest(right, each) for each in given[:10])
 
     async def record(self, kind: str, what: Mapping[str, Any]) -> None:
-        """Add the credits of a paid session, or take back those of a refunded charge."""
+        """Add the credits of a paid session; take back those of a refund or a dispute."""
+        if kind in _DISPUTED:
+            await self._record_dispute(what, _DISPUTED[kind])
+            return
         if kind not in (*_PAID, _REFUNDED) or "project" not in (what.get("metadata") or {}):
             return  # of another product of the same account
         project, cents = what["metadata"]["project"], int(what["metadata"]["cents"])
@@ -132,6 +137,19 @@ class Stripe:
         elif what["payment_status"] == "paid" and what["amount_subtotal"] == cents:
             payment = _payment(what["payment_intent"] or what["id"])
             await self._credits.put(STRIPE, project, _of_cents(cents), "paid by Stripe", payment)
+
+    async def _record_dispute(self, what: Mapping[str, Any], sign: int) -> None:
+        # A dispute has no metadata: its project is that of the payment.
+        payment, id = _payment(what["payment_intent"] or what["charge"]), str(what["id"])[:100]
+        credit = await self._credits.of_payment(payment)
+        if credit is None:
+            return
+        if what["currency"] != "usd" or not 0 < int(what["amount"]) <= _MOST_CENTS:
+            raise ValueError("no amount that was paid")
+        amount = min(_of_cents(int(what["amount"])), credit.amount)  # without tax
+        note, step = ("disputed", "dispute") if sign < 0 else ("dispute won", "won")
+        step = f"{payment}:{step}:{id}"
+        await self._credits.put(STRIPE, credit.project_id, sign * amount, f"{note} at Stripe", step)
 
 
 def _of_cents(cents: int) -> Decimal:
