@@ -227,12 +227,13 @@ async def told_team(box: Mailbox) -> None:
 ADA, OLGA = "ada@example.org", "olga@example.org"
 
 
-async def found(world: World) -> Sequence[tuple[str, int, str]]:
+async def found(world: World, low_balance: str = "0") -> Sequence[tuple[str, int, str]]:
     """Levels, owners and words of conditions of accounts."""
     watching = Watching(world.store, world.usage, world.clock)
     conditions = AccountConditions(
         MemoryBook(), watching, world.accounts.scope_budgets, world.clock
     )
+    conditions.low_balance = Decimal(low_balance)
     return [
         (each.summary, each.level, " ".join(each.owners))
         for each in await conditions.look(Alerts())
@@ -292,6 +293,23 @@ async def test_people_learn_of_their_budgets_and_owners_of_those_of_their_projec
             (f"Provider north {words} budget ($0.0001 a month)", 100, ""),
         ]
     )
+
+
+async def test_owners_are_reminded_while_their_balance_is_low(lite: World) -> None:
+    ada, olga = await lite.person("ada"), await lite.person("olga")
+    project = await lite.project(owner=olga, member=ada)
+    other = await lite.project(owner=ada)
+    await lite.credits.put(SYSTEM, other.id, Decimal("0.5"))
+    await lite.projects.archive(SYSTEM, other.id)
+    assert await found(lite, "1") == []  # without credits there is no balance
+    await lite.credits.put(SYSTEM, project.id, Decimal("1.5"))
+    assert await found(lite, "1.5") == []
+    assert await found(lite, "0") == []
+    used = record(project=project.id, cost=600_000_000)
+    await SqlUsage(lite.database).append([used])
+    assert await found(lite, "1") == [("Project Project has $0.90 of credits left", 1, OLGA)]
+    await lite.credits.put(SYSTEM, project.id, Decimal(1))
+    assert await found(lite, "1") == []
 
 
 def test_the_rate_of_errors_is_that_of_the_window() -> None:
