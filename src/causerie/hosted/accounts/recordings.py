@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -25,7 +26,7 @@ from causerie.hosted.accounts.authorization import (
     require,
     visible_project,
 )
-from causerie.hosted.accounts.people import Action, Actor, Extent, RoleColumn
+from causerie.hosted.accounts.people import Action, Actor, Extent, Project, RoleColumn
 from causerie.hosted.accounts.records import LONGEST_DAYS, Recording
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.store.accounts import SqlStore
@@ -141,7 +142,7 @@ class Recordings(AccountService):
         """Return whether the policy lets somebody in these columns turn on request logging."""
         return not self.policies.loggers.isdisjoint(columns)
 
-    async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
+    async def keep(self, actor: Actor, project_id: str, days: int | None) -> Project:
         """Keep contents for so many days from now on; ``None`` keeps none and removes the former.
 
         Fewer days apply to former contents too, more do not. Raises :class:`InvalidRequest`.
@@ -168,6 +169,7 @@ class Recordings(AccountService):
             await tx.keys.announce(f"project:{project_id}", now)
             said = difference(project.recording_days or "off", days or "off")
             await self._record(tx, actor, "project.recording", project_id, project_id, days=said)
+        return replace(project, recording_days=days)
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""

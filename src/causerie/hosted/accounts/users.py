@@ -217,7 +217,13 @@ class Users(AccountService):
             await self._join(tx, link, user)
 
     async def create(
-        self, actor: Actor, *, email: str, name: str, password: str | None, operator: bool = False
+        self,
+        actor: Actor,
+        *,
+        email: str,
+        name: str,
+        password: str | None = None,
+        operator: bool = False,
     ) -> User:
         """Create an account, as an operator or at the command line."""
         email, name = tidy_email(email), tidy_name(name)

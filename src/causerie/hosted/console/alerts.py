@@ -16,9 +16,8 @@ from causerie.errors import NotFound
 from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.console.entries import (
     EntryFormPages,
-    EntryKindWords,
-    SettingField,
     SettingsForm,
+    entry_form,
     of_unknown_kinds,
 )
 from causerie.hosted.console.request_context import RequestContext
@@ -26,18 +25,6 @@ from causerie.hosted.operations.configuring import EntryView
 from causerie.hosted.operations.ports import ChannelTest
 
 _SECRET_BYTES = 32
-_FIELDS = (
-    SettingField("name", "Name", missing="is missing; deliveries and logs show it"),
-    SettingField("url", "URL"),
-    SettingField(
-        "format",
-        "Format",
-        "choice",
-        choices=(("", "Signed JSON"), ("slack", "Slack"), ("teams", "Microsoft Teams")),
-    ),
-    SettingField("to", "Addresses", "lines"),
-    SettingField("kinds", "Alerts", "list"),
-)
 
 
 class AlertsPages(EntryFormPages):
@@ -75,16 +62,7 @@ class AlertsPages(EntryFormPages):
         raise NotFound("There is no such channel in the database.")
 
 
-CHANNELS = AlertsPages(
-    EntryKindWords(
-        kinds=frozenset({"webhook", "email"}),
-        noun="channel",
-        list_path="/operator/alerts",
-        deletion="It gets no more alerts, and messages that wait for it are dropped.",
-        path="/operator/alerts/channels",
-    ),
-    _FIELDS,
-)
+CHANNELS = AlertsPages(*entry_form("channel"))
 
 
 async def test(context: RequestContext) -> None:

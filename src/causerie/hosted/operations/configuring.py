@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
 from causerie.errors import ServiceError
 from causerie.hosted.accounts.people import Actor
@@ -44,20 +44,14 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     name: str | None = None
     context_length: int | None = None
     max_output_tokens: int | None = None
-    prompt_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
-    completion_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
-    cached_price: Annotated[
-        str | None, Meta(description="Per million prompt tokens from the cache, if above 0.")
-    ] = None
-    reasoning_price: Annotated[
-        str | None, Meta(description="Per million tokens of reasoning, if above 0.")
-    ] = None
-    request_price: Annotated[str | None, Meta(description="Per request, if above 0.")] = None
+    prompt_price: str | None = None
+    completion_price: str | None = None
+    cached_price: str | None = None
+    reasoning_price: str | None = None
+    request_price: str | None = None
     description: str | None = None
-    created: Annotated[date | None, Meta(description="When it came out.")] = None
-    supported_parameters: Annotated[
-        tuple[str, ...] | None, Meta(description="As the list claims; nobody measured it.")
-    ] = None
+    created: date | None = None
+    supported_parameters: tuple[str, ...] | None = None
     input_modalities: tuple[str, ...] | None = None
     output_modalities: tuple[str, ...] | None = None
 
@@ -189,9 +183,7 @@ def _price(published: object, times: int = 1_000_000, *, above_zero: bool = Fals
     return f"{amount.normalize():f}" if amount or not above_zero else None
 
 
-Settings = Annotated[
-    dict[str, Any], Meta(description="In the form of the configuration file, without `key`.")
-]
+Settings = dict[str, Any]
 
 
 class EntryView(Struct, frozen=True, kw_only=True):
@@ -202,12 +194,10 @@ class EntryView(Struct, frozen=True, kw_only=True):
     name: str
     origin: Literal["file", "database"]
     locked: bool
-    where: Annotated[str, Meta(description="File and line, where a line sets it.")] = ""
+    where: str = ""
     enabled: bool
     in_force: bool
-    problems: Annotated[
-        tuple[str, ...], Meta(description="Why it is switched on and yet not in force.")
-    ] = ()
+    problems: tuple[str, ...] = ()
     settings: Settings
     has_key: bool
     version: int = 1
