@@ -43,8 +43,7 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.policies import Beginning
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.service import AccountService, Beginning
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import Transaction
 

@@ -45,9 +45,8 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.service import AccountService, Policies
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
