@@ -13,9 +13,8 @@ from sqlalchemy import select, text
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_of
-from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.accounts.recordings import Recorder, Retention
 from causerie.hosted.accounts.records import Recording
-from causerie.hosted.accounts.retention import Retention
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.retention import SqlRetention
 from causerie.hosted.store.tables import recordings

@@ -11,8 +11,8 @@ from sqlalchemy import Table, func, select
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.recordings import Retention, RetentionOptions
 from causerie.hosted.accounts.records import Recording
-from causerie.hosted.accounts.retention import Retention, RetentionOptions
 from causerie.hosted.accounts.usage import Step, UsageQuery
 from causerie.hosted.store.retention import SqlRetention
 from causerie.hosted.store.tables import audit, recordings, usage_records

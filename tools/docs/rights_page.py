@@ -13,7 +13,7 @@ def rights_page() -> str:
     lines = [
         "# Rights",
         "",
-        "Written from `causerie/hosted/accounts/people.py`, which is what the service asks "
+        "Written from `causerie/hosted/accounts/rights.toml`, which is what the service asks "
         "(`make docs`); the tests walk every field.",
         "",
         "A person has the rights of their role in a project. An operator of the whole service has "

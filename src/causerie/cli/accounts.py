@@ -181,9 +181,9 @@ def _change_user(
 
 
 def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> None:
-    from causerie.hosted.management.views import UserView
+    from causerie.hosted.management.views import UserView, viewed
 
-    views = [UserView.of(each) for each in users]
+    views = [viewed(UserView, each) for each in users]
     rows = [
         (
             each.email,
@@ -203,11 +203,11 @@ def _state(ended: str, since: datetime | None) -> str:
 
 
 def show_link(settings: Settings, made: NewLink, json: bool) -> None:
-    from causerie.hosted.management.views import NewLinkView
+    from causerie.hosted.management.views import NewLinkView, viewed
 
     address = link_address(settings, made.token)
     if json:
-        print_json(NewLinkView.made(made, address))
+        print_json(viewed(NewLinkView, made.link, token=made.token, path=address))
         return
     typer.echo(address)
     whose = f"for {made.link.email} alone, " if made.link.email else ""
@@ -256,9 +256,9 @@ def list_projects(config: Config = None, pairs: Set = None, json: AsJson = False
 
 
 def show_projects(projects: Sequence[Project], json: bool, *, alone: bool = False) -> None:
-    from causerie.hosted.management.views import ProjectView
+    from causerie.hosted.management.views import ProjectView, viewed
 
-    views = [ProjectView.of(each) for each in projects]
+    views = [viewed(ProjectView, each) for each in projects]
     rows = [
         (each.name, _state("archived", each.archived_at), day(each.created_at), each.id)
         for each in projects

@@ -249,10 +249,10 @@ def _change_key(
 
 
 def _show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = False) -> None:
-    from causerie.hosted.management.views import KeyView
+    from causerie.hosted.management.views import KeyView, viewed
 
     now = datetime.now(UTC)
-    views = [KeyView.of(key, now) for _, key in keys]
+    views = [viewed(KeyView, key, state=key.state(now)) for _, key in keys]
     rows = [
         (key.id, key.name, project, key.purpose, key.state(now), day(key.expires_at))
         for project, key in keys
@@ -262,10 +262,11 @@ def _show_keys(keys: list[tuple[str, ApiKey]], json: bool, *, alone: bool = Fals
 
 
 def _show_new_key(made: NewKey, json: bool) -> None:
-    from causerie.hosted.management.views import NewKeyView
+    from causerie.hosted.management.views import NewKeyView, viewed
 
     if json:
-        print_json(NewKeyView.made(made, datetime.now(UTC)))
+        state, credential = made.key.state(datetime.now(UTC)), made.credential
+        print_json(viewed(NewKeyView, made.key, state=state, credential=credential))
         return
     typer.echo(made.credential)
     typer.echo("This is the whole key, shown this once.", err=True)

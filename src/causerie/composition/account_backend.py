@@ -32,9 +32,8 @@ from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Project
-from causerie.hosted.accounts.recordings import Recorder
+from causerie.hosted.accounts.recordings import Recorder, Retention
 from causerie.hosted.accounts.records import StoredEntry
-from causerie.hosted.accounts.retention import Retention
 from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets, ScopeBudgets
 from causerie.hosted.accounts.spending import (
     ExpiringKey,

@@ -42,10 +42,10 @@ from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import visitor
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import GroupGrant, Role, RoleColumn, User, actor_of
-from causerie.hosted.accounts.policies import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.provisioning import GroupClaims
-from causerie.hosted.accounts.retention import RetentionOptions
+from causerie.hosted.accounts.recordings import RetentionOptions
+from causerie.hosted.accounts.service import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication, OpenPages

@@ -7,11 +7,11 @@ from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import KeyIssuing, OperatorKeyIssuing
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
-from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.provisioning import GroupMemberships, Provisioning, SsoProvisioning
 from causerie.hosted.accounts.recordings import Recordings
 from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets
+from causerie.hosted.accounts.service import Policies
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
 from causerie.hosted.accounts.spending import PersonBounds, Summaries
 from causerie.hosted.accounts.statement import Credits

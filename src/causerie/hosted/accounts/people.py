@@ -1,11 +1,13 @@
-"""Users, projects, roles in projects, and the table of rights, the only place that defines them."""
+"""Users, projects, roles in projects, and rights, which only the table of them defines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from pathlib import Path
 from typing import Literal, Self
 
 from causerie.access.networks import NetworkList
@@ -200,145 +202,68 @@ OPERATOR_RIGHTS = RoleColumn.READ, RoleColumn.PEOPLE, RoleColumn.CONFIGURATION, 
 """Rights that an operator can be limited to."""
 
 
+_TABLE: Mapping[str, tuple[str, str]] = tomllib.loads(
+    Path(__file__).with_name("rights.toml").read_text("utf-8")
+)
+
+
 class Action(StrEnum):
-    """A row of the table of rights: name, a letter for each :class:`RoleColumn`, and words.
+    """A row of the table of rights, with its words."""
 
-    ``X`` is :attr:`Extent.ALL`, ``o`` :attr:`Extent.OWN` and ``_`` :attr:`Extent.NO`. A person has
-    the rights of their role in the project, and an operator those of operators in addition.
-    ``docs/reference/rights.md`` is generated from it.
-    """
-
-    extents: str
     words: str
 
-    def __new__(cls, name: str, extents: str = "", words: str = "") -> Self:
+    def __new__(cls, name: str) -> Self:
         action = str.__new__(cls, name)
         action._value_ = name
-        action.extents, action.words = extents, words
+        action.words = _TABLE[name][1]
         return action
 
-    # Columns: operator, owner, admin, member, viewer, management key, outsider; limited operators
-    # with read, people, configuration, usage; operator key.
-
-    PROJECT_SEE = "project.see", "XXXXXX_ XX_X_", "see the project, its limits and budgets"
-    PROJECT_RENAME = "project.rename", "XXX____ _X___", "rename the project"
-    PROJECT_NETWORKS = (
-        "project.networks",
-        "XXX____ _X___",
-        "set the networks from which keys of the project work",
-    )
-    PROJECT_ARCHIVE = "project.archive", "XX_____ _X___", "archive the project and bring it back"
-    MEMBERS_SEE = "members.see", "XXXXX__ XX___", "see members and open invitations"
-    MEMBERS_INVITE = "members.invite", "XXX____ _X___", "invite people and withdraw invitations"
-    MEMBERS_ADD = "members.add", "X______ _X___", "make a user a member without an invitation"
-    MEMBERS_CHANGE = (
-        "members.change",
-        "XXX____ _X___",
-        "change the role of a member, and which models and doors they may use",
-    )
-    MEMBERS_REMOVE = "members.remove", "XXXoo__ _X___", "remove a member (own: leave the project)"
-    OWNERS_CHANGE = (
-        "owners.change",
-        "XX_____ _X___",
-        "invite or remove an owner, or change who is an owner",
-    )
-    KEYS_SEE = "keys.see", "XXXXXX_ XX___", "see keys (never their secrets)"
-    KEYS_CREATE = "keys.create", "_XXX_X_ ____X", "create a key"
-    KEYS_EDIT = (
-        "keys.edit",
-        "_XXo_X_ ____X",
-        "change a key: name, expiry, doors, models, limits, budgets",
-    )
-    KEYS_DISABLE = "keys.disable", "XXXo_X_ _X___", "disable and enable a key"
-    KEYS_ROTATE = "keys.rotate", "_XXo_X_ ____X", "give a key a new secret"
-    KEYS_DELETE = "keys.delete", "XXXo_X_ _X___", "delete a key"
-    KEYS_TRANSFER = (
-        "keys.transfer",
-        "XXX____ _X___",
-        "transfer a key to a member, also one of a removed member",
-    )
-    MANAGEMENT_KEYS = (
-        "management_keys.change",
-        "XXX____ _X___",
-        "do any of this with management keys",
-    )
-    BOUNDS_SET = (
-        "bounds.set",
-        "X______ _X___",
-        "set limits, budgets, allowed models and doors of the project, and of users",
-    )
-    BOUNDS_LOWER = (
-        "bounds.lower",
-        "XX_____ _X___",
-        "set lower limits and budgets for the project and its members",
-    )
-    CREDITS_PUT = "credits.put", "X______ _X___", "add credits to the project, and take them out"
-    CREDITS_BUY = "credits.buy", "XXX____ _____", "buy credits for the project"
-    MODELS_ASK = (
-        "models.ask",
-        "_XXX___ _____",
-        "send requests from the playground, which the project pays for",
-    )
-    USAGE_SEE = "usage.see", "XXXXXX_ XX_X_", "see usage and cost"
-    ACTIVITY_SEE = (
-        "activity.see",
-        "XXXXXX_ XX_X_",
-        "see single requests (never prompts and replies)",
-    )
-    RECORDING_SET = (
-        "recording.set",
-        "_XX__X_ _____",
-        "turn request logging of the project on and off",
-    )
-    CONTENTS_SEE = "contents.see", "_XXo___ _____", "see logged prompts and replies"
-    CONTENTS_EXPORT = "contents.export", "_X_____ _____", "export logged prompts and replies"
-    AUDIT_SEE = "audit.see", "XXX____ XX___", "see the audit log of the project"
-    USERS_SEE = "users.see", "X______ XX_X_", "see all users and projects"
-    USERS_INVITE = (
-        "users.invite",
-        "X______ _X___",
-        "invite people to the service and create links for new passwords",
-    )
-    USERS_CHANGE = (
-        "users.change",
-        "X______ _X___",
-        "create, disable and enable users, and remove two-factor authentication",
-    )
-    OPERATORS_CHANGE = (
-        "operators.change",
-        "X______ _____",
-        "appoint operators, do any of this with their accounts, and create and delete operator "
-        "keys",
-    )
-    PROJECTS_CREATE = "projects.create", "X______ _X___", "create a project"
-    USAGE_SEE_ALL = (
-        "usage.see_all",
-        "X______ XX_X_",
-        "see usage and cost of the whole service, and its single requests as in a project",
-    )
-    SERVICE_SEE = (
-        "service.see",
-        "X______ X_X__",
-        "see health, alerts and audit log of the whole service",
-    )
-    PROVIDERS_SEE = (
-        "providers.see",
-        "X______ X_X__",
-        "see providers, their capabilities, and routing explanations",
-    )
-    PROVIDERS_PROBE = "providers.probe", "X______ __X__", "probe providers and apply the results"
-    CONFIGURATION_CHANGE = (
-        "configuration.change",
-        "X______ __X__",
-        "try providers; create, change and delete configuration entries",
-    )
-    ALERTS_TEST = "alerts.test", "X______ __X__", "send a test by a channel of alerts"
+    PROJECT_SEE = "project.see"
+    PROJECT_RENAME = "project.rename"
+    PROJECT_NETWORKS = "project.networks"
+    PROJECT_ARCHIVE = "project.archive"
+    MEMBERS_SEE = "members.see"
+    MEMBERS_INVITE = "members.invite"
+    MEMBERS_ADD = "members.add"
+    MEMBERS_CHANGE = "members.change"
+    MEMBERS_REMOVE = "members.remove"
+    OWNERS_CHANGE = "owners.change"
+    KEYS_SEE = "keys.see"
+    KEYS_CREATE = "keys.create"
+    KEYS_EDIT = "keys.edit"
+    KEYS_DISABLE = "keys.disable"
+    KEYS_ROTATE = "keys.rotate"
+    KEYS_DELETE = "keys.delete"
+    KEYS_TRANSFER = "keys.transfer"
+    MANAGEMENT_KEYS = "management_keys.change"
+    BOUNDS_SET = "bounds.set"
+    BOUNDS_LOWER = "bounds.lower"
+    CREDITS_PUT = "credits.put"
+    CREDITS_BUY = "credits.buy"
+    MODELS_ASK = "models.ask"
+    USAGE_SEE = "usage.see"
+    ACTIVITY_SEE = "activity.see"
+    RECORDING_SET = "recording.set"
+    CONTENTS_SEE = "contents.see"
+    CONTENTS_EXPORT = "contents.export"
+    AUDIT_SEE = "audit.see"
+    USERS_SEE = "users.see"
+    USERS_INVITE = "users.invite"
+    USERS_CHANGE = "users.change"
+    OPERATORS_CHANGE = "operators.change"
+    PROJECTS_CREATE = "projects.create"
+    USAGE_SEE_ALL = "usage.see_all"
+    SERVICE_SEE = "service.see"
+    PROVIDERS_SEE = "providers.see"
+    PROVIDERS_PROBE = "providers.probe"
+    CONFIGURATION_CHANGE = "configuration.change"
+    ALERTS_TEST = "alerts.test"
 
 
 RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
     action: {
         column: {"X": Extent.ALL, "o": Extent.OWN, "_": Extent.NO}[letter]
-        for column, letter in zip(RoleColumn, action.extents.replace(" ", ""), strict=True)
+        for column, letter in zip(RoleColumn, _TABLE[action][0].replace(" ", ""), strict=True)
     }
     for action in Action
 }

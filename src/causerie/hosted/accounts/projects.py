@@ -43,8 +43,7 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.policies import Beginning
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.service import AccountService, Beginning
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import Transaction
 
@@ -200,11 +199,14 @@ class Projects(AccountService):
             await self._record(tx, actor, verb, project.id, project.id)
         return changed
 
-    async def set_bounds(self, actor: Actor, project_id: str, bounds: LimitsAndBudgets) -> None:
+    async def set_bounds(
+        self, actor: Actor, project_id: str, bounds: LimitsAndBudgets
+    ) -> LimitsAndBudgets:
         """Replace the limits and budgets of a project; raise :class:`InvalidRequest`."""
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
             await self._set_bounds(tx, actor, "project.bounds", project_id, bounds)
+        return bounds
 
     async def member_bounds(self, actor: Actor, project_id: str, user_id: str) -> LimitsAndBudgets:
         """Return the limits and budgets of a member in a project, which its owners set."""
@@ -213,7 +215,7 @@ class Projects(AccountService):
 
     async def lower(
         self, actor: Actor, project_id: str, bounds: LimitsAndBudgets, user_id: str = ""
-    ) -> None:
+    ) -> LimitsAndBudgets:
         """Replace the limits and budgets that owners set, for the project or for a member.
 
         They hold beside those of operators. Raises :class:`InvalidRequest`.
@@ -232,6 +234,7 @@ class Projects(AccountService):
                 *(user_id or project_id, project_id),
                 bounds=difference(before.words(), bounds.words()),
             )
+        return bounds
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
         """Return the members, by name."""
@@ -315,7 +318,7 @@ class Projects(AccountService):
         return Narrowed(tuple(key for key in keys if key.id in stopped), (), links)
 
     async def remove(
-        self, actor: Actor, project_id: str, user_id: str, *, keys_to: str | None = None
+        self, actor: Actor, project_id: str, user_id: str, *, keys_to: str = ""
     ) -> Narrowed:
         """Remove a member, and withdraw their keys or transfer them to the member ``keys_to``.
 
@@ -330,7 +333,7 @@ class Projects(AccountService):
             if user_id != actor.id:
                 await self._require_owner_rights(tx, actor, project_id, before.role)
             await self._require_other_owner(tx, before, None)
-            if keys_to is not None:
+            if keys_to:
                 await require(tx, actor, Action.KEYS_TRANSFER, project_id)
             found = await tx.keys.derived(user_id, project_id)
             await tx.projects.leave(project_id, user_id, now)
@@ -341,7 +344,7 @@ class Projects(AccountService):
                 links += await withdraw_open(tx, project_id, email, now)
             narrowed = await self._withdraw_or_transfer(tx, found, keys_to, now)
             await tx.keys.announce(f"user:{user_id}", now)
-            keys = "withdrawn" if keys_to is None else f"transferred to {keys_to}"
+            keys = f"transferred to {keys_to}" if keys_to else "withdrawn"
             await self._record(tx, actor, "member.remove", user_id, project_id, keys=keys)
         return replace(narrowed, invitations_withdrawn=links)
 
@@ -375,9 +378,9 @@ class Projects(AccountService):
             )
 
     async def _withdraw_or_transfer(
-        self, tx: Transaction, keys: Sequence[ApiKey], to: str | None, now: datetime
+        self, tx: Transaction, keys: Sequence[ApiKey], to: str, now: datetime
     ) -> Narrowed:
-        if to is None:
+        if not to:
             await tx.keys.withdraw([key.id for key in keys], now)
             worked = working(keys, now)
             gone = (replace(key, withdrawn_at=now) for key in keys if key.id in worked)

@@ -1,4 +1,5 @@
-"""Contents of requests, stored for projects that keep them and shown only to their members.
+"""Contents of requests, stored for projects that keep them and shown only to their members; and the
+deletion of what is kept too long.
 
 Operators of the service see only those of their own projects.
 """
@@ -8,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Sequence
-from datetime import timedelta
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 import structlog
@@ -25,15 +28,14 @@ from causerie.hosted.accounts.authorization import (
     require,
     visible_project,
 )
-from causerie.hosted.accounts.people import Action, Actor, Extent, RoleColumn
+from causerie.hosted.accounts.people import Action, Actor, Extent, Project, RoleColumn
 from causerie.hosted.accounts.records import LONGEST_DAYS, Recording
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.store.retention import SqlRetention
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import Contents
 from causerie.protocol.events import Usage
-
-log = structlog.get_logger(__name__)
 
 _AT_ONCE = 20
 _EXPORTED = 20  # at once: each may have half a megabyte
@@ -141,7 +143,7 @@ class Recordings(AccountService):
         """Return whether the policy lets somebody in these columns turn on request logging."""
         return not self.policies.loggers.isdisjoint(columns)
 
-    async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
+    async def keep(self, actor: Actor, project_id: str, days: int | None) -> Project:
         """Keep contents for so many days from now on; ``None`` keeps none and removes the former.
 
         Fewer days apply to former contents too, more do not. Raises :class:`InvalidRequest`.
@@ -168,6 +170,7 @@ class Recordings(AccountService):
             await tx.keys.announce(f"project:{project_id}", now)
             said = difference(project.recording_days or "off", days or "off")
             await self._record(tx, actor, "project.recording", project_id, project_id, days=said)
+        return replace(project, recording_days=days)
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""
@@ -227,3 +230,58 @@ def _containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
         for each in kept
         if wanted in each.request.casefold() or wanted in each.reply.casefold()
     )
+
+
+log = structlog.get_logger(__name__)
+
+_DELETED = 500  # at once
+_MEASUREMENTS_DAYS = 90
+_PAUSE = 0.1  # between two batches: requests are written in between
+
+
+class RetentionOptions(Struct, frozen=True):
+    """Days for which rows are kept; ``None``: requests and audit entries for ever."""
+
+    requests: int | None = None
+    audit: int | None = None
+    contents: int | None = None
+    """At most; projects choose fewer."""
+
+
+class Retention:
+    """Deletes what is older than the ``options`` say, in the background and in small batches."""
+
+    def __init__(self, store: SqlRetention, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.options = RetentionOptions()
+
+    async def follow(self, seconds: float = 60.0) -> None:
+        """Delete every so many seconds, until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except StoreUnavailable:
+                log.warning("what is kept too long waits for the database")
+            await asyncio.sleep(seconds)
+
+    async def sweep(self) -> None:
+        """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
+        store, options = self._store, self.options
+        await self._all(partial(store.contents, self._clock(), self._before(options.contents)))
+        for days, delete in (
+            (options.requests, store.requests),
+            (options.audit, store.audit),
+            (_MEASUREMENTS_DAYS, store.measurements),
+        ):
+            if (before := self._before(days)) is not None:
+                await self._all(partial(delete, before))
+
+    def _before(self, days: int | None) -> datetime | None:
+        return None if days is None else self._clock() - timedelta(days=days)
+
+    async def _all(self, delete: Callable[[int], Awaitable[int]]) -> None:
+        found = _DELETED
+        while found == _DELETED:
+            found = await delete(_DELETED)
+            await asyncio.sleep(_PAUSE if found == _DELETED else 0)

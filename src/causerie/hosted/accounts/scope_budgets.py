@@ -51,8 +51,13 @@ class ScopeBudgets(AccountService):
             every.append(ScopeSpending(kind, name, states))
         return every
 
-    async def set(self, actor: Actor, kind: str, name: str, budgets: Sequence[Budget]) -> None:
-        """Replace the budgets of a tag or a provider; raise :class:`InvalidRequest`."""
+    async def set(
+        self, actor: Actor, kind: str, name: str, budgets: Sequence[Budget]
+    ) -> Sequence[ScopeSpending]:
+        """Replace the budgets of a tag or a provider, and return those of all.
+
+        Raises :class:`InvalidRequest`.
+        """
         if kind not in SCOPES:
             raise InvalidRequest("A budget is of a tag or a provider.", param="kind")
         if not 0 < len(name) <= _LONGEST_NAME or name != name.strip() or not name.isprintable():
@@ -67,6 +72,7 @@ class ScopeBudgets(AccountService):
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await self._set_bounds(tx, actor, f"{kind}.bounds", name, bounds)
+        return await self.every(actor)
 
 
 class LiveScopeBudgets:

@@ -147,12 +147,13 @@ class PersonBounds(AccountService):
             await found_user(tx, user_id)
             return await tx.keys.bounds(f"user:{user_id}")
 
-    async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> None:
+    async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> LimitsAndBudgets:
         """Replace a person's limits and budgets; raise :class:`InvalidRequest`."""
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await found_user(tx, user_id)
             await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
+        return bounds
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
         budgets = (await self.see(actor, user_id)).budgets

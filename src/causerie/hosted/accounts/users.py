@@ -45,9 +45,8 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.policies import Policies
 from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.service import AccountService, Policies
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
@@ -217,7 +216,13 @@ class Users(AccountService):
             await self._join(tx, link, user)
 
     async def create(
-        self, actor: Actor, *, email: str, name: str, password: str | None, operator: bool = False
+        self,
+        actor: Actor,
+        *,
+        email: str,
+        name: str,
+        password: str | None = None,
+        operator: bool = False,
     ) -> User:
         """Create an account, as an operator or at the command line."""
         email, name = tidy_email(email), tidy_name(name)

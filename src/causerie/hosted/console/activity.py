@@ -23,59 +23,14 @@ from causerie.hosted.console.fields import (
 )
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.usage import DisplayNames, names_of
+from causerie.hosted.console.words import WORDS
 from causerie.http.answers import Export, csv_pieces
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.metering.meter import MOST_BYTES
 
-# Meaning of each code, and advice.
-CODES: Mapping[str, str] = {
-    "client_gone": "The client closed the connection before the answer was complete. If a "
-    "target had the prompt, it is counted, with what was generated until then.",
-    "archived": "The project is archived; its keys do not work. Restore it to use it again.",
-    "bad_gateway": "Every suitable target was tried, and none answered.",
-    "body_too_large": "The request's body is larger than this service takes.",
-    "constraint_not_kept": "The model found no answer that keeps a rule of the request's "
-    "schema. Its work is charged, since the request brought the rule.",
-    "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
-    "context. Shorten the messages or ask for less output.",
-    "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
-    "insufficient_budget": "A budget of the key, its person or the project was used up, or "
-    "held by requests that were running.",
-    "internal_error": "An internal error. The log has more under the request ID.",
-    "interrupted": "The service ended while the request ran. Of a stream is charged what is "
-    "known to have been delivered; of a plain reply nothing.",
-    "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
-    "invalid_json": "The body is not JSON.",
-    "invalid_type": "A field has the wrong type.",
-    "invalid_value": "A field has an invalid value.",
-    "method_not_allowed": "The path does not take this method.",
-    "missing_api_key": "No key was sent.",
-    "missing_parameter": "A required field is missing.",
-    "model_not_allowed": "The key may not use this model.",
-    "model_not_found": "No model of this name is served at this door.",
-    "no_endpoint": "No target of the model could be asked: all are down, or resting after "
-    "failures.",
-    "queue_full": "The queue was full.",
-    "request_timeout": "The request's body did not arrive in time.",
-    "requests": "A limit on the number of requests was reached.",
-    "concurrency": "A limit on requests at the same time was reached.",
-    "scope_not_allowed": "The key is not for this door or this purpose.",
-    "store_unavailable": "The database could not be reached, so it could not be known whether "
-    "the caller may.",
-    "template_failed": "The model's chat template takes too much time or memory.",
-    "tokens": "A limit on tokens was reached.",
-    "unsupported_media_type": "The content type of the body is not JSON.",
-    "unsupported_operation": "No target of the model serves this API.",
-    "unsupported_parameter": "No target of the model supports a field of the request.",
-    "unsupported_schema": "The schema asks for something that cannot be enforced.",
-    "upstream_timeout": "The targets that were tried took too long.",
-}
-FINISHES: Mapping[str, str] = {
-    "stop": "The model ended by itself, or at a stop sequence.",
-    "length": "The answer was cut at its output limit, or at the end of the context.",
-    "tool_calls": "The model called tools.",
-    "content_filter": "The provider's filter ended the answer.",
-}
+CODES: Mapping[str, str] = WORDS["requests"]["codes"]
+FINISHES: Mapping[str, str] = WORDS["requests"]["finishes"]
+APIS: Mapping[str, str] = WORDS["requests"]["apis"]
 
 
 class ExplainedAttempt(Struct, frozen=True):
@@ -163,14 +118,6 @@ class RequestExplanation(Struct, frozen=True):
         return made
 
 
-APIS: Mapping[str, str] = {
-    "chat": "Chat completions",
-    "responses": "Responses",
-    "messages": "Messages",
-    "embeddings": "Embeddings",
-    "rerank": "Rerank",
-    "completions": "Completions",
-}
 PAGE = 30
 SEARCHED = 200
 """Requests of a page whose contents are searched; each is decrypted for it."""
@@ -179,7 +126,7 @@ _PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.AS
 
 
 async def show(context: RequestContext) -> None:
-    scope, query = await context.scope(), context.query
+    scope, query = context.scope, context.query
     project = scope.id if scope is not None else None
     when = period(query, context.services.clock())
     wanted = asked(query, when)
@@ -225,7 +172,7 @@ async def show(context: RequestContext) -> None:
 
 async def download(context: RequestContext) -> None:
     """Send all requests that the filter of the page finds; texts in contents do not count."""
-    scope, query = await context.scope(), context.query
+    scope, query = context.scope, context.query
     wanted = asked(query, period(query, context.services.clock()))
     project = scope.id if scope is not None else None
     rows = request_rows(context.accounts, context.actor, project, replace(wanted, before=None))
@@ -233,7 +180,7 @@ async def download(context: RequestContext) -> None:
 
 
 async def show_contents(context: RequestContext) -> None:
-    project = (await context.project()).project
+    project = context.project
     found = await context.accounts.recordings.see(
         context.actor, project.id, context.params["record"]
     )

@@ -20,7 +20,8 @@ from causerie.errors import (
     Unauthenticated,
 )
 from causerie.hosted.accounts.accounts import Accounts
-from causerie.hosted.accounts.tokens import form_token_fits, new_token
+from causerie.hosted.accounts.people import User
+from causerie.hosted.accounts.tokens import Session, form_token_fits, new_token
 from causerie.hosted.console.catalog_view import path_of_model, path_of_provider
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
@@ -138,23 +139,10 @@ class ConsoleApplication:
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
     async def _serve(self, context: RequestContext, route: PageRoute) -> None:
-        exchange, fits = context.exchange, True
-        context.query = FormFields.parse(exchange.query)
-        if exchange.method not in _SAFE:
-            self._services.site.check(exchange)
-            if not route.raw:
-                context.form = await _form(exchange)
-            header = exchange.headers.get("x-form-token", "")
-            sent = header or context.form.raw("form_token")
-            fits = form_token_fits(context.token, sent)
-            if not fits and not route.kept:
-                raise Forbidden(
-                    "This page is older than your session, so nothing was changed. "
-                    "Open it anew and try again.",
-                    code="stale_form",
-                )
+        context.query = FormFields.parse(context.exchange.query)
+        fits = await self._read_form(context, route)
         try:
-            await self._recognise(context)
+            context.user, context.session = await self._recognised(context)
         except Unauthenticated as failure:
             if route.kept:
                 context.problem = failure
@@ -162,6 +150,11 @@ class ConsoleApplication:
                 return
             if not route.open:
                 raise
+        if await self._must_enrol(context, route):
+            context.go("/profile", done="factor-required")
+            return
+        if "project" in context.params:
+            await context.see_project(context.params["project"])
         try:
             if not fits:
                 raise InvalidRequest(
@@ -170,24 +163,40 @@ class ConsoleApplication:
                     code="stale_form",
                     status=403,
                 )
-            await self._show(context, route)
+            await route.page(context)
         except ServiceError as failure:
             if route.form is None:
                 raise
             context.problem = failure
             await route.form(context)
 
-    async def _show(self, context: RequestContext, route: PageRoute) -> None:
-        session = None if route.open or route.enrols else context.session
-        if session is not None and await context.accounts.sign_in.must_enrol(context.me, session):
-            context.go("/profile", done="factor-required")
-        else:
-            await route.page(context)
+    async def _read_form(self, context: RequestContext, route: PageRoute) -> bool:
+        # Returns whether it was sent by this session; one that is not ``kept`` has to be.
+        exchange = context.exchange
+        if exchange.method in _SAFE:
+            return True
+        self._services.site.check(exchange)
+        if not route.raw:
+            context.form = await _form(exchange)
+        header = exchange.headers.get("x-form-token", "")
+        fits = form_token_fits(context.token, header or context.form.raw("form_token"))
+        if not fits and not route.kept:
+            raise Forbidden(
+                "This page is older than your session, so nothing was changed. "
+                "Open it anew and try again.",
+                code="stale_form",
+            )
+        return fits
 
-    async def _recognise(self, context: RequestContext) -> None:
-        context.user, sign_in = None, self._services.accounts.sign_in
+    async def _must_enrol(self, context: RequestContext, route: PageRoute) -> bool:
+        session = None if route.open or route.enrols else context.session
+        if session is None:
+            return False
+        return await context.accounts.sign_in.must_enrol(context.me, session)
+
+    async def _recognised(self, context: RequestContext) -> tuple[User, Session]:
         known = None if context.token_is_new else context.token
-        context.user, context.session = await sign_in.whose(known)
+        return await self._services.accounts.sign_in.whose(known)
 
     async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
         if failure.code == "session_ended" and context.user is None:
@@ -211,7 +220,7 @@ class ConsoleApplication:
         elif context.user is None:
             # Whoever has signed in sees the frame also around a page that there is not.
             with suppress(Unauthenticated, StoreUnavailable):
-                await self._recognise(context)
+                context.user, context.session = await self._recognised(context)
         await context.show("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 

@@ -13,115 +13,16 @@ from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.usage import names_of
+from causerie.hosted.console.words import WORDS
 from causerie.http.pages.templating import seconds
 from causerie.protocol.numbers import whole_number
 
 OF_PROJECTS = (AuditKind.KEY, AuditKind.MEMBER, AuditKind.PROJECT, AuditKind.CREDITS)
 """Kinds that the log of a project has."""
-SENTENCES: Mapping[str, str] = {
-    "key.create": "created the key {object}",
-    "key.edit": "changed the key {object}",
-    "key.disable": "disabled the key {object}",
-    "key.enable": "enabled the key {object}",
-    "key.rotate": "rotated the secret of the key {object}",
-    "key.delete": "deleted the key {object}",
-    "key.transfer": "transferred the key {object}",
-    "member.invite": "invited {object} to {project}",
-    "member.withdraw": "withdrew an invitation to {project}",
-    "member.join": "added {object} to {project}",
-    "member.add": "added {object} to {project}",
-    "member.change": "changed the role of {object} in {project}",
-    "member.remove": "removed {object} from {project}",
-    "project.create": "created the project {object}",
-    "project.rename": "renamed the project {object}",
-    "project.networks": "set the networks of the project {object}",
-    "project.archive": "archived the project {object}",
-    "project.restore": "restored the project {object}",
-    "project.lower": "set lower limits and budgets of the project {object}",
-    "member.lower": "set limits and budgets of {object} in the project {project}",
-    "project.bounds": "set limits and budgets of the project {object}",
-    "tag.bounds": "set budgets of the tag {object}",
-    "provider.bounds": "set budgets of the provider {object}",
-    "project.access": "set allowed models and doors of the project {object}",
-    "member.access": "set allowed models and doors of {object} in {project}",
-    "user.access": "set allowed models and doors of {object}",
-    "project.recording": "set request logging of the project {object}",
-    "project.export_contents": "exported logged prompts and replies of the project {object}",
-    "credits.put": "put in credits",
-    "user.create": "created an account for {object}",
-    "user.invite": "invited {object} to the service",
-    "user.withdraw": "withdrew an invitation to the service",
-    "user.disable": "disabled the account of {object}",
-    "user.enable": "enabled the account of {object}",
-    "user.operator": "made {object} an operator",
-    "operator_key.create": "created the operator key {object}",
-    "operator_key.delete": "deleted the operator key {object}",
-    "user.bounds": "set limits and budgets of {object}",
-    "user.reset_link": "created a password link for {object}",
-    "user.password": "set a new password for {object}",
-    "user.address": "changed the address of {object}",
-    "user.delete": "deleted the account of {object}",
-    "user.second_factor_on": "turned on two-factor authentication for {object}",
-    "user.second_factor_off": "removed two-factor authentication of {object}",
-    "user.link_identity": "connected {object} with an identity provider",
-    "user.unlink_identity": "disconnected {object} from an identity provider",
-    "user.provision": "described {object} anew",
-    "user.unprovision": "deleted {object}, whose account is disabled",
-    "group.create": "created the group {object}",
-    "group.change": "changed the group {object}",
-    "group.delete": "deleted the group {object}",
-    "sign_in.succeed": "signed in",
-    "sign_in.refuse": "refused {object}",
-    "provider.probe": "started a probe of the provider {object}",
-    "provider.probe_cancel": "stopped a probe of the provider {object}",
-    "provider.use_probe": "applied a probe result to the provider {object}",
-    "provider.test": "tested the address {object}",
-    "alerts.test": "sent a test to the alert channel {object}",
-    "configuration.create": "created the {kind} {object}",
-    "configuration.change": "changed the {kind} {object}",
-    "configuration.enable": "switched on the {kind} {object}",
-    "configuration.disable": "switched off the {kind} {object}",
-    "configuration.delete": "deleted the {kind} {object}",
-}
-_OF_THEMSELVES: Mapping[str, str] = {
-    "member.join": "joined {project}",
-    "member.remove": "left {project}",
-    "user.create": "created their account",
-    "user.password": "set a new password",
-    "user.address": "changed their address",
-    "user.delete": "deleted their account",
-    "user.operator": "became an operator",
-    "user.second_factor_on": "turned on two-factor authentication",
-    "user.second_factor_off": "turned off two-factor authentication",
-    "user.link_identity": "connected their account with an identity provider",
-    "user.unlink_identity": "disconnected their account from an identity provider",
-    "user.disable": "disabled their own account",
-    "sign_in.refuse": "was refused",
-}
-_ENTRIES: Mapping[str, tuple[str, str]] = {
-    "provider": ("provider", "/operator/providers#provider-{name}"),
-    "alias": ("alias", "/operator/aliases?find={name}"),
-    "model": ("own model", "/operator/models?find={name}"),
-    "door": ("door", "/operator/doors?find={name}"),
-    "catalog_model": ("catalog model", "/operator/catalog?find={name}"),
-    "policy": ("policy", "/operator/policies"),
-    "webhook": ("alert channel", "/operator/alerts"),
-    "email": ("alert channel", "/operator/alerts"),
-}
-"""Kinds of entries: their words, and the way to one on a page that is there without it too."""
-_LABELS: Mapping[str, str] = {
-    "bounds": "Limits and budgets",
-    "access": "Models and doors",
-    "rights": "Rights",
-    "why": "Reason",
-    "what": "Settings",
-    "days": "Days kept",
-    "expires_at": "Expires",
-    "grace_seconds": "Old secret valid for",
-    "by": "Invited by",
-    "to": "To",
-    "keys": "Their keys",
-}
+SENTENCES: Mapping[str, str] = WORDS["audit"]["sentences"]
+_OF_THEMSELVES: Mapping[str, str] = WORDS["audit"]["of_themselves"]
+_ENTRIES: Mapping[str, tuple[str, str]] = WORDS["audit"]["entries"]
+_LABELS: Mapping[str, str] = WORDS["audit"]["labels"]
 _IN_SENTENCE = frozenset({"email", "operator"})
 _PLACES = re.compile(r"(\{object\}|\{project\})")
 
@@ -256,7 +157,7 @@ _FIELDS = ("kind", "actor", "action", "subject")
 
 
 async def show(context: RequestContext) -> None:
-    scope, query = await context.scope(), context.query
+    scope, query = context.scope, context.query
     project = scope.id if scope is not None else None
     path = f"/projects/{project}/audit" if project is not None else "/operator/audit"
     kept = {name: query.get(name) for name in _FIELDS if query.get(name)}

@@ -5,7 +5,6 @@ and doors of a project, a member or a user.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -23,40 +22,18 @@ from causerie.hosted.accounts.bounds import (
     Unit,
 )
 from causerie.hosted.accounts.people import Action
-from causerie.hosted.console.fields import FormFields, page_of
+from causerie.hosted.console.fields import FormFields, page_of, typed_money, typed_whole
 from causerie.hosted.console.request_context import RequestContext
-from causerie.protocol.numbers import money, whole_number
+from causerie.hosted.console.words import CHOICES
 
 Row = Mapping[str, str]
 
-LIMITS = (
-    ("requests_per_minute", "Requests / min"),
-    ("tokens_per_minute", "Tokens / min"),
-    ("input_tokens_per_minute", "Input tokens / min"),
-    ("output_tokens_per_minute", "Output tokens / min"),
-    ("concurrent", "At the same time"),
-)
-PERIODS = (
-    (BudgetPeriod.DAY, "each day"),
-    (BudgetPeriod.WEEK, "each week"),
-    (BudgetPeriod.MONTH, "each month"),
-    (BudgetPeriod.NEVER, "never"),
-)
-UNITS = ((Unit.MONEY, "$"), (Unit.TOKENS, "tokens"))
-ENDS = (("", "refuse requests"), ("soft", "notify only"))
-CHOICES: Mapping[str, Any] = {
-    "limits": LIMITS,
-    "periods": PERIODS,
-    "units": UNITS,
-    "ends": ENDS,
-}
 _BUDGET = ("amount", "unit", "period", "model", "soft")
-_LIMIT = tuple(name for name, _ in LIMITS)
-_AS_OFFERED: Mapping[str, str] = {"unit": UNITS[0][0], "period": BudgetPeriod.MONTH}
+_LIMIT = tuple(name for name, _ in CHOICES["limits"])
+_AS_OFFERED: Mapping[str, str] = {"unit": Unit.MONEY, "period": BudgetPeriod.MONTH}
 EMPTIED = "emptied"
 _HELD, _ASKED = "held", "asked"  # a row of what there is; one whose end was asked about
 _MOST = 10**16 - 1
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
 class BoundsRows(Struct, frozen=True):
@@ -131,52 +108,33 @@ def _touched(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
 
 
 def _limit(row: Row, index: int) -> Limit:
-    numbers = {name: _whole(row[name], name, index) for name in _LIMIT}
+    numbers = {
+        name: typed_whole(row[name], f"limits[{index}].{name}", title, _MOST) if row[name] else None
+        for name, title in CHOICES["limits"]
+    }
     if set(numbers.values()) == {None}:
         _ask_whether_it_ends(row, f"limits[{index}].{_LIMIT[0]}")
     return Limit(row["model"], **numbers)
 
 
 def _budget(row: Row, index: int) -> Budget:
+    place = f"budgets[{index}].amount"
     if not row["amount"]:
-        _ask_whether_it_ends(row, f"budgets[{index}].amount")
-        raise InvalidRequest(
-            "A budget needs an amount, like 25 or 0.50; without one, remove it.",
-            param=f"budgets[{index}].amount",
-        )
+        _ask_whether_it_ends(row, place)
+        words = "A budget needs an amount, like 25 or 0.50; without one, remove it."
+        raise InvalidRequest(words, param=place)
+    amount = typed_money(row["amount"], place)
     try:
-        amount = money(_joined(row["amount"].removeprefix("$")))
-        period, unit, soft = BudgetPeriod(row["period"]), Unit(row["unit"]), bool(row["soft"])
-        return Budget(amount, period, unit, row["model"], soft)
+        period, unit = BudgetPeriod(row["period"]), Unit(row["unit"])
     except ValueError as failure:
-        raise InvalidRequest(
-            f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.",
-            param=f"budgets[{index}].amount",
-        ) from failure
+        raise InvalidRequest("A budget has a unit and a period.", param=place) from failure
+    return Budget(amount, period, unit, row["model"], bool(row["soft"]))
 
 
 def _ask_whether_it_ends(row: Row, place: str) -> None:
     if row["was"]:
         message = "No number is left here. Save again, and it is removed; or write one."
         raise InvalidRequest(message, param=place, code=EMPTIED)
-
-
-def _whole(text: str, name: str, index: int) -> int | None:
-    plain = _joined(text.replace(" ", ""))
-    if not plain:
-        return None
-    number = whole_number(plain, _MOST)
-    if number is None:
-        title = dict(LIMITS)[name]
-        raise InvalidRequest(
-            f"{title}: `{text[:20]}` is no whole number.", param=f"limits[{index}].{name}"
-        )
-    return number
-
-
-def _joined(text: str) -> str:
-    # A comma for decimals stays, so that it is refused.
-    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
 async def show_person_bounds(context: RequestContext) -> None:
@@ -287,8 +245,6 @@ async def show_access(context: RequestContext) -> None:
 async def ask_access(context: RequestContext) -> None:
     """Show the form of a project, a member or (without a project) a user."""
     form, (project, user) = context.form, _ids(context)
-    if project:
-        await context.project()
     await context.check_right(Action.MEMBERS_CHANGE if project and user else Action.BOUNDS_SET)
     kept = await context.accounts.access.see(context.actor, project, user)
     verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
@@ -329,18 +285,10 @@ def _back(project: str, user: str) -> str:
 
 def _typed(form: FormFields) -> Access:
     names = frozenset(form.get("models").replace(",", " ").split())
-    prices: dict[str, Any] = {name: _price(form, name) for name in _PRICES}
+    prices: dict[str, Any] = {
+        name: typed_money(form.get(name), name, "price") for name in _PRICES if form.get(name)
+    }
     return Access(names or None, form.chosen("doors"), form.chosen("providers"), **prices)
-
-
-def _price(form: FormFields, name: str) -> Decimal | None:
-    text = form.get(name).removeprefix("$")
-    try:
-        return money(text) if text else None
-    except ValueError as failure:
-        raise InvalidRequest(
-            f"`{text[:20]}` is no price; one looks like 2.50.", param=name
-        ) from failure
 
 
 def _text(price: Decimal | None) -> str:

@@ -18,9 +18,6 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.usage import Ranking, RankingPeriod
 from causerie.hosted.console.catalog_search import (
-    CONTEXTS,
-    COSTS,
-    ENDINGS,
     SORTS,
     USUAL_LOAD,
     CatalogQuery,
@@ -54,13 +51,13 @@ from causerie.hosted.console.service_view import (
     best,
     target_badges,
 )
+from causerie.hosted.console.words import CHOICES
 
 _FRONT = 6  # models on the first page
-_CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
 
 
 async def show_models(context: RequestContext) -> None:
-    project = (await context.project()).project
+    project = context.project
     path = f"/projects/{project.id}/models"
     rules = await context.rules()
     callable_ids = {str(entry.get("id", "")) for entry in context.service_view.models(rules=rules)}
@@ -99,7 +96,6 @@ async def show_front(context: RequestContext) -> None:
 
 
 async def show_states(context: RequestContext) -> None:
-    await context.project()
     tokens = await popular_tokens(context)
     search = _search(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
@@ -153,7 +149,7 @@ async def _models_page(
         await context.show_openly("catalog/results.html", **values)
         return
     sorts = SORTS if tokens is not None else {k: v for k, v in SORTS.items() if k != "popular"}
-    narrowing = {"facets": facets(entries), "choices": _CHOICES | {"sorts": sorts}}
+    narrowing = {"facets": facets(entries), "choices": CHOICES["catalog"] | {"sorts": sorts}}
     await context.show_openly("catalog/list.html", **values, **narrowing)
 
 

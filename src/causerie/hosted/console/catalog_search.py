@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 from causerie.catalog.listing import Listing
 from causerie.errors import InvalidRequest
 from causerie.hosted.console.catalog_view import Offer, gives, providers_of
-from causerie.hosted.console.fields import ROWS, FormFields, rows_of
+from causerie.hosted.console.fields import ROWS, FormFields, rows_of, typed_money, typed_whole
+from causerie.hosted.console.words import CHOICES
 from causerie.http.event_loop import Turns
 from causerie.protocol.events import Usage
 from causerie.protocol.money import amount_of
-from causerie.protocol.numbers import money, whole_number
 
 _FAR = float("inf")
 _LONGEST = 200
@@ -35,20 +35,6 @@ _SORTS: Mapping[str, tuple[str, Key]] = {
     "context": ("Context", lambda one: (-(one.context_length or 0),)),
 }
 SORTS: Mapping[str, str] = {name: title for name, (title, _) in _SORTS.items()}
-COSTS: Mapping[str, str] = {"": "Free and paid", "free": "Free", "paid": "Paid"}
-ENDINGS: Mapping[str, str] = {
-    "": "Include deprecated",
-    "staying": "Exclude deprecated",
-    "ending": "Only deprecated",
-}
-CONTEXTS: Mapping[str, str] = {
-    "": "Any context",
-    "8000": "8k or more",
-    "32000": "32k or more",
-    "128000": "128k or more",
-    "200000": "200k or more",
-    "1000000": "1M or more",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +61,17 @@ class CatalogQuery:
     def parse(query: FormFields, usual: str = "newest") -> CatalogQuery:
         return CatalogQuery(
             text=query.get("q")[:_LONGEST],
-            cost=_one_of(query, "cost", COSTS),
-            most=_money(query, "max"),
-            context=_whole(query, "context", 0),
+            cost=_one_of(query, "cost", CHOICES["catalog"]["costs"]),
+            most=typed_money(query.get("max"), "max") if query.get("max") else None,
+            context=typed_whole(query.get("context") or "0", "context", "Context", _MOST),
             author=query.get("author")[:_LONGEST],
             parameters=tuple(filter(None, query.every("parameter"))),
             takes=tuple(filter(None, query.every("takes"))),
             gives=tuple(filter(None, query.every("gives"))),
-            ending=_one_of(query, "ending", ENDINGS),
+            ending=_one_of(query, "ending", CHOICES["catalog"]["endings"]),
             provider=query.get("provider")[:_LONGEST],
             sort=_one_of(query, "sort", SORTS) or usual,
-            page=max(_whole(query, "page", 1), 1),
+            page=max(typed_whole(query.get("page") or "1", "page", "Page", _MOST), 1),
             rows=rows_of(query.get("rows")),
             usual=usual,
         )
@@ -170,28 +156,6 @@ def _one_of(query: FormFields, name: str, known: Mapping[str, str]) -> str:
     return value
 
 
-def _whole(query: FormFields, name: str, usual: int) -> int:
-    text = query.get(name)
-    if not text:
-        return usual
-    number = whole_number(text, _MOST)
-    if number is None:
-        raise InvalidRequest(f"{text[:20]} is not a whole number of {name}.", param=name)
-    return number
-
-
-def _money(query: FormFields, name: str) -> Decimal | None:
-    text = query.get(name)
-    if not text:
-        return None
-    try:
-        return money(text)
-    except ValueError as failure:
-        raise InvalidRequest(
-            f"{text[:20]} is not an amount of money: {failure}.", param=name
-        ) from failure
-
-
 _MOST_TOKENS = 1_000_000_000
 USUAL: Mapping[str, int] = {"in": 1000, "cached": 0, "out": 500, "thinking": 0, "requests": 10_000}
 _TITLES: Mapping[str, str] = {
@@ -259,17 +223,9 @@ def costs(variants: Sequence[Listing], load: CostAssumptions) -> Sequence[CostEs
 
 
 def _whole_tokens(query: FormFields, name: str) -> int:
-    text = query.get(name).replace(",", "")
-    if not text:
-        return USUAL[name] if name not in query else 0
-    number = whole_number(text, _MOST_TOKENS)
-    if number is None:
-        title = _TITLES[name]
-        raise InvalidRequest(
-            f"{text[:20]} is not a number of {title}; write a whole one up to {_MOST_TOKENS:,}.",
-            param=name,
-        )
-    return number
+    if text := query.get(name):
+        return typed_whole(text, name, _TITLES[name], _MOST_TOKENS)
+    return USUAL[name] if name not in query else 0
 
 
 USUAL_LOAD = CostAssumptions.parse(FormFields())

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.bounds import Credit
 from causerie.hosted.accounts.people import Action
-from causerie.hosted.console.fields import page_of
+from causerie.hosted.console.fields import page_of, typed_money
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.protocol.money import exact
-from causerie.protocol.numbers import money
 
 
 async def show(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     credits = context.accounts.credits
     found = await credits.of(context.actor, project_id)
     page = page_of(found, context.query, lambda each: (each.note, each.id))
@@ -43,11 +41,11 @@ def _who(credit: Credit) -> str:
 
 async def buy(context: RequestContext) -> None:
     """Show a link to the page of the payment: the content policy lets no form lead there."""
-    project_id, sales = (await context.project()).project.id, context.services.sales
+    project_id, sales = context.project.id, context.services.sales
     await context.accounts.credits.require(context.actor, Action.CREDITS_BUY, project_id)
     if sales.stripe is None:
         raise NotFound("Credits are not sold here.")
-    amount = _amount(context, "amount")
+    amount = typed_money(context.form.get("amount"), "amount")
     if not sales.least <= amount <= sales.most:
         words = f"An amount is from {exact(sales.least)} to {exact(sales.most)}."
         raise InvalidRequest(words, param="amount")
@@ -59,8 +57,8 @@ async def buy(context: RequestContext) -> None:
 
 
 async def put(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
-    amount = _amount(context, "put", signed=True)
+    project_id = context.project.id
+    amount = typed_money(context.form.get("put"), "put", signed=True)
     note = context.form.get("note")
     try:
         await context.accounts.credits.put(context.actor, project_id, amount, note)
@@ -68,12 +66,3 @@ async def put(context: RequestContext) -> None:
         problem.param = "put" if problem.param == "amount" else problem.param
         raise
     context.go(f"/projects/{project_id}/credits", done="credits-put")
-
-
-def _amount(context: RequestContext, name: str, **options: Any) -> Decimal:
-    text = context.form.get(name).replace("$", "").replace(",", "")
-    try:
-        return money(text, **options)
-    except ValueError as failure:
-        words = f"`{text[:20]}` is no amount; one looks like 25 or 0.50."
-        raise InvalidRequest(words, param=name) from failure

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import msgspec
@@ -113,7 +115,7 @@ class SettingField(Struct, frozen=True):
     """A field for one setting. ``name`` is its path, as in ``limits.concurrent``."""
 
     name: str
-    title: str
+    title: str = ""
     kind: Literal["text", "number", "list", "lines", "choice", "flag"] = "text"
     hint: str = ""
     choices: Sequence[tuple[str, str]] = ()
@@ -257,6 +259,32 @@ class EntryKindWords(Struct, frozen=True):
     list_template: str = ""
     searched: Sequence[str] = ()
     """Settings that the search of the list looks at, in addition to the name."""
+
+
+_FORMS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("forms.toml").read_text("utf-8"))
+
+
+class _FieldGroup(Struct, frozen=True):
+    title: str = ""
+    limits: bool = False
+    fields: Sequence[SettingField] = ()
+
+
+def form_fields(form: str) -> Sequence[SettingField]:
+    """Return the fields of a form of the table."""
+    limits = msgspec.convert(_FORMS["limits"], list[SettingField])
+    groups = msgspec.convert(_FORMS[form]["groups"], list[_FieldGroup])
+    return [
+        msgspec.structs.replace(each, group=group.title)
+        for group in groups
+        for each in (*(limits if group.limits else ()), *group.fields)
+    ]
+
+
+def entry_form(form: str) -> tuple[EntryKindWords, Sequence[SettingField]]:
+    """Return the words and the fields of a form of the table; its kind of entries has its name."""
+    words = msgspec.convert({"kinds": [form]} | _FORMS[form], EntryKindWords)
+    return words, form_fields(form)
 
 
 class EntryPages(Struct):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.usage import Step
-from causerie.protocol.numbers import whole_number
+from causerie.protocol.numbers import money, whole_number
 
 _MOST = 500
 
@@ -76,6 +77,31 @@ class FormFields:
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
+
+
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
+
+
+def typed_money(text: str, param: str, what: str = "amount", **options: Any) -> Decimal:
+    """Return an amount that was typed, like ``$1,250.50``; raise :class:`InvalidRequest`."""
+    try:
+        return money(_without_commas(text.removeprefix("$")), **options)
+    except ValueError as failure:
+        words = f"`{text[:20]}` is no {what}; one looks like 25 or 0.50."
+        raise InvalidRequest(words, param=param) from failure
+
+
+def typed_whole(text: str, param: str, title: str, most: int) -> int:
+    """Return a whole number that was typed, like ``1,000``; raise :class:`InvalidRequest`."""
+    number = whole_number(_without_commas(text.replace(" ", "")), most)
+    if number is None:
+        raise InvalidRequest(f"{title}: `{text[:20]}` is no whole number.", param=param)
+    return number
+
+
+def _without_commas(text: str) -> str:
+    # A comma for decimals stays, so that it is refused.
+    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
 _BETWEEN = re.compile(r"[\s,]+")

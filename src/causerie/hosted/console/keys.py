@@ -18,22 +18,15 @@ from causerie.hosted.accounts.keys import ApiKey, Purpose
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.spending import DAYS, SpendingReader
 from causerie.hosted.accounts.usage import By
-from causerie.hosted.console.bounds import CHOICES, NO_ROWS, BoundsRows
+from causerie.hosted.console.bounds import NO_ROWS, BoundsRows
 from causerie.hosted.console.fields import FormFields, listed, page_of
 from causerie.hosted.console.playground import management_snippets
 from causerie.hosted.console.project import heirs
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.service_view import DoorView
+from causerie.hosted.console.words import CHOICES
 from causerie.http.pages.snippets import SnippetGroup, first_bodies, request_snippets
 from causerie.protocol.numbers import money
-
-ENDS = (
-    ("never", "Never"),
-    ("1", "1 day"),
-    ("7", "7 days"),
-    ("30", "30 days"),
-    ("date", "On a date"),
-)
 
 
 class KeyForm(Struct, frozen=True):
@@ -113,12 +106,8 @@ class KeyForm(Struct, frozen=True):
         return datetime.combine(day, time(23, 59, 59), UTC)
 
 
-GRACES = (("0", "now"), ("1", "in 1 hour"), ("24", "in 24 hours"), ("168", "in 7 days"))
-
-
 async def show_list(context: RequestContext) -> None:
-    view = await context.project()
-    project_id, now = view.project.id, context.services.clock()
+    project_id, now = context.project.id, context.services.clock()
     keys = await context.accounts.keys.of(context.actor, project_id)
     last_used = await context.accounts.usage.last_used(context.actor, project_id)
     costs = await context.accounts.summaries.costs_of_keys(context.actor, project_id)
@@ -142,7 +131,7 @@ async def show_list(context: RequestContext) -> None:
         costs=costs,
         days=DAYS,
         last_used=last_used,
-        archived=view.project.archived_at is not None,
+        archived=context.project.archived_at is not None,
     )
 
 
@@ -158,14 +147,13 @@ async def get_key(context: RequestContext) -> None:
 
 
 async def new(context: RequestContext) -> None:
-    await context.project()
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
     await context.show("keys/new.html", wanted=wanted, **await _choices(context, KeyForm()))
 
 
 async def create(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     draft = KeyForm.typed(context.form).draft(context.services.clock())
     made = await context.accounts.keys.create(context.actor, project_id, draft)
     await _reveal(context, made, old_ends=None)
@@ -185,13 +173,13 @@ async def edit(context: RequestContext) -> None:
 
 async def ask_rotation(context: RequestContext) -> None:
     key = await _asked(context, Action.KEYS_ROTATE)
-    await context.show("keys/rotate.html", key=key, graces=GRACES)
+    await context.show("keys/rotate.html", key=key, graces=CHOICES["graces"])
 
 
 async def rotate(context: RequestContext) -> None:
     key = await _key(context)
     hours = context.form.get("grace")
-    if hours not in dict(GRACES):
+    if hours not in dict(CHOICES["graces"]):
         raise InvalidRequest("Choose when the old secret expires.", param="grace")
     grace = timedelta(hours=int(hours))
     made = await context.accounts.keys.rotate(context.actor, key.id, grace)
@@ -227,9 +215,8 @@ async def switch(context: RequestContext, *, enabled: bool) -> None:
 
 
 async def _key(context: RequestContext) -> ApiKey:
-    view = await context.project()
     key = await context.accounts.keys.see(context.actor, context.params["key"])
-    if key.project_id != view.project.id:
+    if key.project_id != context.project.id:
         raise no_such("key")
     return key
 
@@ -253,7 +240,7 @@ async def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
         "form": form,
         "doors": [*doors, *sorted((form.doors or frozenset()) - set(doors))],
         "models": [*models, *sorted(gone)],
-        "ends": ENDS,
+        "ends": CHOICES["key_ends"],
         "choices": CHOICES,
         "rules": rules,
         "unpriced": context.service_view.unpriced(),
@@ -264,7 +251,7 @@ def door_allowed(door: DoorView, rules: Sequence[AccessRule]) -> bool:
     return all(each.access.opens(door.name) for each in rules)
 
 
-async def _first_request(
+def _first_request(
     context: RequestContext, key: ApiKey, doors: Sequence[DoorView], rules: Sequence[AccessRule]
 ) -> tuple[DoorView | None, str]:
     usable = [
@@ -275,9 +262,7 @@ async def _first_request(
     ]
     if not usable:
         return None, "MODEL"
-    view = await context.project()
-
-    wanted, pays = context.form.get("wanted"), not view.bounds.spends_nothing
+    wanted, pays = context.form.get("wanted"), not context.overview.bounds.spends_nothing
 
     def reluctance(pair: tuple[DoorView, Mapping[str, Any]]) -> tuple[bool, ...]:
         id, priced = str(pair[1]["id"]), any(map(money, (pair[1].get("pricing") or {}).values()))
@@ -295,7 +280,7 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
         for door in context.service_view.doors()
         if (key.doors is None or door.name in key.doors) and door_allowed(door, rules)
     ]
-    first, model = await _first_request(context, key, doors, rules)
+    first, model = _first_request(context, key, doors, rules)
     doors.sort(key=lambda door: door != first)
     bases = [(door.name, context.base + door.prefix) for door in doors]
     code: Sequence[SnippetGroup] = ()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.authorization import no_such
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
-from causerie.hosted.accounts.people import Action, RoleColumn, User
+from causerie.hosted.accounts.people import Action, User
 from causerie.hosted.accounts.spending import DAYS, PersonSummary
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.fields import page_of
-from causerie.hosted.console.keys import ENDS, KeyForm
+from causerie.hosted.console.keys import KeyForm
 from causerie.hosted.console.project import texts_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
+from causerie.hosted.console.words import CHOICES
 
 
 async def show_users(context: RequestContext) -> None:
@@ -101,15 +102,6 @@ async def enable(context: RequestContext) -> None:
     context.go("/operator/users", done="user-enabled")
 
 
-RIGHTS = (
-    (RoleColumn.READ, "See everything, change nothing"),
-    (RoleColumn.PEOPLE, "People, projects, keys, limits and budgets"),
-    (RoleColumn.CONFIGURATION, "Providers, models, doors and alerts"),
-    (RoleColumn.USAGE, "See usage and cost"),
-)
-"""Rights that an operator can be limited to, in words."""
-
-
 async def ask_operator(context: RequestContext) -> None:
     user = await _user(context)
     await context.check_right(Action.OPERATORS_CHANGE)
@@ -120,7 +112,7 @@ async def ask_operator(context: RequestContext) -> None:
         person=user,
         operator=form.get("operator", held),
         held=form.every("rights") if form else user.rights,
-        rights=RIGHTS,
+        rights=CHOICES["rights"],
     )
 
 
@@ -148,16 +140,15 @@ def chosen_rights(context: RequestContext) -> frozenset[str]:
 async def show_keys(context: RequestContext) -> None:
     keys = await context.accounts.operator_keys.every(context.actor)
     page = page_of(keys, context.query, lambda key: (key.name, key.id))
-    await context.show("operator/keys.html", page=page, rights=dict(RIGHTS))
+    await context.show("operator/keys.html", page=page, rights=dict(CHOICES["rights"]))
 
 
 async def ask_key(context: RequestContext) -> None:
     await context.check_right(Action.OPERATORS_CHANGE)
     form = KeyForm.typed(context.form)
     held, limited = context.form.every("rights"), context.form.get("operator", "some")
-    await context.show(
-        "operator/new_key.html", form=form, ends=ENDS, rights=RIGHTS, held=held, operator=limited
-    )
+    shown = {"form": form, "held": held, "operator": limited, "rights": CHOICES["rights"]}
+    await context.show("operator/new_key.html", ends=CHOICES["key_ends"], **shown)
 
 
 async def make_key(context: RequestContext) -> None:

@@ -76,7 +76,7 @@ class ErrorGroup(Struct, frozen=True):
 
 
 async def show_overview(context: RequestContext) -> None:
-    view = await context.project()
+    view = context.overview
     project, now = view.project, context.services.clock()
     reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
     ever = await _used(context, project.id, project.created_at)
@@ -207,8 +207,7 @@ async def show_palette(context: RequestContext) -> None:
     _ = context.me
     here = context.query.get("project")
     if here:
-        context.params = {**context.params, "project": here}
-        await context.project()
+        await context.see_project(here)
     find = context.query.get("find")[:_LONGEST_TEXT]
     words = find.casefold().split()
     found = [

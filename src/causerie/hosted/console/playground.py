@@ -43,7 +43,6 @@ def management_snippets(base: str, key: str, project: str) -> Sequence[SnippetGr
 
 
 async def show(context: RequestContext) -> None:
-    await context.project()
     rules = await context.rules()
     entries = [model_row(entry) for entry in context.service_view.models(rules=rules)]
     wanted = context.query.get("model")

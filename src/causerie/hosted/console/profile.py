@@ -11,9 +11,8 @@ from causerie.errors import InvalidRequest, ServiceError
 from causerie.hosted.accounts.passwords import sign_up_scopes
 from causerie.hosted.accounts.tokens import new_token, tidy_email
 from causerie.hosted.console.fields import page_of
-from causerie.hosted.console.letters import IGNORE, send_letter
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.sign_in import link_address
+from causerie.hosted.console.sign_in import link_address, send_letter
 
 _LONGEST_ADDRESS = 600
 _REMOVAL_FIELDS: Mapping[str, str] = {"wrong_code": "code", "wrong_credentials": "password"}
@@ -61,19 +60,9 @@ async def send_address(context: RequestContext) -> None:
     made = await context.accounts.profile.new_address(
         context.me, email, context.form.raw("password"), context.client
     )
-    name = context.services.site.brand.name
     if made is not None:
-        send_letter(
-            context,
-            email,
-            f"Confirm your new address at {name}",
-            [
-                f"The account of {context.me.name} at {context.base} is to have this address. "
-                "This link confirms it. It works once, within a day:",
-                IGNORE,
-            ],
-            ("Confirm the address", link_address(context.base, made.token)),
-        )
+        address = link_address(context.base, made.token)
+        send_letter(context, email, "address", address, name=context.me.name)
     context.go("/profile", done="address-asked")
 
 

@@ -12,18 +12,19 @@ from causerie.hosted.accounts.exports import contents_lines
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
 from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
-from causerie.hosted.console.bounds import LIMITS, BoundsRows, offered
+from causerie.hosted.console.bounds import BoundsRows, offered
 from causerie.hosted.console.fields import listed, page_of
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.sign_in import show_new_link
+from causerie.hosted.console.words import CHOICES
 from causerie.http.answers import Export
 
 
 async def show(context: RequestContext) -> None:
-    id, projects = (await context.project()).project.id, context.accounts.projects
+    projects = context.accounts.projects
     people: list[ProjectMember | OneTimeLink] = [
-        *await projects.members(context.actor, id),
-        *await projects.invitations(context.actor, id),
+        *await projects.members(context.actor, context.project.id),
+        *await projects.invitations(context.actor, context.project.id),
     ]
     page = page_of(people, context.query, texts_of)
     await context.show(
@@ -47,55 +48,47 @@ async def make_own(context: RequestContext) -> None:
 
 
 async def show_limits(context: RequestContext) -> None:
-    view = await context.project()
-    reader = SpendingReader(
-        context.accounts.usage, context.actor, view.project.id, context.services.clock()
-    )
-    await context.show(
-        "project/limits.html",
-        view=view,
-        spending=await reader.of_project(view.bounds.budgets),
-        limits=LIMITS,
-    )
+    view, now = context.overview, context.services.clock()
+    reader = SpendingReader(context.accounts.usage, context.actor, view.project.id, now)
+    spending = await reader.of_project(view.bounds.budgets)
+    limits = CHOICES["limits"]
+    await context.show("project/limits.html", view=view, spending=spending, limits=limits)
 
 
 async def show_logging(context: RequestContext) -> None:
-    view = await context.project()
-    days = context.form.get("days", str(view.project.recording_days or ""))
+    days = context.form.get("days", str(context.project.recording_days or ""))
     may_log = context.accounts.recordings.may_log((await context.frame())["columns"])
     longest = context.accounts.recordings.most_days
     await context.show("project/logging.html", longest=longest, days=days, may_log=may_log)
 
 
 async def show_settings(context: RequestContext) -> None:
-    view = await context.project()
     await context.check_right(Action.PROJECT_RENAME)
-    name = context.form.get("name", view.project.name)
-    networks = context.form.get("networks", ", ".join(view.project.networks or ()))
+    name = context.form.get("name", context.project.name)
+    networks = context.form.get("networks", ", ".join(context.project.networks or ()))
     await context.show("project/settings.html", name=name, networks=networks)
 
 
 async def rename(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     await context.accounts.projects.rename(context.actor, project_id, context.form.get("name"))
     context.go(f"/projects/{project_id}/settings", done="project-renamed")
 
 
 async def set_networks(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     networks = listed(context.form.get("networks"))
     await context.accounts.projects.set_networks(context.actor, project_id, networks)
     context.go(f"/projects/{project_id}/settings", done="networks-saved")
 
 
 async def ask_archive(context: RequestContext) -> None:
-    await context.project()
     await context.check_right(Action.PROJECT_ARCHIVE)
     await context.show("project/archive.html")
 
 
 async def ask_bounds(context: RequestContext) -> None:
-    view = await context.project()
+    view = context.overview
     await context.check_right(Action.BOUNDS_SET)
     words = f"For all keys of {view.project.name} together. Where several apply, all are enforced."
     await _ask_bounds(context, "bounds", words, view.granted)
@@ -103,7 +96,7 @@ async def ask_bounds(context: RequestContext) -> None:
 
 async def ask_lower(context: RequestContext) -> None:
     """Show the limits and budgets that owners set, of the project or (with ``user``) a member."""
-    view = await context.project()
+    view = context.overview
     await context.check_right(Action.BOUNDS_LOWER)
     if "user" not in context.params:
         words = f"Your own for {view.project.name}, beside those that operators have set."
@@ -123,21 +116,21 @@ async def _ask_bounds(
 
 
 async def lower(context: RequestContext) -> None:
-    id, user = (await context.project()).project.id, context.params.get("user", "")
+    id, user = context.project.id, context.params.get("user", "")
     bounds = BoundsRows.typed(context.form).bounds()
     await context.accounts.projects.lower(context.actor, id, bounds, user)
     context.go(f"/projects/{id}{'' if user else '/limits'}", done="bounds-saved")
 
 
 async def set_bounds(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     bounds = BoundsRows.typed(context.form).bounds()
     await context.accounts.projects.set_bounds(context.actor, project_id, bounds)
     context.go(f"/projects/{project_id}/limits", done="bounds-saved")
 
 
 async def set_recording(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     off = context.form.get("off") == "yes"
     text = context.form.get("days")
     if not off and not (text.isascii() and text.isdigit() and len(text) < 4):
@@ -151,13 +144,13 @@ async def set_recording(context: RequestContext) -> None:
 
 async def export_contents(context: RequestContext) -> None:
     """Send the logged prompts and replies as JSON lines."""
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     pieces = contents_lines(context.accounts.recordings, context.actor, project_id)
     await context.save(Export("application/jsonl", "contents.jsonl", pieces))
 
 
 async def archive(context: RequestContext, *, archived: bool) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     await context.accounts.projects.archive(context.actor, project_id, archived=archived)
     done = "project-archived" if archived else "project-restored"
     context.go(f"/projects/{project_id}/settings", done=done)
@@ -171,28 +164,22 @@ def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ..
 
 
 async def ask_invitation(context: RequestContext) -> None:
-    await context.project()
     await context.check_right(Action.MEMBERS_INVITE)
     email, role = context.form.get("email"), context.form.get("role", Role.MEMBER)
     await context.show("project/invite.html", email=email, role=role)
 
 
 async def invite(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     made = await context.accounts.projects.invite(
         context.actor, project_id, _role(context), email=context.form.get("email") or None
     )
-    await show_new_link(
-        context, "Your invitation", made, f"/projects/{project_id}", await _offer(context)
-    )
-
-
-async def _offer(context: RequestContext) -> str:
-    return f"{(await context.project()).project.name} ({context.services.site.brand.name})"
+    offered = f"{context.project.name} ({context.services.site.brand.name})"
+    await show_new_link(context, "Your invitation", made, f"/projects/{project_id}", offered)
 
 
 async def withdraw(context: RequestContext) -> None:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     await context.accounts.projects.withdraw(context.actor, project_id, context.params["link"])
     context.go(f"/projects/{project_id}", done="invitation-withdrawn")
 
@@ -219,7 +206,7 @@ async def ask_removal(context: RequestContext) -> None:
 
 async def remove_member(context: RequestContext) -> None:
     member, project_id = await _member(context), context.params["project"]
-    keys_to = context.form.get("keys_to") or None
+    keys_to = context.form.get("keys_to")
     await context.accounts.projects.remove(
         context.actor, project_id, member.user.id, keys_to=keys_to
     )
@@ -242,7 +229,7 @@ async def _keys_of(context: RequestContext, member: ProjectMember) -> dict[str, 
 
 
 async def _member(context: RequestContext) -> ProjectMember:
-    project_id = (await context.project()).project.id
+    project_id = context.project.id
     for member in await context.accounts.projects.members(context.actor, project_id):
         if member.user.id == context.params["user"]:
             return member

@@ -16,17 +16,16 @@ from msgspec import Struct, structs
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.console.entries import (
     EntryFormPages,
-    EntryKindWords,
     EntryProblems,
-    SettingField,
     SettingsForm,
+    entry_form,
     entry_named,
+    form_fields,
     picked_model,
     provider_asked,
 )
 from causerie.hosted.console.fields import Column, FormFields, page_of
 from causerie.hosted.console.request_context import RequestContext
-from causerie.hosted.console.settings_entries import LIMITS
 from causerie.hosted.operations.configuring import EntryStep, EntryView, ListedModel
 from causerie.hosted.operations.ports import ProbedModelView, ProviderView
 from causerie.hosted.operations.probes import Cell, groups
@@ -239,11 +238,7 @@ def _targets(entry: EntryView, provider: str) -> Sequence[str]:
     return [each["model"] for each in targets if each.get("provider") == provider]
 
 
-FIELDS = (
-    SettingField("name", "Name", missing="is missing; programs and logs show it"),
-    *(SettingField(name, "") for name in ("known", "base_url", "dialect", "api_version")),
-    SettingField("max_concurrent", "", "number"),
-)
+FIELDS = form_fields("provider")
 _OTHER = "other"
 
 
@@ -387,31 +382,7 @@ class CatalogModelPages(EntryFormPages):
         await self._show(context, None, SettingsForm.of(self.fields, settings, 0))
 
 
-CATALOG_MODELS = CatalogModelPages(
-    EntryKindWords(
-        kinds=frozenset({"catalog_model"}),
-        noun="catalog model",
-        list_path="/operator/catalog",
-        deletion="It leaves the catalog, and requests for it are rejected at once. "
-        "Its usage is kept.",
-        list_template="operator/catalog.html",
-        searched=("name", "endpoints"),
-    ),
-    fields=(
-        SettingField(
-            "id",
-            "ID",
-            hint="`author/slug`, with `:free` behind it for a free variant.",
-            missing="is missing; it is what requests name as `model`",
-        ),
-        SettingField("name", "Name", hint="Shown in lists. Empty: the ID."),
-        SettingField("description", "Description"),
-        SettingField("created", "Released", placeholder="2026-11-21"),
-        SettingField("ends", "Last day", hint="Empty: it stays.", placeholder="2027-01-31"),
-        SettingField("aliases", "Other names", "list"),
-        *LIMITS,
-    ),
-)
+CATALOG_MODELS = CatalogModelPages(*entry_form("catalog_model"))
 _AMOUNT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _MOST_MARGIN = 1000
 _ORDER = ("gone", "changed", "new", "joins", "same", "filed")

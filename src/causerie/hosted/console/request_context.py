@@ -212,19 +212,28 @@ class RequestContext:
     def by_script(self) -> bool:
         return self.exchange.headers.get("hx-request", "") == "true"
 
-    async def project(self) -> ProjectOverview:
-        if self.view is None:
-            self.view = await self.accounts.projects.see(self.actor, self.params["project"])
+    async def see_project(self, id: str) -> None:
+        """Make a project the one of this request; raise :class:`NotFound`."""
+        self.view = await self.accounts.projects.see(self.actor, id)
+
+    @property
+    def overview(self) -> ProjectOverview:
+        """Return the project of the path, with its limits and budgets."""
+        assert self.view is not None
         return self.view
+
+    @property
+    def project(self) -> Project:
+        return self.overview.project
 
     async def rules(self) -> Sequence[AccessRule]:
         """Return the rules for one's own keys in the project of the path."""
-        id = (await self.project()).project.id
-        return await self.accounts.access.mine(self.actor, id)
+        return await self.accounts.access.mine(self.actor, self.project.id)
 
-    async def scope(self) -> Project | None:
+    @property
+    def scope(self) -> Project | None:
         """Return the project of the path; ``None`` for a page of the whole service."""
-        return (await self.project()).project if "project" in self.params else None
+        return self.view.project if self.view is not None else None
 
     async def may(self, action: Action) -> bool:
         """Return true if the user may do something with all of the project, or of the service."""

@@ -1,270 +1,41 @@
-"""Entries whose form is fields: models of this service, doors, policies, and aliases, public model
-names with a row for each target.
+"""Entries whose form is fields: models of this service, doors, policies, channels of alerts, and
+aliases, public model names with a row for each target; and alerts, with a test for each channel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.records import EntryKind
 from causerie.hosted.console.entries import (
     EntryFormPages,
-    EntryKindWords,
     SettingField,
     SettingsForm,
+    entry_form,
+    of_unknown_kinds,
     text_of,
     typed_number,
 )
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.operations.configuring import EntryView
+from causerie.hosted.operations.ports import ChannelTest
 
-_PRICE = "$ per 1M tokens."
-_AT_ONCE = "Requests at the same time"
-_REPLICAS = "Processes that share the requests."
-LIMITS = tuple(
-    SettingField(f"limits.{name}", title, "number", group="Limits")
-    for name, title in (
-        ("requests_per_minute", "Requests / min"),
-        ("tokens_per_minute", "Tokens / min"),
-        ("concurrent", "At the same time"),
-    )
-)
-"""Fields that limit all use together."""
-
-
-def _choice(name: str, title: str, *choices: tuple[str, str]) -> SettingField:
-    return SettingField(name, title, "choice", choices=choices)
-
-
-def _group(title: str, *fields: SettingField) -> Iterator[SettingField]:
-    for each in fields:
-        yield replace(each, group=title)
-
-
-def _numbers(table: str, group: str, *rows: tuple[str, str, str]) -> Iterator[SettingField]:
-    for name, title, hint in rows:
-        yield SettingField(f"{table}.{name}", title, "number", hint, group=group)
-
-
-MODELS = EntryFormPages(
-    EntryKindWords(
-        kinds=frozenset({"model"}),
-        noun="model",
-        list_path="/operator/models",
-        deletion="It is unloaded when its last request has ended. Weights and usage are kept.",
-        list_template="operator/own_models.html",
-        searched=("name", "ref", "engine"),
-    ),
-    fields=(
-        SettingField("id", "ID", hint="The `model` of requests.", missing="is missing"),
-        SettingField(
-            "ref",
-            "Weights",
-            hint="`hf:ORG/REPO`, with `:QUANT` or `:FILE` behind it if there are several.",
-            placeholder="hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
-        ),
-        _choice("engine", "Engine", ("", "llama.cpp"), ("openvino", "OpenVINO"), ("vllm", "vLLM")),
-        *_group(
-            "Name and price",
-            SettingField("name", "Name", hint="Shown in lists. Empty: the ID."),
-            SettingField("description", "Description"),
-            SettingField("price.prompt", "Input price", hint=_PRICE, placeholder="0"),
-            SettingField("price.completion", "Output price", hint=_PRICE, placeholder="0"),
-        ),
-        *LIMITS,
-        *_group(
-            "Limits",
-            SettingField("max_output_tokens", "Output tokens of a request", "number"),
-            SettingField(
-                "idle_unload_seconds",
-                "Unload after",
-                "number",
-                "Seconds without a request. Empty: never.",
-            ),
-        ),
-        *_numbers(
-            "llamacpp",
-            "llama.cpp",
-            ("context", "Context", "Tokens of one request, or `auto`."),
-            ("parallel", _AT_ONCE, ""),
-            ("threads", "Threads", ""),
-            ("gpu_layers", "Layers on the GPU", ""),
-            ("replicas", "Replicas", _REPLICAS),
-        ),
-        *_numbers("openvino", "OpenVINO", ("context", "Context", ""), ("parallel", _AT_ONCE, "")),
-        SettingField(
-            "vllm.addresses",
-            "Addresses",
-            "list",
-            "Of servers that run already. Empty: one is started here.",
-            group="vLLM",
-        ),
-        *_numbers(
-            "vllm",
-            "vLLM",
-            ("context", "Context", ""),
-            ("parallel", _AT_ONCE, ""),
-            ("tensor_parallel", "Devices that share each layer", ""),
-            ("replicas", "Replicas", _REPLICAS),
-        ),
-    ),
-)
-DOORS = EntryFormPages(
-    EntryKindWords(
-        kinds=frozenset({"door"}),
-        noun="door",
-        list_path="/operator/doors",
-        deletion="Its addresses answer 404 at once. Models, keys and usage are kept.",
-        list_template="operator/doors.html",
-        searched=("kind", "hosts", "models"),
-    ),
-    fields=(
-        SettingField(
-            "name", "Name", hint="Lower case. Part of its base URL.", missing="is missing"
-        ),
-        _choice(
-            "kind",
-            "Kind",
-            ("gateway", "gateway: aliases"),
-            ("router", "router: the catalog"),
-            ("hosted", "hosted: models of this service and aliases, for keys of accounts"),
-            ("endpoint", "endpoint: models of this service"),
-        ),
-        _choice(
-            "keys",
-            "Access",
-            ("", "as for the whole service"),
-            ("accounts", "API keys of this console"),
-        ),
-        SettingField(
-            "models",
-            "Models",
-            "list",
-            "IDs; one with `*` at the end stands for all that start with it. Empty: all.",
-        ),
-        *_group(
-            "Addresses",
-            SettingField("prefix", "Path", placeholder="/gateway/v1"),
-            SettingField("hosts", "Host names", "list"),
-            SettingField("origins", "Origins of web pages", "list"),
-            SettingField("networks", "Networks of clients", "list", "Empty: all."),
-        ),
-        *LIMITS,
-        *_group(
-            "Requests",
-            _choice(
-                "unknown_params",
-                "Unknown fields of requests",
-                ("", "left out, and named in x-request-changes"),
-                ("reject", "rejected"),
-            ),
-            _choice(
-                "long_output",
-                "Output limits that do not fit beside the prompt",
-                ("", "lowered, and named in x-request-changes"),
-                ("reject", "rejected"),
-            ),
-            SettingField("reasoning", "Requests may have the `reasoning` object", "flag"),
-            _choice(
-                "cache_scope",
-                "Prompt cache",
-                ("", "as the kind of keys suggests"),
-                ("project", "each project reuses its own prompts"),
-                ("service", "everybody reuses prompts of everybody"),
-            ),
-        ),
-    ),
-)
-POLICIES = EntryFormPages(
-    EntryKindWords(
-        kinds=frozenset({"policy"}),
-        noun="policy",
-        list_path="/operator/policies",
-        deletion="New ones begin without it. What others have stays.",
-        list_template="operator/policies.html",
-    ),
-    fields=(
-        SettingField(
-            "name",
-            "Of",
-            "choice",
-            choices=(("people", "People"), ("projects", "Projects")),
-            missing="is missing",
-        ),
-        SettingField("budget", "Budget", hint="In $. Empty: none.", placeholder="25"),
-        _choice(
-            "period",
-            "Begins anew",
-            ("", "each month"),
-            ("day", "each day"),
-            ("week", "each week"),
-            ("never", "never"),
-        ),
-        SettingField("soft", "The budget refuses nothing; its use is notified", "flag"),
-        *LIMITS,
-        *_group(
-            "Models and doors",
-            SettingField(
-                "models",
-                "Models",
-                "list",
-                "IDs; one with `*` at the end stands for all that start with it. Empty: all.",
-            ),
-            SettingField("doors", "Doors", "list", "Empty: all."),
-            SettingField("providers", "Providers", "list", "Empty: all."),
-            SettingField("prompt_price", "Highest input price", hint=_PRICE),
-            SettingField("completion_price", "Highest output price", hint=_PRICE),
-        ),
-        *_group(
-            "Of people",
-            _choice(
-                "personal_projects",
-                "Personal projects",
-                ("", "for those who sign up"),
-                ("never", "never: people come into projects of their groups, or by invitation"),
-            ),
-            SettingField(
-                "personal_project_name",
-                "Its name",
-                hint="`{name}` and `{email}` are theirs.",
-                placeholder="Main",
-            ),
-            _choice(
-                "role",
-                "Their role in it",
-                ("", "owner"),
-                ("admin", "admin"),
-                ("member", "member"),
-                ("viewer", "viewer"),
-            ),
-        ),
-        *_group(
-            "Of projects",
-            _choice(
-                "request_logging",
-                "Request logging is turned on by",
-                ("", "owners, admins and management keys"),
-                ("owners", "owners"),
-                ("nobody", "nobody; nothing is logged"),
-            ),
-        ),
-    ),
-)
-
-
+MODELS = EntryFormPages(*entry_form("model"))
+DOORS = EntryFormPages(*entry_form("door"))
+POLICIES = EntryFormPages(*entry_form("policy"))
 Row = Mapping[str, str]
 
 _PARTS = ("prompt", "completion")
 _TARGET = ("provider", "model", "priority", "weight", *_PARTS, "price")
-FIELDS = (
-    SettingField("id", "ID", missing="is missing; it is what requests name as `model`"),
-    *(SettingField(name, "") for name in ("name", "description", "price.prompt")),
-    SettingField("price.completion", ""),
-)
 
 
 class AliasForm(SettingsForm, frozen=True):
@@ -328,15 +99,73 @@ class AliasPages(EntryFormPages):
         }
 
 
-ALIASES = AliasPages(
-    EntryKindWords(
-        kinds=frozenset({"alias"}),
-        noun="alias",
-        list_path="/operator/aliases",
-        deletion="Requests for this model are rejected at once. Its usage is kept.",
-        list_template="operator/aliases.html",
-        searched=("name", "targets"),
-    ),
-    FIELDS,
-    AliasForm,
-)
+ALIASES = AliasPages(*entry_form("alias"), AliasForm)
+
+
+_SECRET_BYTES = 32
+
+
+class AlertsPages(EntryFormPages):
+    """Channels of alerts are entries of the configuration."""
+
+    template = "operator/channel.html"
+
+    async def create(self, context: RequestContext) -> None:
+        """Add a channel; a secret that is made here is shown once."""
+        given = context.form.get("key")
+        if self._kind(context) == "email" or given or context.form.get("format"):
+            await self._create(context, given)
+            self._leave(context, "added")
+            return
+        secret = f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
+        await self._create(context, secret)
+        name = context.form.get("name")
+        await context.show("operator/channel_secret.html", name=name, secret=secret)
+
+    async def around(self, context: RequestContext) -> Mapping[str, Any]:
+        return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
+
+    async def _typed(self, context: RequestContext) -> SettingsForm:
+        form = await super()._typed(context)
+        every = (await context.operations.alerts.see(context.actor)).kinds
+        kinds = [each for each in every if each in context.form.every("kinds")]
+        wanted = "" if len(kinds) == len(every) else ", ".join(kinds)
+        return replace(form, values={**form.values, "kinds": wanted})
+
+    def _kind(self, context: RequestContext) -> EntryKind:
+        asked = context.form.get("kind", context.query.get("kind"))
+        for kind in self.words.kinds:
+            if kind == asked:
+                return kind
+        raise NotFound("There is no such channel in the database.")
+
+
+CHANNELS = AlertsPages(*entry_form("channel"))
+
+
+async def test_channel(context: RequestContext) -> None:
+    tested = await context.operations.alerts.test(context.actor, context.params["channel"])
+    await show_alerts(context, tested)
+
+
+async def show_alerts(context: RequestContext, tested: ChannelTest | None = None) -> None:
+    view = await context.operations.alerts.see(context.actor)
+    entries = await context.configuration.every(context.actor)
+    await context.show(
+        "operator/alerts.html",
+        view=view,
+        channels=[
+            (one, _receivers(one), [*map(str, one.settings.get("kinds", ()))])
+            for one in entries
+            if one.kind in ("webhook", "email")
+        ],
+        tested=tested,
+        unknown=of_unknown_kinds(entries),
+    )
+
+
+def _receivers(channel: EntryView) -> Sequence[str]:
+    if channel.kind == "email":
+        return [*map(str, channel.settings.get("to", ()))]
+    # The path of an address can hold a secret, so only its host is shown.
+    return [urlsplit(str(channel.settings.get("url", ""))).netloc]

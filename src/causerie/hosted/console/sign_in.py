@@ -22,9 +22,8 @@ from causerie.hosted.accounts.tokens import (
     new_token,
     tidy_email,
 )
-from causerie.hosted.accounts.users import Asked
-from causerie.hosted.console.letters import IGNORE, invite_by_mail, send_letter
 from causerie.hosted.console.request_context import PREFIX, RequestContext
+from causerie.hosted.console.words import WORDS
 from causerie.hosted.identity.provider import (
     Claims,
     OidcProvider,
@@ -32,6 +31,30 @@ from causerie.hosted.identity.provider import (
     Returned,
     SignInAttempt,
 )
+from causerie.observe.mail import Letter
+
+
+def send_letter(
+    context: RequestContext, to: str, kind: str, address: str = "", **values: str
+) -> bool:
+    """Queue a letter of a kind of the table; return false if the service sends none.
+
+    ``address`` is that of its button. Only services with a mail server and a public address send
+    letters: a link that began with the host that a visitor names would lead its reader there.
+    """
+    outbox, service = context.services.outbox, context.services.site.brand.name
+    if outbox is None:
+        return False
+    words, values = WORDS["letters"][kind], {**values, "service": service, "base": context.base}
+    subject, first, *others = (
+        text.format_map(values) for text in (words["subject"], *words["lines"])
+    )
+    button = (words["button"], address) if address else None
+    told = [first, *([f"    {address}"] if address else []), *others]
+    page = context.services.templates.get_template("letter.html")
+    html = page.render(subject=subject, lines=[first, *others], button=button, base=context.base)
+    outbox.send(Letter(to, subject, "\n\n".join(told) + "\n", html, service))
+    return True
 
 
 async def show_sign_in(context: RequestContext) -> None:
@@ -115,8 +138,10 @@ async def show_new_link(
     ``back`` is the page that leads on.
     """
     address = link_address(context.base, made.token)
-    mailed = await _may_mail(context, made, offered)
-    mailed = mailed and invite_by_mail(context, made, address, offered)
+    mailed, me = await _may_mail(context, made, offered), context.me
+    if mailed and made.link.email:
+        values = {"offered": offered, "name": me.name, "email": me.email}
+        mailed = send_letter(context, made.link.email, "invitation", address, **values)
     shown = {"title": title, "address": address, "link": made.link, "back": back}
     await context.show("project/link.html", mailed=mailed, **shown)
 
@@ -348,16 +373,7 @@ async def change_address(context: RequestContext) -> None:
     token = context.form.get("token")
     await opened_link(context, token)
     before, after = await context.accounts.profile.change_address(token)
-    name = context.services.site.brand.name
-    send_letter(
-        context,
-        before,
-        f"Your address at {name} was changed",
-        [
-            f"Your account at {context.base} has the address {after} now.",
-            "If it was not you, write to the operators of the service at once.",
-        ],
-    )
+    send_letter(context, before, "address_changed", email=after)
     context.go("/profile", done="address-changed")
 
 
@@ -374,17 +390,7 @@ async def send_reset(context: RequestContext) -> None:
     )
     asked = await context.accounts.sign_ups.forgotten(email)
     if asked.known:
-        send_letter(
-            context,
-            email,
-            f"A new password for {context.services.site.brand.name}",
-            [
-                f"Somebody, probably you, asked for a new password at {context.base}. "
-                "This link works once, within two hours:",
-                IGNORE,
-            ],
-            ("Choose a new password", link_address(context.base, asked.made.token)),
-        )
+        send_letter(context, email, "reset", link_address(context.base, asked.made.token))
     shown = {"email": email, "by_mail": True, "next": "", "path": "/sign-in/forgotten"}
     await context.show("sign_in/asked.html", **shown)
 
@@ -402,21 +408,10 @@ async def enter_sign_up(context: RequestContext) -> None:
     # Every sign-up counts, right or not.
     await context.accounts.attempts.begin(passwords.sign_up_scopes(email, context.client.address))
     asked = await context.accounts.sign_ups.ask(email)
-    _send_sign_up(context, email, asked, after)
+    kind, address = "known", f"{context.base}{PREFIX}/sign-in"
+    if not asked.known:
+        kind, address = "sign_up", link_address(context.base, asked.made.token, after)
+    send_letter(context, email, kind, address)
     by_mail = context.services.outbox is not None
     shown = {"email": email, "by_mail": by_mail, "next": after, "path": "/sign-up"}
     await context.show("sign_in/asked.html", **shown)
-
-
-def _send_sign_up(context: RequestContext, email: str, asked: Asked, after: str) -> None:
-    name = context.services.site.brand.name
-    begin = f"Somebody, probably you, asked for an account at {context.base} with this address."
-    if asked.known:
-        subject, button = f"You have an account at {name} already", "Sign in"
-        address = f"{context.base}{PREFIX}/sign-in"
-        lines = [f"{begin} There is one already. Sign in, or ask there for a new password:"]
-    else:
-        subject, button = f"Confirm your account at {name}", "Create the account"
-        address = link_address(context.base, asked.made.token, after)
-        lines = [f"{begin} This link creates it. It works once, within seven days:"]
-    send_letter(context, email, subject, [*lines, IGNORE], (button, address))

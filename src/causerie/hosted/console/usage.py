@@ -41,16 +41,8 @@ from causerie.hosted.console.fields import (
     period,
 )
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.words import WORDS
 from causerie.http.answers import Export, Rows, csv_pieces
-
-_NO_NAME = {
-    By.KEY: "playground",
-    By.USER: "no user",
-    By.PROJECT: "no project",
-    By.APP: "not named",
-    By.TAG: "no tag",
-    By.PROVIDER: "no provider",
-}
 
 
 class DisplayNames:
@@ -81,7 +73,8 @@ async def names_of(context: RequestContext, project: str | None, by: By) -> Disp
             found = [each.user for each in await accounts.projects.members(actor, project)]
         elif by is By.KEY and project is not None:
             found = await accounts.keys.of(actor, project)
-    return DisplayNames({one.id: one.name for one in found}, _NO_NAME.get(by, "not known"))
+    none = WORDS["usage"]["none"].get(by, "not known")
+    return DisplayNames({one.id: one.name for one in found}, none)
 
 
 _COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
@@ -97,15 +90,7 @@ class Metric(StrEnum):
     ERRORS = "errors"
 
 
-_TITLES = {
-    By.MODEL: "Model",
-    By.KEY: "Key",
-    By.USER: "Person",
-    By.PROJECT: "Project",
-    By.APP: "App",
-    By.TAG: "Tag",
-    By.PROVIDER: "Provider",
-}
+_TITLES: Mapping[By, str] = WORDS["usage"]["titles"]
 _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
     Metric.COST: lambda each: float(each.cost),
     Metric.TOKENS: lambda each: each.prompt + each.completion,
@@ -209,14 +194,14 @@ async def show(context: RequestContext) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    reader, scope = await _reader(context), await context.scope()
+    reader, scope = await _reader(context), context.scope
     name = _file_name(scope.name if scope is not None else "all", reader.wish)
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
 
 
 async def download_statement(context: RequestContext) -> None:
     """Send the statement of ``?month=``: of the project, or of the whole service."""
-    scope, month = await context.scope(), context.query.get("month")
+    scope, month = context.scope, context.query.get("month")
     found = Month.named(month, context.services.clock())
     project = scope.id if scope is not None else None
     rows = statement_rows(context.accounts, context.actor, project, found)
@@ -225,7 +210,7 @@ async def download_statement(context: RequestContext) -> None:
 
 
 async def _reader(context: RequestContext) -> _Reader:
-    scope = await context.scope()
+    scope = context.scope
     project = scope.id if scope is not None else None
     wish = _wish(context.query, context.services.clock(), whole=project is None)
     return _Reader(context, project, wish, await names_of(context, project, wish.by))

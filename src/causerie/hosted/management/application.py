@@ -5,8 +5,10 @@ and the OpenAPI document made from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,16 +24,18 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.management import accounts, operator, usage
+from causerie.hosted.management import accounts, operator, reports, requests, usage, views
 from causerie.hosted.management.requests import NoQuery
 from causerie.hosted.management.routing import (
     ID_PATTERN,
     ApiCall,
     ApiRoute,
     LinkPath,
+    acts,
     body_of,
     query_of,
 )
+from causerie.hosted.operations import configuring, ports, provider_models
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import Exchange
@@ -79,14 +83,30 @@ class OperatorKeys:
             return actor
 
 
-ROUTES: tuple[ApiRoute, ...] = tuple(
+_HANDLED = (
     each
     for module in (accounts, usage, operator)
     for each in vars(module).values()
     if isinstance(each, ApiRoute)
 )
+ROUTES: Sequence[ApiRoute] = sorted(
+    (
+        *_HANDLED,
+        *acts("accounts", views, reports, requests),
+        *acts("operations", operator, ports, configuring),
+    ),
+    key=lambda one: one.path,
+)
 """All operations."""
 
+_FIELDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    Path(__file__).with_name("fields.toml").read_text("utf-8")
+)
+_KINDS = {
+    name: each
+    for module in (views, reports, requests, operator, ports, configuring, provider_models)
+    for name, each in vars(module).items()
+}
 _REF = "#/components/schemas/{name}"
 _ERRORS = {
     "400": "The request is wrong; `param` names the field.",
@@ -172,7 +192,7 @@ def _errors(route: ApiRoute) -> Schema:
 def _query(query: type[Struct]) -> list[Schema]:
     if query is NoQuery:
         return []
-    _, components = msgspec.json.schema_components([query], ref_template=_REF)
+    components = _components([query])
     found = []
     for name, schema in components[query.__name__]["properties"].items():
         parameter: Schema = {"name": name, "in": "query", "required": False}
@@ -185,8 +205,15 @@ def _query(query: type[Struct]) -> list[Schema]:
 def _schemas() -> dict[str, Any]:
     types = {each for one in ROUTES for each in (one.query, one.answer) if issubclass(each, Struct)}
     types |= {one.body for one in ROUTES if one.takes_body}
-    ordered = sorted(types, key=lambda each: each.__name__)
-    _, components = msgspec.json.schema_components(ordered, ref_template=_REF)
+    return _components(sorted(types, key=lambda each: each.__name__))
+
+
+def _components(types: Sequence[type[Struct]]) -> dict[str, Any]:
+    _, components = msgspec.json.schema_components(types, ref_template=_REF)
+    for name, schema in components.items():
+        for kind in reversed(getattr(_KINDS.get(name), "__mro__", ())):
+            for field, words in _FIELDS.get(kind.__name__, {}).items():
+                schema["properties"][field]["description"] = words
     return components
 
 

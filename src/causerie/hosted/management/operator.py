@@ -24,9 +24,6 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.hosted.operations.explanation import RoutingExplanation
 from causerie.hosted.operations.ports import (
-    AlertsView,
-    AppliedResult,
-    ChannelTest,
     ProbeView,
     ProviderView,
     RouteQuery,
@@ -68,52 +65,30 @@ class ProviderList(Struct, frozen=True, kw_only=True):
 class ProbeModel(Body, frozen=True):
     """Model to probe."""
 
-    model: Annotated[Word, Meta(description="Its id at the provider.")]
-    quick: Annotated[
-        bool,
-        Meta(
-            description="Ask only what usual clients need, for at most a minute. The answers are "
-            "in `findings` of the probe, and are not kept."
-        ),
-    ] = False
+    model: Word
+    quick: bool = False
 
 
 class UseProbe(Body, frozen=True):
     """Model whose newest result is put in force."""
 
-    model: Annotated[Word, Meta(description="Its id at the provider.")]
+    model: Word
 
 
 class ExplainRoute(Body, frozen=True):
     """A request that is not sent."""
 
-    request: Annotated[dict[str, Any], Meta(description="The body of a `POST /chat/completions`.")]
-    door: Annotated[str, Meta(max_length=200, description="Empty: the one behind plain `/v1`.")] = (
-        ""
-    )
-    key: Annotated[
-        str, Meta(max_length=64, description="Id of a key; empty: simulate an unrestricted key.")
-    ] = ""
-    session: Annotated[str, Meta(max_length=256, description="Value of `x-session-id`.")] = ""
-    strict: Annotated[
-        bool, Meta(description="Whether the client sends `x-unknown-params: reject`.")
-    ] = False
+    request: dict[str, Any]
+    door: Annotated[str, Meta(max_length=200)] = ""
+    key: Annotated[str, Meta(max_length=64)] = ""
+    session: Annotated[str, Meta(max_length=256)] = ""
+    strict: bool = False
 
 
 @route("GET /providers", "List providers")
 async def list_providers(call: Call) -> ProviderList:
     found = await call.operations.providers(call.actor)
     return ProviderList(data=[ProviderSummary.of(view) for view in found])
-
-
-@route("GET /providers/{provider}", "Get a provider and its capabilities")
-async def see_provider(call: Call, provider: str) -> ProviderView:
-    return await call.operations.provider(call.actor, provider)
-
-
-@route("POST /providers/{provider}/probe 201", "Probe a model of a provider")
-async def start_probe(call: WithBody[ProbeModel], provider: str) -> ProbeView:
-    return await call.operations.probe(call.actor, provider, call.body.model, quick=call.body.quick)
 
 
 @route("GET /providers/{provider}/probe", "Get the state of the last probe")
@@ -123,16 +98,6 @@ async def see_probe(call: Call, provider: str) -> ProbeView:
         words = "It has not been probed since the service was started."
         raise NotFound(words, code="not_found")
     return view.probe
-
-
-@route("POST /providers/{provider}/probe/cancel", "Cancel a probe")
-async def cancel_probe(call: Call, provider: str) -> ProbeView:
-    return await call.operations.cancel(call.actor, provider)
-
-
-@route("POST /providers/{provider}/probe/use", "Apply the result of a probe")
-async def use_probe(call: WithBody[UseProbe], provider: str) -> AppliedResult:
-    return await call.operations.use(call.actor, provider, call.body.model)
 
 
 @route("POST /routes/explain", "Explain routing")
@@ -158,22 +123,24 @@ class CreateEntry(Body, frozen=True):
 
     kind: EntryKind
     settings: Settings
-    key: Annotated[Key, Meta(description="Of a provider; kept encrypted, never shown.")] = ""
+    key: Key = ""
     enabled: bool = True
+
+    def arguments(self) -> dict[str, Any]:
+        wish = EntryWish(settings=self.settings, key=self.key, enabled=self.enabled)
+        return {"kind": self.kind, "wish": wish}
 
 
 class ChangeEntry(Body, frozen=True):
     """All that an entry is from now on."""
 
     settings: Settings
-    key: Annotated[
-        Key | None, Meta(description="`null`: the key stays; empty: there is none any more.")
-    ] = None
+    key: Key | None = None
     enabled: bool = True
-    version: Annotated[
-        Count | None,
-        Meta(description="Of the entry that was read: one that has changed since is 409."),
-    ] = None
+    version: Count | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        return {"wish": EntryWish(**asdict(self))}
 
 
 class TestProvider(Body, frozen=True):
@@ -181,49 +148,14 @@ class TestProvider(Body, frozen=True):
 
     settings: Settings = msgspec.field(default_factory=dict)
     key: Key = ""
-    model: Annotated[
-        str, Meta(max_length=300, description="Whom to ask. Empty: the first of its list.")
-    ] = ""
-    entry: Annotated[str, Meta(max_length=64, description="Id of an entry.")] = ""
-    filed: Annotated[str, Meta(max_length=64, description="Name of a provider of the file.")] = ""
+    model: Annotated[str, Meta(max_length=300)] = ""
+    entry: Annotated[str, Meta(max_length=64)] = ""
+    filed: Annotated[str, Meta(max_length=64)] = ""
 
 
 @route("GET /configuration/entries", "List entries of the configuration")
 async def list_entries(call: Call) -> EntryList:
     return EntryList(data=[*await call.operations.configuration.every(call.actor)])
-
-
-@route("POST /configuration/entries 201", "Create an entry")
-async def create_entry(call: WithBody[CreateEntry]) -> EntryView:
-    body = call.body
-    wish = EntryWish(settings=body.settings, key=body.key, enabled=body.enabled)
-    return await call.operations.configuration.create(call.actor, body.kind, wish)
-
-
-@route("GET /configuration/entries/{entry}", "Get an entry of the database")
-async def see_entry(call: Call, entry: str) -> EntryView:
-    return await call.operations.configuration.see(call.actor, entry)
-
-
-@route("PUT /configuration/entries/{entry}", "Change an entry")
-async def change_entry(call: WithBody[ChangeEntry], entry: str) -> EntryView:
-    wish = EntryWish(**asdict(call.body))
-    return await call.operations.configuration.change(call.actor, entry, wish)
-
-
-@route("POST /configuration/entries/{entry}/enable", "Enable an entry")
-async def enable_entry(call: Call, entry: str) -> EntryView:
-    return await call.operations.configuration.switch(call.actor, entry, enabled=True)
-
-
-@route("POST /configuration/entries/{entry}/disable", "Disable an entry")
-async def disable_entry(call: Call, entry: str) -> EntryView:
-    return await call.operations.configuration.switch(call.actor, entry, enabled=False)
-
-
-@route("DELETE /configuration/entries/{entry}", "Delete an entry")
-async def delete_entry(call: Call, entry: str) -> None:
-    await call.operations.configuration.delete(call.actor, entry)
 
 
 @route("POST /providers/test", "Test a provider")
@@ -237,18 +169,9 @@ async def try_provider(call: WithBody[TestProvider]) -> Trial:
 
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
-Margin = Annotated[
-    str,
-    Meta(
-        pattern=r"^([0-9]{1,3}(\.[0-9]{1,4})?)?$",
-        description="Percent on top of what the provider charges. Empty: none for new endpoints, "
-        "and others keep the one that they have.",
-    ),
-]
-PromptPrice = Annotated[
-    Amount, Meta(description="Per 1M tokens of models whose price is not published.")
-]
-CompletionPrice = Annotated[Amount, Meta(description="The same for output.")]
+Margin = Annotated[str, Meta(pattern=r"^([0-9]{1,3}(\.[0-9]{1,4})?)?$")]
+PromptPrice = Amount
+CompletionPrice = Amount
 
 
 class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -262,23 +185,19 @@ class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PublishedModel(Body, frozen=True):
     """A model of the provider's list."""
 
-    id: Annotated[Word, Meta(description="Its id at the provider.")]
-    catalog_id: Annotated[str, Meta(max_length=140, description="Empty: as `GET` proposes.")] = ""
+    id: Word
+    catalog_id: Annotated[str, Meta(max_length=140)] = ""
 
 
 class PublishModels(Body, frozen=True):
     """Models to publish as the provider lists them now, and those to drop."""
 
     models: Annotated[tuple[PublishedModel, ...], Meta(max_length=500)] = ()
-    gone: Annotated[
-        tuple[Word, ...], Meta(max_length=500, description="Ids whose endpoints leave the catalog.")
-    ] = ()
+    gone: Annotated[tuple[Word, ...], Meta(max_length=500)] = ()
     margin: Margin = ""
     prompt: PromptPrice = ""
     completion: CompletionPrice = ""
-    open_door: Annotated[
-        bool, Meta(description="Create a door of kind `router` if none is configured.")
-    ] = False
+    open_door: bool = False
 
 
 class OfferList(Struct, frozen=True, kw_only=True):
@@ -337,13 +256,3 @@ async def _offers(
 def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
     margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
-
-
-@route("GET /alerts", "Alerts, their channels and deliveries")
-async def see_alerts(call: Call) -> AlertsView:
-    return await call.operations.alerts.see(call.actor)
-
-
-@route("POST /alerts/channels/{channel}/test", "Send a test by a channel")
-async def test_channel(call: Call, channel: str) -> ChannelTest:
-    return await call.operations.alerts.test(call.actor, channel)

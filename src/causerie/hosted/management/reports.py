@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from operator import attrgetter, itemgetter
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+    get_args,
+)
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.audit import AuditEntry
-from causerie.hosted.accounts.keys import ApiKey, OneTimeLink
 from causerie.hosted.accounts.spending import ScopeSpending, Spending
 from causerie.hosted.accounts.usage import By, FirstTokens, Ranking, UsageSum
-from causerie.hosted.management.requests import OPERATIONS, PageQuery
+from causerie.hosted.management.requests import PageQuery
 from causerie.hosted.management.views import (
     Amount,
+    Answering,
     BudgetView,
     KeyView,
     LinkView,
@@ -26,6 +34,7 @@ from causerie.hosted.management.views import (
     Moment,
     ProjectView,
     UserView,
+    View,
     amount,
     viewed,
 )
@@ -55,12 +64,12 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
     """Sums over the requests of one interval and group; times are means."""
 
-    start: Annotated[Moment | None, Meta(description="`null` for the step `all`.")]
+    start: Moment | None
     group: Group
     requests: int
-    refused: Annotated[int, Meta(description="Requests with a 4xx status, but 499.")]
-    failed: Annotated[int, Meta(description="Requests with a 5xx status.")]
-    aborted: Annotated[int, Meta(description="Requests that their client aborted (499).")]
+    refused: int
+    failed: int
+    aborted: int
     prompt: int
     cached: int
     written: int
@@ -73,24 +82,19 @@ class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
     @staticmethod
     def of(sum: UsageSum) -> UsageView:
         group = Group(**{by.value: name for by, name in sum.group.items()})
-        return viewed(UsageView, sum, group=group, cost=amount(sum.cost))
+        return viewed(UsageView, sum, group=group)
 
 
 class BudgetSpending(BudgetView, frozen=True, kw_only=True):
     """State of a budget; money as text, tokens too."""
 
     spent: Amount
-    resets_at: Annotated[Moment | None, Meta(description="`null` if it never resets.")]
+    resets_at: Moment | None
 
-    @staticmethod
-    def of(spending: Spending) -> BudgetSpending:
-        return viewed(
-            BudgetSpending,
-            spending.budget,
-            amount=amount(spending.budget.amount),
-            spent=amount(spending.spent),
-            resets_at=spending.resets_at,
-        )
+    @classmethod
+    def of(cls, found: Spending, call: Answering | None = None) -> Self:
+        state = {"spent": amount(found.spent), "resets_at": found.resets_at}
+        return viewed(cls, found.budget, **state)
 
 
 class ProjectSpending(Struct, frozen=True, kw_only=True):
@@ -113,24 +117,30 @@ class ScopeView(Struct, frozen=True, kw_only=True):
         )
 
 
-class ScopeList(Struct, frozen=True, kw_only=True):
+class ScopeList(View, frozen=True, kw_only=True):
     """By kind and name."""
 
     data: list[ScopeView]
 
+    @classmethod
+    def of(cls, found: Sequence[ScopeSpending], call: Answering) -> Self:
+        return cls(data=[ScopeView.of(each) for each in found])
 
-class PersonSpending(Struct, frozen=True, kw_only=True):
+
+class PersonSpending(View, frozen=True, kw_only=True):
     """State of the person's own budgets, over all projects."""
 
     budgets: list[BudgetSpending]
+
+    @classmethod
+    def of(cls, found: Sequence[Spending], call: Answering) -> Self:
+        return cls(budgets=[BudgetSpending.of(each) for each in found])
 
 
 class KeySpending(Struct, frozen=True, kw_only=True):
     """State of the key's own budgets."""
 
-    last_used_at: Annotated[
-        Moment | None, Meta(description="Time of the last request; `null`: never used.")
-    ]
+    last_used_at: Moment | None
     budgets: list[BudgetSpending]
 
 
@@ -161,42 +171,31 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
     project: str
     key: str
     user: str
-    app: Annotated[str, Meta(description="Name of the application, if the client sent one.")]
-    referer: Annotated[str, Meta(description="Address of the application, if the client sent one.")]
-    tag: Annotated[str, Meta(description="The client's header `X-Tag`, if it sent one.")]
+    app: str
+    referer: str
+    tag: str
     door: str
     model: str
-    operation: Annotated[str, Meta(description=OPERATIONS)]
+    operation: str
     served_by: str
     stream: bool
     status: int
     code: str | None
-    param: Annotated[str | None, Meta(description="The field that caused the error.")]
-    reason: Annotated[str, Meta(description="The error message, unless it quotes the request.")]
+    param: str | None
+    reason: str
     finish: str | None
     attempts: int
-    tried: Annotated[tuple[str, ...], Meta(description="Targets tried, each with its failure.")]
-    continued: Annotated[int, Meta(description="How often another target continued the reply.")]
+    tried: tuple[str, ...]
+    continued: int
     prompt: int
     cached: int
-    cache_miss: Annotated[
-        str,
-        Meta(
-            description="Why less of the prompt was cached than the turn before had computed; "
-            "empty if it was not."
-        ),
-    ]
-    written: Annotated[
-        int, Meta(description="Prompt tokens that the provider wrote into its cache at a price.")
-    ]
+    cache_miss: str
+    written: int
     completion: int
     reasoning: int
-    units: Annotated[int, Meta(description="Search units of a rerank; 1 of embeddings.")]
+    units: int
     cost: Amount
-    estimated: Annotated[
-        bool,
-        Meta(description="Whether tokens were estimated because the target reported no usage."),
-    ]
+    estimated: bool
     queue_seconds: float
     upstream_seconds: float
     first_token_seconds: float | None
@@ -229,10 +228,6 @@ class AuditView(Struct, frozen=True, kw_only=True):
     project: str | None
     details: Mapping[str, str]
 
-    @staticmethod
-    def of(entry: AuditEntry) -> AuditView:
-        return viewed(AuditView, entry, project=entry.project_id)
-
 
 class RankedView(Struct, frozen=True, kw_only=True):
     """A model or provider, and its tokens: prompts and replies."""
@@ -242,9 +237,7 @@ class RankedView(Struct, frozen=True, kw_only=True):
     provider: str | UnsetType = UNSET
     tokens: int
     requests: int
-    rank_before: Annotated[
-        int | None, Meta(description="Rank in the period before; `null` if it was not used then.")
-    ]
+    rank_before: int | None
 
 
 class RankingList(Struct, frozen=True, kw_only=True):
@@ -261,28 +254,36 @@ class RankingList(Struct, frozen=True, kw_only=True):
         return viewed(RankingList, ranking, data=data)
 
 
-Next = Annotated[str | None, Meta(description="`cursor` of the next page; `null`: the last.")]
+Next = str | None
 T = TypeVar("T")
 P = TypeVar("P")
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True):
-    """A part of a list."""
+    """A part of a list, whose order is that of these attributes."""
 
     data: list[T]
     next: Next
+    order: ClassVar[Sequence[str]] = ("created_at", "id")
+    falling: ClassVar[bool] = False
 
 
 class UserList(Page[UserView], frozen=True, kw_only=True):
     """By address."""
 
+    order = ("email", "id")
+
 
 class ProjectList(Page[ProjectView], frozen=True, kw_only=True):
     """By name."""
 
+    order = ("name", "id")
+
 
 class MemberList(Page[MemberView], frozen=True, kw_only=True):
     """By name."""
+
+    order = ("user.name", "user.id")
 
 
 class LinkList(Page[LinkView], frozen=True, kw_only=True):
@@ -291,6 +292,8 @@ class LinkList(Page[LinkView], frozen=True, kw_only=True):
 
 class KeyList(Page[KeyView], frozen=True, kw_only=True):
     """Newest first."""
+
+    falling = True
 
 
 class UsageList(Page[UsageView], frozen=True, kw_only=True):
@@ -330,27 +333,21 @@ def no_cursor() -> InvalidRequest:
     return InvalidRequest("`cursor` takes `next` of the page before, unchanged.", param="cursor")
 
 
-def by_creation(each: OneTimeLink | ApiKey) -> tuple[str, str]:
-    return f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id
-
-
-def page_of(
-    kind: Callable[..., P],
-    view: Callable[[T], Struct],
-    items: Sequence[T],
-    query: PageQuery,
-    place: Callable[[Any], tuple[str, str]] = by_creation,
-    *,
-    falling: bool = False,
-) -> P:
-    """Return a page of this ``kind`` of views, out of all items in the order of ``place``."""
+def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call: Answering) -> Any:
+    """Return a page of this kind out of all items, in the order of the kind."""
+    [view] = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
     after = place_of(query.cursor, tuple[str, str])
-    ordered = sorted(items, key=place, reverse=falling)
+    placed = [(tuple(map(_text, attrgetter(*kind.order)(each))), each) for each in items]
+    placed.sort(key=itemgetter(0), reverse=kind.falling)
     rest = [
-        each
-        for each in ordered
-        if after is None or (place(each) < after if falling else place(each) > after)
+        pair
+        for pair in placed
+        if after is None or (pair[0] < after if kind.falling else pair[0] > after)
     ]
     taken = rest[: query.limit]
-    following = cursor(place(taken[-1])) if len(rest) > len(taken) else None
-    return kind(data=[view(each) for each in taken], next=following)
+    following = cursor(taken[-1][0]) if len(rest) > len(taken) else None
+    return kind(data=[view.of(each, call) for _, each in taken], next=following)
+
+
+def _text(value: object) -> str:
+    return f"{value:%Y-%m-%dT%H:%M:%S.%f}" if isinstance(value, datetime) else str(value)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from causerie.access.allowed import Access
+from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditKind
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.records import LONGEST_DAYS
@@ -25,14 +27,15 @@ Moment = Annotated[datetime, Meta(tz=True)]
 Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Days = Annotated[int, Meta(ge=1, le=LONGEST_DAYS)]
 Names = Annotated[frozenset[Word], Meta(max_length=500)]
-Networks = Annotated[
-    tuple[Word, ...],
-    Meta(max_length=200, description="Addresses or networks like `10.0.0.0/8`; none: all."),
-]
+Networks = Annotated[tuple[Word, ...], Meta(max_length=200)]
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all bodies: no field that is unknown."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the method of a service that it is for."""
+        return asdict(self)
 
 
 class NoBody(Body, frozen=True):
@@ -42,7 +45,7 @@ class NoBody(Body, frozen=True):
 class LimitBody(Body, frozen=True):
     """By the minute, and at the same time."""
 
-    model: Annotated[str, Meta(max_length=200, description="Empty: all models together.")] = ""
+    model: Annotated[str, Meta(max_length=200)] = ""
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None
     input_tokens_per_minute: Count | None = None
@@ -53,13 +56,11 @@ class LimitBody(Body, frozen=True):
 class BudgetBody(Body, frozen=True):
     """So much, within a period."""
 
-    amount: Annotated[Decimal, Meta(description="In decimal notation; tokens are whole.")]
-    period: Annotated[BudgetPeriod, Meta(description="When it resets, in UTC.")] = (
-        BudgetPeriod.MONTH
-    )
+    amount: Decimal
+    period: BudgetPeriod = BudgetPeriod.MONTH
     unit: Unit = Unit.MONEY
-    model: Annotated[str, Meta(max_length=200, description="Empty: all models together.")] = ""
-    soft: Annotated[bool, Meta(description="It refuses nothing; its use is notified.")] = False
+    model: Annotated[str, Meta(max_length=200)] = ""
+    soft: bool = False
 
 
 class BoundsBody(Body, frozen=True):
@@ -74,8 +75,11 @@ class BoundsBody(Body, frozen=True):
             tuple(Budget(**asdict(each)) for each in self.budgets),
         )
 
+    def arguments(self) -> dict[str, Any]:
+        return {"bounds": self.bounds()}
 
-Price = Annotated[Decimal, Meta(description="Highest price of 1M tokens, in decimal notation.")]
+
+Price = Decimal
 
 
 class ManyBounds(BoundsBody, frozen=True):
@@ -83,11 +87,9 @@ class ManyBounds(BoundsBody, frozen=True):
 
     users: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
     projects: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
-    everyone: Annotated[bool, Meta(description="All users.")] = False
-    members_of: Annotated[Id | None, Meta(description="All members of this project.")] = None
-    keep: Annotated[
-        bool, Meta(description="Former limits and budgets stay which no new one replaces.")
-    ] = False
+    everyone: bool = False
+    members_of: Id | None = None
+    keep: bool = False
 
 
 class ScopeBody(Body, frozen=True):
@@ -97,17 +99,16 @@ class ScopeBody(Body, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=80)]
     budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
 
+    def arguments(self) -> dict[str, Any]:
+        return asdict(self) | {"budgets": BoundsBody(budgets=self.budgets).bounds().budgets}
+
 
 class AccessBody(Body, frozen=True):
     """Allowed models and doors; ``null`` does not restrict, what is not in it ends."""
 
-    models: Annotated[
-        Names | None, Meta(description="Names; with `*` at the end all that begin so.")
-    ] = None
+    models: Names | None = None
     doors: Names | None = None
-    providers: Annotated[
-        Names | None, Meta(description="`causerie`: models that this service runs itself.")
-    ] = None
+    providers: Names | None = None
     prompt_price: Price | None = None
     completion_price: Price | None = None
 
@@ -123,10 +124,7 @@ class CreateUser(Body, frozen=True):
     operator: bool = False
 
 
-Rights = Annotated[
-    frozenset[Literal["read", "people", "configuration", "usage"]],
-    Meta(description="What it is limited to; empty: all rights of operators."),
-]
+Rights = frozenset[Literal["read", "people", "configuration", "usage"]]
 
 
 class SetOperator(Body, frozen=True):
@@ -144,10 +142,7 @@ class CreateOperatorKey(Body, frozen=True):
     expires_at: Moment | None = None
 
 
-InvitedEmail = Annotated[
-    Email | None,
-    Meta(description="Address that may use the link; if empty, anyone with the link."),
-]
+InvitedEmail = Email | None
 
 
 class InviteUser(Body, frozen=True):
@@ -161,9 +156,7 @@ class CreateProject(Body, frozen=True):
     """A project."""
 
     name: Name
-    owner: Annotated[
-        Id | None, Meta(description="Id of the owner; if empty, the project has no members.")
-    ] = None
+    owner: Id | None = None
 
 
 class RenameProject(Body, frozen=True):
@@ -181,25 +174,15 @@ class SetNetworks(Body, frozen=True):
 class SetRecording(Body, frozen=True):
     """Retention of request contents."""
 
-    days: Annotated[
-        Days | None, Meta(description="Retention in days; `null` turns request logging off.")
-    ]
+    days: Days | None
 
 
 class PutCredits(Body, frozen=True):
     """Money, or with a minus, money that is taken out again."""
 
-    amount: Annotated[Decimal, Meta(description="In decimal notation.")]
-    note: Annotated[
-        str, Meta(max_length=200, description="Shown in the list and in the audit log.")
-    ] = ""
-    payment: Annotated[
-        str,
-        Meta(
-            pattern=r"^([A-Za-z0-9_.-]{1,100})?\Z",
-            description="Id of the payment, if any. Sent again, it adds nothing.",
-        ),
-    ] = ""
+    amount: Decimal
+    note: Annotated[str, Meta(max_length=200)] = ""
+    payment: Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,100})?\Z")] = ""
 
 
 class InviteMember(Body, frozen=True):
@@ -226,6 +209,9 @@ class CreateKey(Body, frozen=True):
     networks: Networks | None = None
     bounds: BoundsBody = BoundsBody()
 
+    def arguments(self) -> dict[str, Any]:
+        return {"draft": KeyDraft(**asdict(self) | {"bounds": _checked(self.bounds)})}
+
 
 class EditKey(Body, frozen=True):
     """Changes to a key; omitted fields keep their values."""
@@ -237,19 +223,33 @@ class EditKey(Body, frozen=True):
     networks: Networks | UnsetType | None = UNSET
     bounds: BoundsBody | UnsetType = UNSET
 
+    def arguments(self) -> dict[str, Any]:
+        bounds = UNSET if self.bounds is UNSET else _checked(self.bounds)
+        return {"edit": KeyEdit(**asdict(self) | {"bounds": bounds})}
+
+
+def _checked(body: BoundsBody) -> LimitsAndBudgets:
+    bounds = body.bounds()
+    try:
+        bounds.check()
+    except InvalidRequest as failure:
+        raise InvalidRequest(failure.message, param=f"bounds.{failure.param}") from failure
+    return bounds
+
 
 class RotateKey(Body, frozen=True):
     """Time for which older secrets stay valid."""
 
-    grace_seconds: Annotated[int, Meta(ge=0, le=30 * 86_400, description="At most 30 days.")] = (
-        86_400
-    )
+    grace_seconds: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 86_400
+
+    def arguments(self) -> dict[str, Any]:
+        return {"grace": timedelta(seconds=self.grace_seconds)}
 
 
 class TransferKey(Body, frozen=True):
     """New person of a key."""
 
-    to: Annotated[str, Meta(max_length=64, description="Id of a member of its project.")]
+    to: Annotated[str, Meta(max_length=64)]
 
 
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
@@ -260,16 +260,10 @@ OPERATIONS = (
     "`completions`."
 )
 Filter = Annotated[str, Meta(max_length=256)]
-Cursor = Annotated[
-    str, Meta(max_length=2048, description="`next` of the page before; without it, the first page.")
-]
+Cursor = Annotated[str, Meta(max_length=2048)]
 Flag = Literal["true", "false"]
-Since = Annotated[
-    str, Meta(pattern=_TIME, description="RFC 3339, or a day. Without it, 30 days before `until`.")
-]
-Until = Annotated[
-    str, Meta(pattern=_TIME, description="RFC 3339, or a day; not included. Without it, now.")
-]
+Since = Annotated[str, Meta(pattern=_TIME)]
+Until = Annotated[str, Meta(pattern=_TIME)]
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -279,20 +273,14 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part of a list."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: Cursor = ""
 
 
 class Leaving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Transfer of the keys of a member who is removed."""
 
-    keys_to: Annotated[
-        str,
-        Meta(
-            max_length=64,
-            description="Member that their keys are transferred to; if empty, they are withdrawn.",
-        ),
-    ] = ""
+    keys_to: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -310,34 +298,21 @@ class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of sums."""
 
     door: Filter = ""
-    step: Annotated[Step, Meta(description="Length of an interval, in UTC.")] = Step.DAY
-    by: Annotated[
-        str,
-        Meta(
-            pattern=rf"^({_BY}(,{_BY}){{0,5}})?$",
-            description="Grouping: any of `project`, `key`, `user`, `model` and "
-            "`door`, separated by commas. Or `app`, the application as named by the client, "
-            "which can be combined with `project` and `model` only; or `tag`, the client's header "
-            "`X-Tag`, with `project`, `user` and `model` only; or `provider`, with `project` and "
-            "`model` only.",
-        ),
-    ] = ""
+    step: Step = Step.DAY
+    by: Annotated[str, Meta(pattern=rf"^({_BY}(,{_BY}){{0,5}})?$")] = ""
 
 
 class UsagePage(UsageSpan, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of sums, and the part of them to return."""
 
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of entries.")] = 1000
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     cursor: Cursor = ""
 
 
 class LatencySpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of which requests."""
 
-    by: Annotated[
-        Literal["model", "project", "key", "user", ""],
-        Meta(description="Grouping; empty: all together."),
-    ] = "model"
+    by: Literal["model", "project", "key", "user", ""] = "model"
 
 
 class RequestSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -346,30 +321,22 @@ class RequestSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     door: Filter = ""
     status: Annotated[int, Meta(ge=100, le=599)] | UnsetType = UNSET
     request_id: Filter = ""
-    tag: Annotated[str, Meta(max_length=256, description="The header `X-Tag` of the client.")] = ""
-    operation: Annotated[str, Meta(max_length=256, description=OPERATIONS)] = ""
-    failures: Annotated[Flag, Meta(description="Only requests with a status of 400 or above.")] = (
-        "false"
-    )
+    tag: Annotated[str, Meta(max_length=256)] = ""
+    operation: Annotated[str, Meta(max_length=256)] = ""
+    failures: Flag = "false"
 
 
 class RequestPage(RequestSpan, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of single requests, and the part of them to return."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     cursor: Cursor = ""
 
 
 class StatementQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Month and project of a statement; without a project as in the other queries of usage."""
 
-    month: Annotated[
-        str,
-        Meta(
-            pattern=r"^(\d{4}-(0[1-9]|1[0-2]))?$",
-            description="Like `2026-11`, in UTC. Without it, the month before this one.",
-        ),
-    ] = ""
+    month: Annotated[str, Meta(pattern=r"^(\d{4}-(0[1-9]|1[0-2]))?$")] = ""
     project: Filter = ""
 
 
@@ -377,19 +344,16 @@ class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query of the audit log."""
 
     project: Filter = ""
-    actor: Annotated[str, Meta(max_length=256, description="Like `user:ID` or `key:ID`.")] = ""
-    action: Annotated[str, Meta(max_length=256, description="Like `key.create`.")] = ""
+    actor: Annotated[str, Meta(max_length=256)] = ""
+    action: Annotated[str, Meta(max_length=256)] = ""
     subject: Filter = ""
-    kind: Annotated[AuditKind, Meta(description="What an entry is about.")] | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=500, description="Maximum number of entries.")] = 100
+    kind: AuditKind | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
     cursor: Cursor = ""
 
 
 class RankingQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Period and kind of a ranking."""
 
-    period: Annotated[
-        Literal["day", "week", "month"],
-        Meta(description="The last 24 hours, or the last 7 or 30 days with today, in UTC."),
-    ] = "week"
-    by: Annotated[Literal["model", "provider"], Meta(description="What is ranked.")] = "model"
+    period: Literal["day", "week", "month"] = "week"
+    by: Literal["model", "provider"] = "model"

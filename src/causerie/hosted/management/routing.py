@@ -6,28 +6,36 @@ The same declaration answers requests and is the documentation, so the two canno
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import NoneType
-from typing import Generic, TypeVar, get_args, get_type_hints
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType, NoneType
+from typing import Any, Generic, Literal, TypeVar, get_args, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.management.requests import NoBody, NoQuery
+from causerie.hosted.management.reports import Page, page_of
+from causerie.hosted.management.requests import Body, NoBody, NoQuery, PageQuery
+from causerie.hosted.management.views import View
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import BodyLimits, Exchange, check_json_type, decompressed, read_body
 from causerie.protocol import bounded_json
 
 ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
+_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 Q = TypeVar("Q", bound=Struct)
@@ -84,7 +92,7 @@ class ApiRoute:
 
     @property
     def takes_body(self) -> bool:
-        return self.method in ("POST", "PUT", "PATCH")
+        return self.method in _WITH_BODY
 
 
 def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
@@ -97,11 +105,59 @@ def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
     def declare(handler: Handler) -> ApiRoute:
         hints = get_type_hints(handler)
         (query, body), answer = get_args(hints["call"]), hints["return"]
-        method, path, *made = place.split()
-        status = int(made[0]) if made else 204 if answer is NoneType else 200
-        return ApiRoute(method, path, status, summary, handler, query, body, answer)
+        return _declared(place, summary, handler, query, body, answer)
 
     return declare
+
+
+class Act(Struct, frozen=True, array_like=True):
+    """An operation that is one method of a service: a row of the table of them."""
+
+    summary: str
+    method: str
+    answer: str = ""
+    asks: str = ""
+    fixed: Mapping[str, Any] = {}
+
+
+_ACTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("acts.toml").read_text("utf-8"))
+
+
+def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> Sequence[ApiRoute]:
+    """Return the operations of the table; the ``modules`` have their types."""
+    types: dict[str, Any] = {"": None}
+    for module in modules:
+        types |= vars(module)
+    found = []
+    for place, row in msgspec.convert(_ACTS[services], dict[str, Act]).items():
+        answer, asks = types[row.answer] or NoneType, types[row.asks]
+        takes_body = place.startswith(_WITH_BODY)
+        query = PageQuery if issubclass(answer, Page) else asks if not takes_body else None
+        body = asks if takes_body else None
+        handler = partial(_act, services, row, answer)
+        found.append(
+            _declared(place, row.summary, handler, query or NoQuery, body or NoBody, answer)
+        )
+    return found
+
+
+async def _act(
+    services: str, row: Act, answer: type[Any], call: ApiCall[Any, Body], **ids: str
+) -> Any:
+    method = attrgetter(row.method)(getattr(call, services))
+    asked = {} if issubclass(answer, Page) else asdict(call.query)
+    found = await method(call.actor, *ids.values(), **row.fixed, **asked, **call.body.arguments())
+    if issubclass(answer, Page):
+        return page_of(answer, found, call.query, call)
+    if issubclass(answer, View):
+        return answer.of(found, call)
+    return None if answer is NoneType else found
+
+
+def _declared(place: str, summary: str, handler: Handler, *types: Any) -> ApiRoute:
+    method, path, *made = place.split()
+    status = int(made[0]) if made else 204 if types[-1] is NoneType else 200
+    return ApiRoute(method, path, status, summary, handler, *types)
 
 
 _LIMITS = BodyLimits(max_bytes=64 * 1024)

@@ -230,7 +230,7 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> reports.AuditList:
     found = await call.accounts.projects.audit(call.actor, project, wanted)
     full = len(found) == wanted.count
     return reports.AuditList(
-        data=[reports.AuditView.of(each) for each in found],
+        data=[views.viewed(reports.AuditView, each) for each in found],
         next=reports.cursor(found[-1].id) if full else None,
     )
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, Self, TypeVar
 
-from msgspec import Meta, Struct, convert
-from msgspec.structs import asdict
+from msgspec import Meta, Struct
 
-from causerie.access.allowed import Access
 from causerie.hosted.accounts.authorization import Narrowed
-from causerie.hosted.accounts.bounds import BudgetPeriod, Credit, LimitsAndBudgets, Unit
-from causerie.hosted.accounts.issuing import NewKey
-from causerie.hosted.accounts.keys import ApiKey, KeyState, LinkKind, NewLink, OneTimeLink, Purpose
-from causerie.hosted.accounts.people import Project, ProjectMember, Role, User
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.issuing import NewKey, NewOperatorKey
+from causerie.hosted.accounts.keys import KeyState, LinkKind, NewLink, OperatorKey, Purpose
+from causerie.hosted.accounts.people import ProjectMember, Role
+from causerie.hosted.accounts.projects import ProjectOverview
 
 Amount = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?$")]
 Moment = Annotated[datetime, Meta(tz=True)]
-Networks = Annotated[
-    tuple[str, ...] | None, Meta(description="Networks from which keys work; `null`: all.")
-]
+Networks = tuple[str, ...] | None
 V = TypeVar("V", bound=Struct)
 
 
@@ -32,12 +29,49 @@ def amount(value: Decimal) -> str:
 
 
 def viewed(kind: type[V], source: object, **values: Any) -> V:
-    """Return a view of an object: its fields of the same names, and ``values`` for the others."""
-    names = kind.__struct_fields__
-    return kind(**{name: getattr(source, name) for name in names if name not in values}, **values)
+    """Return a view of an object: its fields of the same names, and ``values`` for the others.
+
+    Money becomes text, a set a sorted list. ``project`` may be ``project_id`` in the object.
+    """
+    names = [name for name in kind.__struct_fields__ if name not in values]
+    return kind(**{name: _shown(_value(source, name)) for name in names}, **values)
 
 
-class Me(Struct, frozen=True, kw_only=True):
+def _value(source: object, name: str) -> Any:
+    return getattr(source, name) if hasattr(source, name) else getattr(source, f"{name}_id")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return amount(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
+    view = _VIEWS.get(type(value))
+    return value if view is None else viewed(view, value)
+
+
+class Answering(Protocol):
+    """What a view needs to know besides its object."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    def link_path(self, kind: LinkKind, token: str, /) -> str:
+        """Return the path of the page where a link of this kind, with this token, is used."""
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """Base of the answers about objects."""
+
+    @classmethod
+    def of(cls, found: Any, call: Answering) -> Self:
+        """Return the view of what a service has returned."""
+        return viewed(cls, found)
+
+
+class Me(View, frozen=True, kw_only=True):
     """Identity of the request's key."""
 
     kind: str
@@ -48,7 +82,7 @@ class Me(Struct, frozen=True, kw_only=True):
     project: str | None
 
 
-class LimitView(Struct, frozen=True, kw_only=True):
+class LimitView(View, frozen=True, kw_only=True):
     """By the minute, and at the same time; ``null`` is unbounded."""
 
     model: str
@@ -59,7 +93,7 @@ class LimitView(Struct, frozen=True, kw_only=True):
     concurrent: int | None
 
 
-class BudgetView(Struct, frozen=True, kw_only=True):
+class BudgetView(View, frozen=True, kw_only=True):
     """So much, within a period."""
 
     amount: Amount
@@ -69,23 +103,14 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     soft: bool
 
 
-class BoundsView(Struct, frozen=True, kw_only=True):
+class BoundsView(View, frozen=True, kw_only=True):
     """All limits and budgets."""
 
     limits: tuple[LimitView, ...]
     budgets: tuple[BudgetView, ...]
 
-    @staticmethod
-    def of(bounds: LimitsAndBudgets) -> BoundsView:
-        return BoundsView(
-            limits=convert(bounds.limits, tuple[LimitView, ...], from_attributes=True),
-            budgets=tuple(
-                viewed(BudgetView, each, amount=amount(each.amount)) for each in bounds.budgets
-            ),
-        )
 
-
-class AccessView(Struct, frozen=True, kw_only=True):
+class AccessView(View, frozen=True, kw_only=True):
     """Allowed models and doors; ``null`` does not restrict."""
 
     models: list[str] | None
@@ -94,48 +119,28 @@ class AccessView(Struct, frozen=True, kw_only=True):
     prompt_price: Amount | None
     completion_price: Amount | None
 
-    @staticmethod
-    def of(access: Access) -> AccessView:
-        values: dict[str, Any] = dataclasses.asdict(access)
-        for name, value in values.items():
-            if value is not None:
-                values[name] = sorted(value) if isinstance(value, frozenset) else amount(value)
-        return AccessView(**values)
 
-
-class UserView(Struct, frozen=True, kw_only=True):
+class UserView(View, frozen=True, kw_only=True):
     """A person with an account."""
 
     id: str
     email: str
     name: str
     operator: bool
-    rights: Annotated[
-        frozenset[str], Meta(description="What they may do with the whole service, if not all.")
-    ]
+    rights: frozenset[str]
     created_at: Moment
     disabled_at: Moment | None
 
-    @staticmethod
-    def of(user: User) -> UserView:
-        return convert(user, UserView, from_attributes=True)
 
-
-class ProjectView(Struct, frozen=True, kw_only=True):
+class ProjectView(View, frozen=True, kw_only=True):
     """A project."""
 
     id: str
     name: str
     created_at: Moment
     archived_at: Moment | None
-    recording_days: Annotated[
-        int | None, Meta(description="Retention of request logging in days; `null`: it is off.")
-    ]
+    recording_days: int | None
     networks: Networks
-
-    @staticmethod
-    def of(project: Project) -> ProjectView:
-        return convert(project, ProjectView, from_attributes=True)
 
 
 class ProjectDetails(ProjectView, frozen=True, kw_only=True):
@@ -143,13 +148,12 @@ class ProjectDetails(ProjectView, frozen=True, kw_only=True):
 
     bounds: BoundsView
 
-    @staticmethod
-    def seen(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
-        known = asdict(ProjectView.of(project))
-        return ProjectDetails(bounds=BoundsView.of(bounds), **known)
+    @classmethod
+    def of(cls, found: ProjectOverview, call: Answering) -> Self:
+        return viewed(cls, found.project, bounds=viewed(BoundsView, found.bounds))
 
 
-class CreditView(Struct, frozen=True, kw_only=True):
+class CreditView(View, frozen=True, kw_only=True):
     """One amount that was put in, or with a minus taken out."""
 
     id: str
@@ -158,12 +162,8 @@ class CreditView(Struct, frozen=True, kw_only=True):
     by: str
     note: str
 
-    @staticmethod
-    def of(credit: Credit) -> CreditView:
-        return viewed(CreditView, credit, amount=amount(credit.amount))
 
-
-class CreditsView(Struct, frozen=True, kw_only=True):
+class CreditsView(View, frozen=True, kw_only=True):
     """Credits paid in, spent and left; ``data`` is every amount, newest first."""
 
     put_in: str
@@ -172,7 +172,7 @@ class CreditsView(Struct, frozen=True, kw_only=True):
     data: list[CreditView]
 
 
-class MemberView(Struct, frozen=True, kw_only=True):
+class MemberView(View, frozen=True, kw_only=True):
     """Somebody in a project."""
 
     user: str
@@ -180,25 +180,16 @@ class MemberView(Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     since: Moment
-    from_group: Annotated[
-        str, Meta(description="`PROVIDER:GROUP` of the group that gives it; empty: given by hand.")
-    ]
+    from_group: str
     disabled_at: Moment | None
 
-    @staticmethod
-    def of(member: ProjectMember) -> MemberView:
-        user = member.user
-        return viewed(
-            MemberView,
-            member,
-            user=user.id,
-            email=user.email,
-            name=user.name,
-            disabled_at=user.disabled_at,
-        )
+    @classmethod
+    def of(cls, found: ProjectMember, call: Answering) -> Self:
+        own = {name: getattr(found, name) for name in ("role", "since", "from_group")}
+        return viewed(cls, found.user, user=found.user.id, **own)
 
 
-class MembershipView(Struct, frozen=True, kw_only=True):
+class MembershipView(View, frozen=True, kw_only=True):
     """A user's role in a project."""
 
     project: str
@@ -207,7 +198,7 @@ class MembershipView(Struct, frozen=True, kw_only=True):
     since: Moment
 
 
-class LinkView(Struct, frozen=True, kw_only=True):
+class LinkView(View, frozen=True, kw_only=True):
     """A link that works once."""
 
     id: str
@@ -221,36 +212,29 @@ class LinkView(Struct, frozen=True, kw_only=True):
     created_at: Moment
     expires_at: Moment
 
-    @staticmethod
-    def of(link: OneTimeLink) -> LinkView:
-        return viewed(LinkView, link, project=link.project_id, user=link.user_id)
-
 
 class NewLinkView(LinkView, frozen=True, kw_only=True):
     """A link that was just made."""
 
-    token: Annotated[str, Meta(description="The secret, shown only once.")]
-    path: Annotated[
-        str, Meta(description="The path of the page that uses it, below the service's address.")
-    ]
+    token: str
+    path: str
 
-    @staticmethod
-    def made(made: NewLink, path: str) -> NewLinkView:
-        return NewLinkView(token=made.token, path=path, **asdict(LinkView.of(made.link)))
+    @classmethod
+    def of(cls, found: NewLink, call: Answering) -> Self:
+        path = call.link_path(found.link.kind, found.token)
+        return viewed(cls, found.link, token=found.token, path=path)
 
 
-class KeyView(Struct, frozen=True, kw_only=True):
+class KeyView(View, frozen=True, kw_only=True):
     """A key, without its secret."""
 
-    id: Annotated[str, Meta(description="The public part of the key.")]
+    id: str
     project: str
     name: str
     purpose: Purpose
     state: KeyState
     created_by: str
-    person: Annotated[
-        str, Meta(description="The user that it belongs to; empty for a key of the project itself.")
-    ]
+    person: str
     created_at: Moment
     expires_at: Moment | None
     disabled_at: Moment | None
@@ -259,25 +243,17 @@ class KeyView(Struct, frozen=True, kw_only=True):
     networks: Networks
     bounds: BoundsView
 
-    @staticmethod
-    def of(key: ApiKey, now: datetime) -> KeyView:
-        return viewed(
-            KeyView,
-            key,
-            project=key.project_id,
-            state=key.state(now),
-            doors=None if key.doors is None else sorted(key.doors),
-            models=None if key.models is None else sorted(key.models),
-            bounds=BoundsView.of(key.bounds),
-        )
+    @classmethod
+    def of(cls, found: Any, call: Answering) -> Self:
+        return viewed(cls, found, state=found.state(call.now))
 
 
-class OperatorKeyView(Struct, frozen=True, kw_only=True):
+class OperatorKeyView(View, frozen=True, kw_only=True):
     """A key of operators, without its secret."""
 
-    id: Annotated[str, Meta(description="The public part of the key.")]
+    id: str
     name: str
-    rights: Annotated[frozenset[str], Meta(description="Empty: all rights of operators.")]
+    rights: frozenset[str]
     created_by: str
     created_at: Moment
     expires_at: Moment | None
@@ -286,40 +262,57 @@ class OperatorKeyView(Struct, frozen=True, kw_only=True):
 class NewOperatorKeyView(OperatorKeyView, frozen=True, kw_only=True):
     """A key of operators with its secret."""
 
-    credential: Annotated[str, Meta(description="The whole key, shown only once.")]
+    credential: str
+
+    @classmethod
+    def of(cls, found: NewOperatorKey, call: Answering) -> Self:
+        return viewed(cls, found.key, credential=found.credential)
 
 
-class OperatorKeyList(Struct, frozen=True, kw_only=True):
+class OperatorKeyList(View, frozen=True, kw_only=True):
     """Newest first. Those of the settings are not among them."""
 
     data: list[OperatorKeyView]
 
+    @classmethod
+    def of(cls, found: Sequence[OperatorKey], call: Answering) -> Self:
+        return cls(data=[viewed(OperatorKeyView, each) for each in found])
 
-class ChangedView(Struct, frozen=True, kw_only=True):
+
+class ChangedView(View, frozen=True, kw_only=True):
     """Number of users and projects that have changed."""
 
     changed: int
 
 
-class NarrowedView(Struct, frozen=True, kw_only=True):
+class NarrowedView(View, frozen=True, kw_only=True):
     """Losses of a member, in addition to the role or the membership itself."""
 
     keys_stopped: list[KeyView]
     keys_transferred: list[KeyView]
     invitations_withdrawn: int
 
-    @staticmethod
-    def of(found: Narrowed, now: datetime) -> NarrowedView:
-        stopped = [KeyView.of(key, now) for key in found.keys_stopped]
-        transferred = [KeyView.of(key, now) for key in found.keys_transferred]
-        return viewed(NarrowedView, found, keys_stopped=stopped, keys_transferred=transferred)
+    @classmethod
+    def of(cls, found: Narrowed, call: Answering) -> Self:
+        stopped = [KeyView.of(key, call) for key in found.keys_stopped]
+        transferred = [KeyView.of(key, call) for key in found.keys_transferred]
+        return viewed(cls, found, keys_stopped=stopped, keys_transferred=transferred)
 
 
 class NewKeyView(KeyView, frozen=True, kw_only=True):
     """A key with its secret."""
 
-    credential: Annotated[str, Meta(description="The whole key, shown only once.")]
+    credential: str
 
-    @staticmethod
-    def made(made: NewKey, now: datetime) -> NewKeyView:
-        return NewKeyView(credential=made.credential, **asdict(KeyView.of(made.key, now)))
+    @classmethod
+    def of(cls, found: NewKey, call: Answering) -> Self:
+        key = found.key
+        return viewed(cls, key, state=key.state(call.now), credential=found.credential)
+
+
+_VIEWS: Mapping[type, type[View]] = {
+    LimitsAndBudgets: BoundsView,
+    Limit: LimitView,
+    Budget: BudgetView,
+}
+"""Views of what is part of others."""

@@ -1,24 +1,23 @@
-"""Trials of providers, and the interface to the configuration for pages and the management API."""
+"""Trials of providers with the lists of their models, and the interface to the configuration."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
 from causerie.errors import ServiceError
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.records import EntryKind
-from causerie.hosted.operations import claims
 from causerie.probe.question import dig
 from causerie.probe.questions.listing import listed_length
 from causerie.protocol.events import ReasoningDelta, TextDelta
 from causerie.protocol.numbers import money
-from causerie.protocol.parameters import ParsingRules
+from causerie.protocol.parameters import HONOURED, ParsingRules
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.shapes.chat_completions.reader import parse
@@ -44,20 +43,14 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     name: str | None = None
     context_length: int | None = None
     max_output_tokens: int | None = None
-    prompt_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
-    completion_price: Annotated[str | None, Meta(description="Per million tokens.")] = None
-    cached_price: Annotated[
-        str | None, Meta(description="Per million prompt tokens from the cache, if above 0.")
-    ] = None
-    reasoning_price: Annotated[
-        str | None, Meta(description="Per million tokens of reasoning, if above 0.")
-    ] = None
-    request_price: Annotated[str | None, Meta(description="Per request, if above 0.")] = None
+    prompt_price: str | None = None
+    completion_price: str | None = None
+    cached_price: str | None = None
+    reasoning_price: str | None = None
+    request_price: str | None = None
     description: str | None = None
-    created: Annotated[date | None, Meta(description="When it came out.")] = None
-    supported_parameters: Annotated[
-        tuple[str, ...] | None, Meta(description="As the list claims; nobody measured it.")
-    ] = None
+    created: date | None = None
+    supported_parameters: tuple[str, ...] | None = None
     input_modalities: tuple[str, ...] | None = None
     output_modalities: tuple[str, ...] | None = None
 
@@ -160,10 +153,10 @@ def _model(entry: Mapping[str, Any]) -> ListedModel:
         reasoning_price=_price(prices.get("internal_reasoning"), above_zero=True),
         request_price=_price(prices.get("request"), 1, above_zero=True),
         description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
-        created=claims.created(entry, datetime.now(UTC)),
-        supported_parameters=claims.parameters(entry),
-        input_modalities=claims.takes(entry),
-        output_modalities=claims.returns(entry),
+        created=_created(entry, datetime.now(UTC)),
+        supported_parameters=_claimed_parameters(entry),
+        input_modalities=_takes(entry),
+        output_modalities=_modalities(entry, "output_modalities", 1),
     )
 
 
@@ -189,9 +182,7 @@ def _price(published: object, times: int = 1_000_000, *, above_zero: bool = Fals
     return f"{amount.normalize():f}" if amount or not above_zero else None
 
 
-Settings = Annotated[
-    dict[str, Any], Meta(description="In the form of the configuration file, without `key`.")
-]
+Settings = dict[str, Any]
 
 
 class EntryView(Struct, frozen=True, kw_only=True):
@@ -202,12 +193,10 @@ class EntryView(Struct, frozen=True, kw_only=True):
     name: str
     origin: Literal["file", "database"]
     locked: bool
-    where: Annotated[str, Meta(description="File and line, where a line sets it.")] = ""
+    where: str = ""
     enabled: bool
     in_force: bool
-    problems: Annotated[
-        tuple[str, ...], Meta(description="Why it is switched on and yet not in force.")
-    ] = ()
+    problems: tuple[str, ...] = ()
     settings: Settings
     has_key: bool
     version: int = 1
@@ -256,3 +245,75 @@ class Configuring(Protocol):
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
     ) -> Trial: ...
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial: ...
+
+
+_MODALITIES = ("text", "image", "file", "audio", "video")
+_CREATED = ("created", "created_at", "released")
+_TOOLS, _FORMAT = ("tools", "tool_choice"), ("response_format",)
+_ABILITIES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("tools", "tool_use", "tool_calling", "function_calling"), _TOOLS),
+    **dict.fromkeys(("structured_output", "structured_outputs", "json_mode"), _FORMAT),
+    **dict.fromkeys(("json_schema", "response_format"), _FORMAT),
+    **dict.fromkeys(("reasoning", "thinking"), ("reasoning", "reasoning_effort")),
+    **dict.fromkeys(("vision", "image_input", "multimodal", "vlm"), ()),  # they take images
+}
+_NEW = timedelta(days=1)  # many servers give the time of the request, or of their own start
+
+
+def _claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the claimed parameters, in order of name; ``None`` if the list says nothing."""
+    listed = [entry.get(name) for name in ("supported_parameters", "claimed_parameters")]
+    lists, features = [each for each in listed if isinstance(each, list)], [*_features(entry)]
+    if not lists and not features:
+        return None
+    named = {name for each in lists for name in each if isinstance(name, str)}
+    named |= {name for feature in features for name in _ABILITIES[feature]}
+    return tuple(sorted(named & HONOURED))
+
+
+def _takes(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
+    sees = any(not _ABILITIES[feature] for feature in _features(entry))
+    found = _modalities(entry, "input_modalities", 0)
+    return tuple(dict.fromkeys(("text", *(found or ()), "image"))) if sees else found
+
+
+def _created(entry: Mapping[str, Any], now: datetime) -> date | None:
+    """Return the day when a model came out; ``None`` if it is not told, or is the present."""
+    for value in map(entry.get, _CREATED):
+        try:
+            if isinstance(value, str):
+                moment = datetime.fromisoformat(value)
+                moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            elif type(value) is int and value > 0:
+                moment = datetime.fromtimestamp(value, UTC)
+            else:
+                continue
+        except (ValueError, OverflowError, OSError):
+            continue
+        if moment < now - _NEW:
+            return moment.date()
+    return None
+
+
+def _modalities(entry: Mapping[str, Any], name: str, side: int) -> tuple[str, ...] | None:
+    arrow = dig(entry, "architecture", "modality")  # like `text+image->text`
+    sides = arrow.split("->") if isinstance(arrow, str) else []
+    found = (dig(entry, "architecture", name), entry.get(name), entry.get(f"supported_{name}"))
+    names = next((each for each in found if isinstance(each, list)), None)
+    if names is None and len(sides) == 2:
+        names = sides[side].split("+")
+    return tuple(each for each in _MODALITIES if each in (names or ())) or None
+
+
+def _features(entry: Mapping[str, Any]) -> Iterator[str]:
+    # A list of names, or an object that says yes or no to each.
+    told: list[object] = [entry.get("type")]
+    told += [name.removeprefix("supports_") for name, yes in entry.items() if yes is True]
+    for name in ("supported_features", "features", "capabilities", "tags"):
+        found = entry.get(name)
+        if isinstance(found, dict):
+            told += [name for name, yes in found.items() if (dig(yes, "supported") or yes) is True]
+        elif isinstance(found, list):
+            told += found
+    words = (word.lower().replace("-", "_") for word in told if isinstance(word, str))
+    yield from (word for word in words if word in _ABILITIES)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Annotated, Literal, Protocol
+from typing import Literal, Protocol
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.operations.configuring import Configuring
@@ -24,9 +24,7 @@ class AlertChannel(Struct, frozen=True, kw_only=True):
 
     name: str
     type: Literal["webhook", "email"]
-    to: Annotated[
-        tuple[str, ...], Meta(description="Host and port of a webhook, or addresses of letters.")
-    ]
+    to: tuple[str, ...]
     kinds: tuple[str, ...]
 
 
@@ -53,7 +51,7 @@ class AlertDelivery(Struct, frozen=True, kw_only=True):
 
     id: str
     channel: str
-    to: Annotated[str, Meta(description="Address of a letter; empty for a webhook.")] = ""
+    to: str = ""
     kind: str
     title: str
     at: datetime
@@ -66,7 +64,7 @@ class AlertDelivery(Struct, frozen=True, kw_only=True):
 class AlertsView(Struct, frozen=True, kw_only=True):
     """Channels, rules in force, alerts, and the newest deliveries."""
 
-    kinds: Annotated[tuple[str, ...], Meta(description="Alerts that a channel may get.")]
+    kinds: tuple[str, ...]
     channels: tuple[AlertChannel, ...]
     rules: tuple[AlertRule, ...]
     alerts: tuple[AlertView, ...]
@@ -172,10 +170,7 @@ class ProbeView(Struct, frozen=True, kw_only=True):
     ended: datetime | None
     failure: str
     hint: str
-    findings: Annotated[
-        tuple[Found, ...],
-        Meta(description="Of a quick probe, which is not kept. Others are with their models."),
-    ] = ()
+    findings: tuple[Found, ...] = ()
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.errors import InvalidRequest, NotFound
@@ -238,22 +238,12 @@ OfferState = Literal["new", "joins", "changed", "same", "gone", "filed"]
 class Offer(Struct, frozen=True, kw_only=True):
     """A model of a provider, as it is listed and as the catalog has it."""
 
-    id: Annotated[str, Meta(description="Its id at the provider.")]
-    state: Annotated[
-        OfferState,
-        Meta(
-            description="`new`: not in the catalog; `joins`: others offer the model there; "
-            "`changed`, `same`: compared with its endpoint; `gone`: no longer listed; `filed`: "
-            "the configuration file has the model, and only the file changes it."
-        ),
-    ]
-    catalog_id: Annotated[str, Meta(description="Id of the model in the catalog.")]
-    listed: Annotated[ListedModel | None, Meta(description="`null`: no longer listed.")]
-    price: Annotated[
-        dict[str, str] | None,
-        Meta(description="What its use would cost here. `null`: none is published."),
-    ] = None
-    price_before: Annotated[dict[str, str] | None, Meta(description="What it costs here.")] = None
+    id: str
+    state: OfferState
+    catalog_id: str
+    listed: ListedModel | None
+    price: dict[str, str] | None = None
+    price_before: dict[str, str] | None = None
     context_before: int | None = None
 
 
