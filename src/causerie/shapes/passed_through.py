@@ -20,10 +20,10 @@ from causerie.protocol.request import ChatRequest, Operation, PassedBody, text_t
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import NO_PREFERENCES
 from causerie.shapes.chat_completions.reader import (
-    ROUTER_FIELDS,
     read_models,
     read_preferences,
     unknown_preferences,
+    without_router_fields,
 )
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
@@ -127,8 +127,8 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     if rules.router:
         fields = ObjectReader(values)
         changes, preferences = unknown_preferences(fields, rules), read_preferences(fields)
-        values = {name: each for name, each in values.items() if name not in ROUTER_FIELDS}
-        values["model"], fallbacks = read_models(fields, rules)
+        model, fallbacks = read_models(fields, rules)
+        values = {**without_router_fields(values, rules), "model": model}
     try:
         asked: Any = msgspec.convert(values, operations.BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:

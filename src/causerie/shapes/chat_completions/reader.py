@@ -19,7 +19,6 @@ from causerie.http.event_loop import LARGE
 from causerie.protocol import parameters
 from causerie.protocol.body import (
     ObjectReader,
-    as_object,
     check_work,
     decode_marked,
     invalid_json,
@@ -55,35 +54,31 @@ _Mode = Literal["none", "auto", "required"]
 _CHOICE_MODES: dict[str, _Mode] = {mode: mode for mode in get_args(_Mode)}
 ROUTER_FIELDS = frozenset(each.name for each in declared(parameters.RouterParameters))
 _KNOWN = Known({each.name: known_of(each.type) for each in declared(parameters.RouterParameters)})
-_SORTS: tuple[SortBy, ...] = get_args(SortBy)
+_SORTS: Mapping[str, SortBy] = {word: word for word in get_args(SortBy)}
 
 
 def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
     tools: dict[str, Tool] = {}
     for fields in body.objects("tools", most=MAX_TOOLS, expected=_TOOL_FORM):
-        tool = _tool(fields)
-        if tool.name in tools:
+        sort = fields.required_string("type", expected='"function"')
+        if sort != "function":
+            raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
+        function = fields.required_object("function", "an object with `name` and `parameters`")
+        name = function.required_string("name", most=MAX_FUNCTION_NAME)
+        schema = function.child("parameters")
+        tool = Tool(
+            name=name,
+            parameters=schema.values if schema else {},
+            description=function.string("description"),
+            strict=function.boolean("strict"),
+        )
+        if name in tools:
             raise wrong_value(
-                f"{fields.path}.function.name",
-                f"is {shown(tool.name)}, which an earlier tool has; names must be unique.",
+                function.param("name"),
+                f"is {shown(name)}, which an earlier tool has; names must be unique.",
             )
-        tools[tool.name] = tool
+        tools[name] = tool
     return tuple(tools.values())
-
-
-def _tool(fields: ObjectReader) -> Tool:
-    sort = fields.required_string("type", expected='"function"')
-    if sort != "function":
-        raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
-    function = fields.required_object("function", "an object with `name` and `parameters`")
-    name = function.required_string("name", most=MAX_FUNCTION_NAME)
-    parameters = function.child("parameters")
-    return Tool(
-        name=name,
-        parameters=parameters.values if parameters else {},
-        description=function.string("description"),
-        strict=function.boolean("strict"),
-    )
 
 
 def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
@@ -121,15 +116,13 @@ def _read_choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
     mode = allowed.word("mode", ("auto", "required"))
     if mode is None:
         raise missing(allowed.param("mode"), "auto or required")
-    entries = allowed.array("tools", most=MAX_TOOLS)
-    if not entries:
-        raise missing(allowed.param("tools"), "an array of at least one function")
     names = []
-    for index, entry in enumerate(entries):
-        one = as_object(entry, f"{allowed.param('tools')}[{index}]")
+    for one in allowed.objects("tools", most=MAX_TOOLS):
         if one.get("type") != "function":
             raise wrong_value(one.param("type"), 'must be "function".')
         names.append(_function_name(one, defined))
+    if not names:
+        raise missing(allowed.param("tools"), "an array of at least one function")
     return ToolChoice(_CHOICE_MODES[mode], tuple(dict.fromkeys(names)))
 
 
@@ -187,8 +180,12 @@ def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
     if values.get("tools"):
         values["tools"] = [_renamed(tool, names) for tool in values["tools"]]
     choice: Any = values.get("tool_choice")
-    if isinstance(choice, dict):
-        values["tool_choice"] = _renamed_choice(choice, names)
+    allowed = choice.get("allowed_tools") if isinstance(choice, dict) else None
+    if isinstance(allowed, dict) and isinstance(allowed.get("tools"), list):
+        renamed = [_renamed(tool, names) for tool in allowed["tools"]]
+        values["tool_choice"] = {**choice, "allowed_tools": {**allowed, "tools": renamed}}
+    elif choice is not None:
+        values["tool_choice"] = _renamed(choice, names)
     return ObjectReader(values, fields.path)
 
 
@@ -209,17 +206,6 @@ def _renamed_message(message: Any, names: FunctionNames) -> Any:
         calls = [_renamed(call, names) for call in message["tool_calls"]]
         return {**message, "tool_calls": calls}
     return message
-
-
-def _renamed_choice(choice: Any, names: FunctionNames) -> Any:
-    allowed = choice.get("allowed_tools")
-    if choice.get("type") != "allowed_tools" or not isinstance(allowed, dict):
-        return _renamed(choice, names)
-    tools = allowed.get("tools")
-    if not isinstance(tools, list):
-        return choice
-    renamed = [_renamed(tool, names) for tool in tools]
-    return {**choice, "allowed_tools": {**allowed, "tools": renamed}}
 
 
 def _renamed(holder: Any, names: FunctionNames) -> Any:
@@ -276,7 +262,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         allow_fallbacks=allow is not False,
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
-        sort=_sort(provider),
+        sort=_SORTS.get(_sort_word(provider)),
         max_price=MostPrice(*(_money(prices, name) for name in PriceCeiling.__struct_fields__))
         if (prices := provider.child("max_price"))
         else ANY_PRICE,
@@ -288,13 +274,10 @@ def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     return frozenset(fields.strings(name, most=MAX_PROVIDER_NAMES)) or None
 
 
-def _sort(provider: ObjectReader) -> SortBy | None:
-    value = provider.get("sort")
-    place, name = provider, "sort"
-    if isinstance(value, dict):
-        place, name = ObjectReader(value, provider.param("sort")), "by"
-    word = place.word(name, _SORTS)
-    return next((sort for sort in _SORTS if sort == word), None)
+def _sort_word(provider: ObjectReader) -> str:
+    if isinstance(provider.get("sort"), dict):
+        return provider.required_object("sort").word("by", _SORTS) or ""
+    return provider.word("sort", _SORTS) or ""
 
 
 def _money(prices: ObjectReader, name: str) -> Decimal | None:
@@ -396,7 +379,7 @@ def read_fields(
     """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_known(fields)
     fields, messages, tools, names, changes = _repaired(fields, rules, mark)
-    sent, unlisted = sift(_for_others(fields.values, rules), KNOWN)
+    sent, unlisted = sift(without_router_fields(fields.values, rules), KNOWN)
     max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
@@ -440,9 +423,9 @@ def read_fields(
     )
 
 
-def _for_others(
-    values: Mapping[str, object], rules: parameters.ParsingRules
-) -> Mapping[str, object]:
+def without_router_fields(
+    values: Mapping[str, Any], rules: parameters.ParsingRules
+) -> Mapping[str, Any]:
     if not rules.router or ROUTER_FIELDS.isdisjoint(values):
         return values
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
@@ -454,13 +437,9 @@ def _asked_for(fields: ObjectReader) -> frozenset[str]:
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
-_Repaired = tuple[
-    ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]
-]
-"""Fields, and what was read of them: messages, tools, names of functions, changes."""
-
-
-def _repaired(fields: ObjectReader, rules: parameters.ParsingRules, mark: str) -> _Repaired:
+def _repaired(
+    fields: ObjectReader, rules: parameters.ParsingRules, mark: str
+) -> tuple[ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]]:
     fields, messages, changes = _read_conversation(fields, rules, mark)
     fields, unlimited = generation.without_unlimited(fields)
     changes = (*unlimited, *changes)
