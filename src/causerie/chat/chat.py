@@ -24,7 +24,7 @@ from causerie.chat.generation import Generation, engine_failures, given_up
 from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
-from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, is_whole, writings
+from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
@@ -32,6 +32,7 @@ from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
+from causerie.protocol.body import is_object
 from causerie.protocol.events import (
     Batch,
     CacheReport,
@@ -232,7 +233,15 @@ class TextChat:
             plan, choices = await self._prepare_choices(request, model, partial)
 
         def usage() -> Usage:
-            return _usage_of(plan, choices)
+            if not any(choice.asked for choice in choices):
+                return Usage(0, 0)
+            return Usage(
+                prompt=len(plan.prompt),
+                completion=sum(choice.completion for choice in choices),
+                cached=min(choices[0].cached or 0, len(plan.prompt)),
+                reasoning=sum(choice.reasoning for choice in choices),
+                discarded=sum(choice.discarded for choice in choices),
+            )
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -326,18 +335,6 @@ class TextChat:
             raise given_up()
         if fault is not None or broken is not None:
             raise InternalError(f"The answer does not have the form asked for: {fault or broken}")
-
-
-def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
-    if not any(choice.asked for choice in choices):
-        return Usage(0, 0)
-    return Usage(
-        prompt=len(plan.prompt),
-        completion=sum(choice.completion for choice in choices),
-        cached=min(choices[0].cached or 0, len(plan.prompt)),
-        reasoning=sum(choice.reasoning for choice in choices),
-        discarded=sum(choice.discarded for choice in choices),
-    )
 
 
 def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
@@ -460,7 +457,7 @@ class _Choice:
 
     def fault_of_calls(self, plan: Plan, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
-        if calls and not whole and not is_whole(calls[-1][1]):
+        if calls and not whole and not is_object(calls[-1][1]):
             calls.pop()
         for name, arguments in calls:
             schema = plan.functions.arguments.get(name)

@@ -135,11 +135,14 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
         raise _wrong_field(str(error)) from error
     known, unlisted = sift(values, operations.FIELDS[operation])
     facts = _facts(asked)
+    # Requests that begin alike go to the same target, all others are spread.
+    value = getattr(asked, "query", None) or getattr(asked, "prompt", None) or asked.input
+    first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
     return ChatRequest(
         model=asked.model,
         messages=(),
         **facts,
-        cache_key=_key(asked),
+        cache_key=str(first[:_KEY_CHARACTERS]),
         large=len(body) > AT_ONCE,
         fallbacks=fallbacks,
         preferences=preferences,
@@ -186,13 +189,6 @@ def _input_tokens(value: Any, name: str) -> int:
 
 def _prompts(value: Any) -> int:
     return 1 if isinstance(value, str) or isinstance(value[0], int) else len(value)
-
-
-def _key(asked: Any) -> str:
-    # Requests that begin alike go to the same target, all others are spread.
-    value = getattr(asked, "query", None) or getattr(asked, "prompt", None) or asked.input
-    first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
-    return str(first[:_KEY_CHARACTERS])
 
 
 def _wrong_field(words: str) -> InvalidRequest:
