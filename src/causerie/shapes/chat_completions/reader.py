@@ -140,6 +140,8 @@ _TAKEN_BY_ALL = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _MAX_NAME_LENGTH = 64  # characters
 _DIGITS = 8
 _MAX_REPORTED = 16
+_NAMING = ("messages", "tools", "tool_choice", "tool_calls", "allowed_tools")
+"""Fields with functions, by which they are offered, chosen or called."""
 
 FunctionNames = Mapping[str, str]
 
@@ -174,19 +176,21 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_MAX_NAME_LENGTH]
 
 
-def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
-    values: dict[str, Any] = dict(fields.values)
-    values["messages"] = [_renamed_message(each, names) for each in values["messages"]]
-    if values.get("tools"):
-        values["tools"] = [_renamed(tool, names) for tool in values["tools"]]
-    choice: Any = values.get("tool_choice")
-    allowed = choice.get("allowed_tools") if isinstance(choice, dict) else None
-    if isinstance(allowed, dict) and isinstance(allowed.get("tools"), list):
-        renamed = [_renamed(tool, names) for tool in allowed["tools"]]
-        values["tool_choice"] = {**choice, "allowed_tools": {**allowed, "tools": renamed}}
-    elif choice is not None:
-        values["tool_choice"] = _renamed(choice, names)
-    return ObjectReader(values, fields.path)
+def with_names(value: Any, names: FunctionNames) -> Any:
+    """Return a body, or a part of it, with other names of the functions that it names."""
+    if isinstance(value, list):
+        return [with_names(each, names) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {**value, **{key: with_names(value[key], names) for key in _NAMING if key in value}}
+    if isinstance(value.get("function"), dict):
+        made["function"] = _renamed(value["function"], names)
+    return _renamed(made, names) if value.get("role") == "tool" else made
+
+
+def _renamed(named: dict[str, Any], names: FunctionNames) -> dict[str, Any]:
+    name = named.get("name")
+    return {**named, "name": names[name]} if isinstance(name, str) and name in names else named
 
 
 def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
@@ -197,23 +201,6 @@ def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
     changes = [f"{place}->{names[name]}" for name, place in places.items() if name in names]
     more = len(changes) - _MAX_REPORTED
     return [*changes[:_MAX_REPORTED], f"{more} more names of functions"] if more > 0 else changes
-
-
-def _renamed_message(message: Any, names: FunctionNames) -> Any:
-    if message["role"] == "tool" and message.get("name") in names:
-        return {**message, "name": names[message["name"]]}
-    if message["role"] == "assistant" and message.get("tool_calls"):
-        calls = [_renamed(call, names) for call in message["tool_calls"]]
-        return {**message, "tool_calls": calls}
-    return message
-
-
-def _renamed(holder: Any, names: FunctionNames) -> Any:
-    function: Any = holder.get("function") if isinstance(holder, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or name not in names:
-        return holder
-    return {**holder, "function": {**function, "name": names[name]}}
 
 
 def read_models(
@@ -449,7 +436,7 @@ def _repaired(
     names = names_for_all(tools, messages)
     if not names:
         return fields, messages, tools, {}, changes
-    fields = with_names(fields, names)
+    fields = ObjectReader(with_names(fields.values, names), fields.path)
     return (
         fields,
         read_messages(enumerate(message_values(fields, rules))),
