@@ -233,15 +233,7 @@ class TextChat:
             plan, choices = await self._prepare_choices(request, model, partial)
 
         def usage() -> Usage:
-            if not any(choice.asked for choice in choices):
-                return Usage(0, 0)
-            return Usage(
-                prompt=len(plan.prompt),
-                completion=sum(choice.completion for choice in choices),
-                cached=min(choices[0].cached or 0, len(plan.prompt)),
-                reasoning=sum(choice.reasoning for choice in choices),
-                discarded=sum(choice.discarded for choice in choices),
-            )
+            return _usage_of(plan, choices)
 
         def trail() -> Trail | None:
             known = model.facts.words and len(choices) == 1
@@ -335,6 +327,18 @@ class TextChat:
             raise given_up()
         if fault is not None or broken is not None:
             raise InternalError(f"The answer does not have the form asked for: {fault or broken}")
+
+
+def _usage_of(plan: Plan, choices: Sequence[Generation]) -> Usage:
+    if not any(choice.asked for choice in choices):
+        return Usage(0, 0)
+    return Usage(
+        prompt=len(plan.prompt),
+        completion=sum(choice.completion for choice in choices),
+        cached=min(choices[0].cached or 0, len(plan.prompt)),
+        reasoning=sum(choice.reasoning for choice in choices),
+        discarded=sum(choice.discarded for choice in choices),
+    )
 
 
 def _loaded(facts: ModelFacts, options: TextChatOptions, renderer: MakeRenderer) -> LoadedModel:
