@@ -35,7 +35,7 @@ class ReplyReader(Struct, eq=False):
     text_event: ClassVar[bytes]
     """Name of the events that only go on with a text; all of them have the ``text_mark``."""
     text_mark: ClassVar[bytes]
-    decode_text: ClassVar[Callable[[bytes], MessagesTextEvent | ResponsesTextEvent]]
+    decode_text: ClassVar[Any]  # to an object with the `text`
     ended: bool = False
     _calls: dict[int, int] = {}  # our index of a call by that of its block or item
     _usage: ProviderUsage = field(default_factory=ProviderUsage)
@@ -45,7 +45,8 @@ class ReplyReader(Struct, eq=False):
         if len(data) > SMALL or data.find(self.text_mark) < 0:
             return ""
         try:
-            return self.decode_text(data).text
+            text: str = self.decode_text(data).text
+            return text
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return ""
 
