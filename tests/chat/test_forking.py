@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.chat.backtracking import fork
-from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
+from causerie.chat.call_syntax.base import GrowingList, GrowingText
 from causerie.chat.formats.registry import FORMATS
 from causerie.chat.generation import GeneratedCallIds
 from causerie.chat.parser import Parser
@@ -83,20 +83,17 @@ def test_a_parser(
 )
 def test_what_grows(steps: list[tuple[int, str | None]]) -> None:
     """Any tree of copies: each has what was added to it and to those that it is a copy of."""
-    made = [(GrowingList[str](), GrowingSet[str](), GrowingText(), list[str]())]
+    made = [(GrowingList[str](), GrowingText(), list[str]())]
     for which, added in steps:
-        items, known, text, model = made[which % len(made)]
+        items, text, model = made[which % len(made)]
         if added is None:
-            made.append((copy(items), copy(known), copy(text), list(model)))
+            made.append((copy(items), copy(text), list(model)))
             continue
         items.append(added)
-        if not known.has(added):
-            known.add(added)
         text.add(added)
         model.append(added)
-    for items, known, text, model in made:
+    for items, text, model in made:
         whole = "".join(model)
         assert [*items] == model[::-1]
-        assert all(known.has(each) == (each in model) for each in ("", "a", "b", "c", "ab", "cba"))
         assert (str(text), text.size) == (whole, len(whole))
         assert text.between(1, len(whole) - 1) == whole[1 : len(whole) - 1]

@@ -19,13 +19,13 @@ from causerie.errors import ConstraintNotKept
 from causerie.http.event_loop import Turns, offload
 
 _T = TypeVar("_T")
-_ROOM = f"{__package__}."
+_OURS = "causerie."
 
 
 def fork(reader: _T) -> _T:
     """Return a copy of a reader; neither of the two sees what the other reads from now on.
 
-    Lists and sets are copied, and objects of this package that change. Dictionaries are not: in
+    Lists and sets are copied, and objects of this program that change. Dictionaries are not: in
     readers they are schemas. An object that can be copied faster, or not in this way, has a
     ``__copy__``.
     """
@@ -40,7 +40,8 @@ def _forked(value: Any, known: dict[int, Any]) -> Any:
         return set(value)
     if kind is MethodType:
         return MethodType(value.__func__, _forked(value.__self__, known))
-    if _never_changes(kind):
+    foreign = not kind.__module__.startswith(_OURS)
+    if foreign or issubclass(kind, Enum) or kind.__setattr__ is not object.__setattr__:
         return value
     if id(value) not in known:
         known[id(value)] = _forked_object(value, known)
@@ -57,11 +58,6 @@ def _forked_object(value: Any, known: dict[int, Any]) -> Any:
         if hasattr(value, name):
             object.__setattr__(other, name, _forked(getattr(value, name), known))
     return other
-
-
-def _never_changes(kind: type) -> bool:
-    foreign = not kind.__module__.startswith(_ROOM)
-    return foreign or issubclass(kind, Enum) or kind.__setattr__ is not object.__setattr__
 
 
 # No grammar compares two items. So tokens are held back from the comma before an item until the

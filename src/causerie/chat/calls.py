@@ -72,9 +72,6 @@ class CallTail:
             return text[found.end() :]
         if self._members and len(text) < _LONGEST_MEMBER and _MAYBE_MEMBER.fullmatch(text):
             return None
-        return self._marker(text)
-
-    def _marker(self, text: str) -> str | None:
         # Each marker may be missing, and the last one may come twice.
         for at, word in enumerate(self._words):
             if text.startswith(word):
@@ -166,16 +163,11 @@ def _call_marks(form: forms.CallSection) -> tuple[list[str], list[str]]:
 
 
 def _skip_mark(text: str, mark: str) -> tuple[str | None, bool]:
-    left = "".join(mark.split())
-    for at, character in enumerate(text):
-        if not left:
-            return text[at:], False
-        if character.isspace():
-            continue
-        if character != left[0]:
-            return None, False
-        left = left[1:]
-    return (None, True) if left else ("", False)
+    try:
+        rest = base.LiteralReader(mark).feed(text).rest
+    except base.Unreadable:
+        return None, False
+    return rest, rest is None
 
 
 def name_triggers(calls: forms.CallSection, name: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from causerie.chat.generation import Generation, engine_failures, given_up
 from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
-from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, is_whole, writings
+from causerie.chat.resumed_reply import Diverged, ResumedReply, can_write, writings
 from causerie.chat.schema.compiled import Work, WorkExceeded
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
@@ -32,6 +32,7 @@ from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
+from causerie.protocol.body import is_object
 from causerie.protocol.events import (
     Batch,
     CacheReport,
@@ -460,7 +461,7 @@ class _Choice:
 
     def fault_of_calls(self, plan: Plan, work: Work, *, whole: bool) -> str | None:
         calls = [(name, "".join(pieces)) for name, pieces in self.calls.values()]
-        if calls and not whole and not is_whole(calls[-1][1]):
+        if calls and not whole and not is_object(calls[-1][1]):
             calls.pop()
         for name, arguments in calls:
             schema = plan.functions.arguments.get(name)

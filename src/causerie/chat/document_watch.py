@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, takewhile
 
-from causerie.chat.call_syntax.base import GrowingList, GrowingSet, GrowingText
+from causerie.chat.call_syntax.base import GrowingList, GrowingText
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.schema.certain import AppliedSchemas, applied_schemas
 from causerie.chat.schema.compiled import Work, WorkExceeded
@@ -67,7 +67,7 @@ class _Container:
     separated: int | None = None
     """Position of the comma before an item that may still repeat an earlier one."""
     head: str = ""
-    earlier: GrowingSet[str] = field(default_factory=GrowingSet)
+    earlier: set[str] = field(default_factory=set)
 
     def inside(self, schemas: AppliedSchemas) -> AppliedSchemas:
         return schemas.item(self.index) if self.is_array else schemas.property(self.name)
@@ -236,7 +236,7 @@ class DocumentWatch:
         if not distinct or self.fault is not None:
             return
         container, written = self._open[-1], canonical(read)
-        repeated = container.earlier.has(written)
+        repeated = written in container.earlier
         if repeated and container.separated is not None:
             self.fault = Repeat(container.pointer, container.separated, container.head)
             return

@@ -124,18 +124,14 @@ def _vector_entry(document: Mapping[str, Any], index: int, vector: bytes) -> byt
             param="dimensions",
         )
     if asked is not None and asked < there:
-        vector = _shortened(vector, asked)
+        values = struct.unpack_from(f"<{asked}f", vector)
+        length = math.sqrt(math.fsum(value * value for value in values)) or 1.0
+        vector = struct.pack(f"<{asked}f", *(value / length for value in values))
     if document.get("encoding_format") == "base64":
         found = b'"%b"' % b64encode(vector)
     else:
         found = _encode(struct.unpack(f"<{len(vector) // 4}f", vector))
     return b'{"object":"embedding","index":%d,"embedding":%b}' % (index, found)
-
-
-def _shortened(vector: bytes, size: int) -> bytes:
-    values = struct.unpack_from(f"<{size}f", vector)
-    length = math.sqrt(math.fsum(value * value for value in values)) or 1.0
-    return struct.pack(f"<{size}f", *(value / length for value in values))
 
 
 def _too_long(text: PromptTooLong) -> InvalidRequest:

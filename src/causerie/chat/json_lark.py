@@ -68,24 +68,20 @@ def _lines(rules: str) -> Iterator[str]:
     for line in rules.splitlines():
         imported = _IMPORT.fullmatch(line.strip())
         if imported is None:
-            yield _line_in_json(line, kept)
+            if re.match(r"\s*[\w?!-]+\[", line):
+                raise Refused("Options of rules are not supported there.")
+            out, read = [], 0
+            for kind, token, start in tokens(line):
+                out.append(line[read:start])
+                out.append(_token(kind, token, kept))
+                read = start + len(token)
+            yield "".join([*out, line[read:]])
         elif imported[2] in kept:
             yield line
         elif imported[1] in _SPACES:
             yield f"{_rule_name(imported[2])}: {_regex(_SPACES[imported[1]])}"
         else:
             raise Refused(f"`common.{imported[1]}` is not known there.")
-
-
-def _line_in_json(line: str, kept: set[str]) -> str:
-    if re.match(r"\s*[\w?!-]+\[", line):
-        raise Refused("Options of rules are not supported there.")
-    out, read = [], 0
-    for kind, token, start in tokens(line):
-        out.append(line[read:start])
-        out.append(_token(kind, token, kept))
-        read = start + len(token)
-    return "".join([*out, line[read:]])
 
 
 def _token(kind: str, token: str, kept: set[str]) -> str:

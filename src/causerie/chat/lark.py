@@ -125,16 +125,13 @@ class _Embedder:
         self._line += token.text.count("\n")
         return token
 
-    def _peek(self) -> str:
-        kinds = (text for kind, text, _ in tokens(self._text, self._at) if kind != "space")
-        return next(kinds, "")
-
     def _at_line_start(self) -> bool:
         return next((each.endswith("\n") for each in reversed(self._out) if each != " "), True)
 
     def _definition(self, token: _Token) -> None:
         name = token.text.lstrip("!?")
-        follows = self._peek()
+        kinds = (text for kind, text, _ in tokens(self._text, self._at) if kind != "space")
+        follows = next(kinds, "")
         if follows not in (":", "[", "."):
             raise self._refusal(f"`{name}` begins the line, but no `:` follows.")
         if follows == ".":
@@ -199,7 +196,14 @@ class _Embedder:
 
     def _directive(self, token: _Token) -> None:
         if token.text == "%json":
-            self._out.append("%json " + self._json_schema())
+            schema = self._json_behind("%json")
+            if not isinstance(schema, dict | bool):
+                raise self._refusal("`%json` takes a schema, an object.")
+            prepared = prepare(schema, param=self._param)
+            for pointer, keyword in prepared.left:
+                reason = f"`{keyword}` cannot be enforced inside a grammar."
+                raise SchemaRefused(self._param, reason, pointer)
+            self._out.append("%json " + prepared.text)
         elif token.text == "%regex":
             self._out.append("%regex " + json.dumps(self._json_behind("%regex")))
         elif token.text == "%llguidance":
@@ -210,18 +214,7 @@ class _Embedder:
         else:
             raise self._refusal(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
 
-    def _json_schema(self) -> str:
-        schema = self._json_behind("%json")
-        if not isinstance(schema, dict | bool):
-            raise self._refusal("`%json` takes a schema, an object.")
-        prepared = prepare(schema, param=self._param)
-        for pointer, keyword in prepared.left:
-            reason = f"`{keyword}` cannot be enforced inside a grammar."
-            raise SchemaRefused(self._param, reason, pointer)
-        return prepared.text
-
     def _json_behind(self, directive: str) -> object:
-        value: object
         try:
             value, end = _json_at(self._text, self._at)
         except (ValueError, RecursionError):

@@ -310,20 +310,16 @@ def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: Mode
     return "" if request.continue_final_message or rendered.text.endswith(space) else space
 
 
-def _first_user_position(rendered: Rendered, request: ChatRequest) -> int:
-    first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
-    head = first.strip()[:_HEAD]
-    text = rendered.text
-    spans = rendered.user if head else ()
-    begun = (start for start, stop in spans if text[start:stop].lstrip().startswith(head))
-    return next(begun, 0)
-
-
 async def _encoded(
     rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
 ) -> EncodedText:
     try:
-        parting = _first_user_position(rendered, request)
+        first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
+        head = first.strip()[:_HEAD]
+        text = rendered.text
+        spans = rendered.user if head else ()
+        begun = (start for start, stop in spans if text[start:stop].lstrip().startswith(head))
+        parting = next(begun, 0)
         most = _context_length(request, model)
         return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
     except PromptTooLong as long:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from causerie.chat.formats import format as forms
 from causerie.chat.history import segment_text
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.taint import Traced, authored, joined
+from causerie.protocol.body import is_object
 from causerie.protocol.events import (
     ContentEvent,
     Partial,
@@ -96,8 +96,8 @@ def can_write(form: forms.ModelFormat, partial: Partial) -> bool:
     calls = form.calls
     if len(partial.calls) > 1 and not calls.parallel:
         return False
-    whole = all(is_whole(call.arguments) for call in partial.calls[:-1])
-    return whole and (calls.writes_json or is_whole(partial.calls[-1].arguments))
+    whole = all(is_object(call.arguments) for call in partial.calls[:-1])
+    return whole and (calls.writes_json or is_object(partial.calls[-1].arguments))
 
 
 def answer_space(text: str) -> WhiteSpace:
@@ -190,10 +190,3 @@ def _call_id(segment: forms.CallId, call: PartialCall, index: int) -> str:
     digest = hashlib.sha256(call.id.encode("utf-8", "surrogatepass")).digest()
     size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])
-
-
-def is_whole(arguments: str) -> bool:
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        return False

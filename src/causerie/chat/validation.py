@@ -143,7 +143,10 @@ class _Checker:
         elif isinstance(value, list):
             self._check_array(value, schema, at)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            _check_number(value, schema, at)
+            for keyword, holds in _NUMBERS.items():
+                bound = schema.get(keyword)
+                if isinstance(bound, int | float) and not holds(value, bound):
+                    raise _Wrong(f"The number at {at} does not keep to {keyword} {bound}.")
 
     def _check_type_and_values(self, value: object, schema: Schema, at: str) -> None:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
@@ -322,13 +325,6 @@ def _check_count(count: int, schema: Schema, of: str, at: str, what: str) -> Non
         raise _Wrong(f"The value at {at} has fewer than {low} {what}.")
     if isinstance(high, int | float) and count > high:
         raise _Wrong(f"The value at {at} has more than {high} {what}.")
-
-
-def _check_number(value: int | float, schema: Schema, at: str) -> None:
-    for keyword, holds in _NUMBERS.items():
-        bound = schema.get(keyword)
-        if isinstance(bound, int | float) and not holds(value, bound):
-            raise _Wrong(f"The number at {at} does not keep to {keyword} {bound}.")
 
 
 def _is_multiple(value: float, of: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -10,9 +11,14 @@ _STRUCTURE = re.compile(r'[{}\[\]"]')
 _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-class Brackets(Struct, eq=False):
-    """Finds the end of one object or array; each piece is read once."""
+@dataclass(slots=True, eq=False)
+class Brackets:
+    """Finds the end of one object or array; each piece is read once.
 
+    With ``strings`` the value may also be a string.
+    """
+
+    strings: bool = False
     _depth: int = 0
     quoted: bool = False  # in the middle of a string
     _escaped: bool = False  # behind a backslash in one
@@ -33,6 +39,7 @@ class Brackets(Struct, eq=False):
         end = _END_OF_STRING.match(text, at)
         if end is not None:
             self.quoted = False
+            self.closed = self.strings and not self._depth
             return end.end()
         self._escaped = (len(text) - len(text[at:].rstrip("\\")) - at) % 2 == 1
         return len(text)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import string
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,7 +38,6 @@ Shaping = Literal[
 ]
 
 _INDEX = re.compile(r"\[\d+\]")  # of a message
-_DIGITS = string.digits + string.ascii_letters
 _ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
 
 
@@ -115,12 +113,7 @@ class CallIds:
         """Return the id that the server gets in place of this one, or this one itself."""
         if re.fullmatch(self.pattern, identifier, re.ASCII | re.DOTALL):
             return identifier
-        number = int.from_bytes(hashlib.sha256(identifier.encode()).digest())
-        digits = []
-        for _ in range(self.digits):
-            number, digit = divmod(number, len(_DIGITS))
-            digits.append(_DIGITS[digit])
-        return self.prefix + "".join(digits)
+        return self.prefix + hashlib.sha256(identifier.encode()).hexdigest()[: self.digits]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,25 +63,21 @@ def _placeholder_text(draft: RequestDraft) -> Block:
 
 def _turn(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
     if message["role"] == "assistant":
-        return "assistant", _assistant_blocks(draft, message)
+        others = list(_content_blocks(message.get("content") or message.get("refusal")))
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            others.append(
+                {
+                    "type": "tool_use",
+                    "id": call["id"],
+                    "name": function["name"],
+                    "input": msgspec.Raw(function["arguments"].encode()),  # an object, by now
+                }
+            )
+        return "assistant", list(_interleaved(_signed_blocks(draft, message), others))
     if message["role"] == "tool":
         return "user", [_tool_result(message)]
     return "user", list(_content_blocks(message.get("content")))
-
-
-def _assistant_blocks(draft: RequestDraft, message: Entry) -> list[Block]:
-    others = list(_content_blocks(message.get("content") or message.get("refusal")))
-    for call in message.get("tool_calls") or ():
-        function = call["function"]
-        others.append(
-            {
-                "type": "tool_use",
-                "id": call["id"],
-                "name": function["name"],
-                "input": msgspec.Raw(function["arguments"].encode()),  # an object, by now
-            }
-        )
-    return list(_interleaved(_signed_blocks(draft, message), others))
 
 
 def _signed_blocks(draft: RequestDraft, message: Entry) -> Iterator[tuple[int, Block]]:

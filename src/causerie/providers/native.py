@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -37,19 +38,19 @@ from causerie.providers.wire import (
     merged,
 )
 
-_FIELDS = {
-    "messages": frozenset({
-        "cache_control", "context_management", "max_tokens", "messages", "metadata",
-        "output_config", "output_format", "stop_sequences", "stream", "system", "temperature",
-        "thinking", "tool_choice", "tools", "top_k", "top_p",
-    }),
-    "responses": frozenset({
-        "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-        "parallel_tool_calls", "prompt_cache_key", "reasoning", "safety_identifier", "stream",
-        "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
-        "top_p", "truncation", "user",
-    }),
-}  # fmt: skip
+
+class NativeApi(Struct, frozen=True):
+    """What passes in an API; tokens are ``counted_at`` a path, by the fields ``counted``."""
+
+    fields: frozenset[str]
+    limit: str  # name of the output limit
+    counted_at: str
+    counted: frozenset[str]
+
+
+NATIVE_APIS = msgspec.toml.decode(
+    Path(__file__).with_name("native.toml").read_bytes(), type=dict[str, NativeApi]
+)
 _NOT_EXTENDED = frozenset({"service_tier", "chat_template_kwargs"})  # these are the operator's
 _EXTENDED = [each for each in {**PARAMETERS, **HINTS}.values() if each.name not in _NOT_EXTENDED]
 _OF_A_PEER = {
@@ -57,25 +58,7 @@ _OF_A_PEER = {
     "responses": frozenset(each.name for each in _EXTENDED if each.facts.responses == ""),
 }
 """Parameters of chat completions that have their names in these APIs at a service like this one."""
-COUNTED = {
-    "messages": (
-        "/messages/count_tokens",
-        frozenset({
-            "cache_control", "context_management", "messages", "model", "output_config",
-            "system", "thinking", "tool_choice", "tools",
-        }),
-    ),
-    "responses": (
-        "/responses/input_tokens",
-        frozenset({
-            "input", "instructions", "model", "parallel_tool_calls", "reasoning", "text",
-            "tool_choice", "tools", "truncation",
-        }),
-    ),
-}  # fmt: skip
-"""Paths that count the tokens of a prompt, and the fields that they take."""
 _OWN = frozenset({"model", "store"})  # written here
-_LIMITS = {"messages": "max_tokens", "responses": "max_output_tokens"}
 
 
 def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
@@ -89,7 +72,8 @@ def native_body(
 ) -> tuple[bytes, list[str]]:
     """Return the body for a provider, and the report of what was left out."""
     check_images(request, dialect)
-    listed = _FIELDS[native.shape] | dialect.knows | dialect.privileged
+    api = NATIVE_APIS[native.shape]
+    listed = api.fields | dialect.knows | dialect.privileged
     if dialect.extends:
         listed |= _OF_A_PEER[native.shape]
     body: dict[str, Any] = {"model": model}
@@ -109,9 +93,8 @@ def native_body(
         foreign = [isinstance(tool, dict) and tool.get("type") == "mcp" for tool in tools]
         body["tools"] = [tool for at, tool in enumerate(tools) if not foreign[at]]
         changes += [f"tools[{at}] dropped" for at, drops in enumerate(foreign) if drops]
-    limit = _LIMITS[native.shape]
-    if limit in body and request.max_tokens is not None:
-        body[limit] = request.max_tokens  # lowered where the model writes less
+    if api.limit in body and request.max_tokens is not None:
+        body[api.limit] = request.max_tokens  # lowered where the model writes less
     if native.shape == "responses":
         body["store"] = False
     return msgspec.json.encode(body), changes

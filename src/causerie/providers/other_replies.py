@@ -32,9 +32,23 @@ _MOST_ITEMS = 4096  # of a reply, or of the content of one
 class ReplyReader(Struct, eq=False):
     """Reads one reply. ``ended`` is set at the end that the server declares."""
 
+    text_event: ClassVar[bytes]
+    """Name of the events that only go on with a text; all of them have the ``text_mark``."""
+    text_mark: ClassVar[bytes]
+    decode_text: ClassVar[Any]  # to an object with the `text`
     ended: bool = False
     _calls: dict[int, int] = {}  # our index of a call by that of its block or item
     _usage: ProviderUsage = field(default_factory=ProviderUsage)
+
+    def text(self, data: bytes) -> str:
+        """Return the text of an event that only goes on with one; nothing for other events."""
+        if len(data) > SMALL or data.find(self.text_mark) < 0:
+            return ""
+        try:
+            text: str = self.decode_text(data).text
+            return text
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return ""
 
     def _call(self, index: int, function: ProviderFunction, id: str | None = None) -> ProviderDelta:
         place = self._calls.setdefault(index, len(self._calls))
@@ -115,23 +129,17 @@ class MessagesTextEvent(Struct, gc=False):
     type: Literal["content_block_delta"]
     delta: MessagesText
 
-
-_decode_messages_text = msgspec.json.Decoder(MessagesTextEvent).decode
+    @property
+    def text(self) -> str:
+        return self.delta.text
 
 
 class MessagesReader(ReplyReader, eq=False):
     """Reads one reply of the Messages API."""
 
     text_event: ClassVar = b"content_block_delta"
-
-    def text(self, data: bytes) -> str:
-        """Return the text of an event that only goes on with one; nothing for other events."""
-        if len(data) > SMALL or data.find(b'"text_delta"') < 0:
-            return ""
-        try:
-            return _decode_messages_text(data).delta.text
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return ""
+    text_mark: ClassVar = b'"text_delta"'
+    decode_text: ClassVar = msgspec.json.Decoder(MessagesTextEvent).decode
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
@@ -295,26 +303,16 @@ class ResponsesTextEvent(Struct, gc=False):
     """An event that only goes on with a text."""
 
     type: Literal["response.output_text.delta"]
-    delta: str
+    text: str = field(name="delta")
     object: Literal[""] = ""
-
-
-_decode_responses_text = msgspec.json.Decoder(ResponsesTextEvent).decode
 
 
 class ResponsesReader(ReplyReader, eq=False):
     """Reads one reply of the Responses API."""
 
     text_event: ClassVar = b"response.output_text.delta"
-
-    def text(self, data: bytes) -> str:
-        """Return the text of an event that only goes on with one; nothing for other events."""
-        if len(data) > SMALL or data.find(b'"response.output_text.delta"') < 0:
-            return ""
-        try:
-            return _decode_responses_text(data).delta
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return ""
+    text_mark: ClassVar = b'"response.output_text.delta"'
+    decode_text: ClassVar = msgspec.json.Decoder(ResponsesTextEvent).decode
 
     def read(self, data: bytes) -> ProviderChunk:
         event = _event(data, _decode_responses, "Responses")

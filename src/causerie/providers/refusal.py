@@ -34,6 +34,7 @@ from causerie.protocol import bounded_json
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.providers.dialect import Dialect
 from causerie.providers.overflow import Overflow, error_texts, overflow
+from causerie.providers.wire import SAID
 
 _DIGITS = re.compile(r"[0-9]+")
 _SECONDS_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,12})?")
@@ -298,8 +299,15 @@ _PARAM = re.compile(r"[A-Za-z_][\w.\[\]]{0,63}", re.ASCII)
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{0,47}", re.ASCII)
 _STATUS = re.compile(r"[45]\d\d", re.ASCII)
 _FULL = frozenset({429, 529})
-_LOADING = frozenset({"unavailable_error", "engine_loading", "model_loading"})
-_RATE_LIMITED = frozenset({"rate_limit_error", "rate_limit_exceeded"})
+_SAID = SAID["refusal"]
+_LOADING, _RATE_LIMITED = frozenset(_SAID["loading"]), frozenset(_SAID["rate_limited"])
+_MEANT: Mapping[str, int] = _SAID["statuses"]
+_OUR_KEY_CODES, _OUR_BILL_CODES = (
+    frozenset(_SAID[name]["codes"]) for name in ("our_key", "our_bill")
+)
+_ABOUT_OUR_KEY, _ABOUT_OUR_BILL = (
+    re.compile(_SAID[name]["words"], re.IGNORECASE) for name in ("our_key", "our_bill")
+)
 _CONFIGURED_WRONG: Mapping[int, tuple[str, ErrorClass]] = {
     401: ("did not accept our credentials", ErrorClass.REJECTED_KEY),
     402: ("is not paid for", ErrorClass.QUOTA),
@@ -307,31 +315,6 @@ _CONFIGURED_WRONG: Mapping[int, tuple[str, ErrorClass]] = {
     404: ("does not know the model or the path", ErrorClass.MODEL_NOT_FOUND),
     405: ("does not know the method", ErrorClass.WRONG_ADDRESS),
 }
-_MEANT: Mapping[str, int] = {
-    "invalid_request_error": 400,
-    "BadRequestError": 400,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
-    "overloaded_error": 529,
-}
-_OUR_KEY_CODES = frozenset({"invalid_api_key", "API_KEY_INVALID"})
-_ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
-_OUR_BILL_CODES = frozenset({
-    "insufficient_quota", "billing_hard_limit_reached", "billing_not_active",
-    "exceeded_current_quota_error", "insufficient_balance", "insufficient_user_quota",
-    "Arrearage", "1113",
-})  # fmt: skip
-_ABOUT_OUR_BILL = re.compile(
-    r"credit balance is too low|insufficient (?:account )?balance|insufficient (?:credits|funds)"
-    r"|exceeded your current quota|account is in good standing|欠费|余额不足",
-    re.IGNORECASE,
-)
 _PARAMETERS = HONOURED | HINT_NAMES
 _WAIT = 1
 

@@ -35,7 +35,7 @@ from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers import wire
 from causerie.providers.answer import Separators
 from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
-from causerie.providers.native import COUNTED, NativeIncoming, PassedReader, native_of, only
+from causerie.providers.native import NATIVE_APIS, NativeIncoming, PassedReader, native_of, only
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
 
@@ -579,15 +579,17 @@ class ProviderTarget:
         dialect = self.provider.dialect
         native = native_of(request, dialect)
         spoken = dialect.api.bodies if native is None else native.shape
-        if spoken not in COUNTED:
+        if spoken not in NATIVE_APIS:
             return None
-        path, fields = COUNTED[spoken]
+        api = NATIVE_APIS[spoken]
 
         def body() -> bytes:
-            return only(outgoing(request, dialect, self.model_for(request)).body, fields)
+            return only(outgoing(request, dialect, self.model_for(request)).body, api.counted)
 
         written = await offload(body) if request.large else body()
-        return await self.provider.count(path, written, {} if native is None else native.headers)
+        return await self.provider.count(
+            api.counted_at, written, {} if native is None else native.headers
+        )
 
     async def check(self) -> None:
         await self.provider.check()

@@ -8,14 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from causerie.errors import (
-    ErrorClass,
-    InternalError,
-    Overloaded,
-    ServiceError,
-    UpstreamFailed,
-    forget_frames,
-)
+from causerie import errors
 from causerie.protocol.events import (
     ArrivalSink,
     Batch,
@@ -143,7 +136,9 @@ def added(before: Usage, new: Usage) -> Usage:
 
 
 _FIRST_PAUSE_SECONDS = 0.25
-_BROKEN = frozenset({ErrorClass.CONNECTION, ErrorClass.INVALID_REPLY})  # once a reply has begun
+_BROKEN = frozenset(
+    {errors.ErrorClass.CONNECTION, errors.ErrorClass.INVALID_REPLY}
+)  # once a reply has begun
 
 
 class ReplyObserver(Protocol):
@@ -174,7 +169,7 @@ class Execution(TargetSelector, eq=False):
         """Return the attempt that answers, with its first content; raise like :meth:`find`."""
         return self.find(self.target_states())
 
-    async def again(self, failure: ServiceError) -> Attempt:
+    async def again(self, failure: errors.ServiceError) -> Attempt:
         """Start a reply, of which the client saw nothing, elsewhere; else raise ``failure``."""
         failed = {one.target for one in self.tried if one.failure}
         others = [
@@ -185,7 +180,7 @@ class Execution(TargetSelector, eq=False):
         before, self._before = self._before, NOTHING  # which nobody pays for, if all is made anew
         try:
             attempt = await self.find(others)
-        except ServiceError as refused:
+        except errors.ServiceError as refused:
             self._before = before
             raise failure from refused
         self._passed = Passed()
@@ -239,10 +234,10 @@ class Execution(TargetSelector, eq=False):
             try:
                 batch = await upcoming()
             except StopAsyncIteration:
-                raise InternalError("The reply ended without its usage.") from None
-            except (UpstreamFailed, Overloaded) as failure:
+                raise errors.InternalError("The reply ended without its usage.") from None
+            except (errors.UpstreamFailed, errors.Overloaded) as failure:
                 attempt = await self._mended(attempt, failure)
-                forget_frames(failure)  # the attempt that broke off keeps it
+                errors.forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, None
             if self._full is not None:
                 await self._taken()
@@ -262,9 +257,9 @@ class Execution(TargetSelector, eq=False):
         if full is not None:
             await full
 
-    async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:
+    async def _mended(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
         if failure.error_class in _BROKEN:
-            failure.caused_by(ErrorClass.BROKEN_STREAM)
+            failure.caused_by(errors.ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
         ending: list[Event] = []
         if passed.finished < request.n:
@@ -296,7 +291,7 @@ class Execution(TargetSelector, eq=False):
         self.finish = ending.reason if isinstance(ending, Finished) else self._passed.finish
         return batch
 
-    async def _continued(self, broken: Attempt, failure: ServiceError) -> Attempt:
+    async def _continued(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
         usage, trail, request = self.usage(), broken.answer.trail(), self.request
         broken.target_state.failed(failure)
         self.broke(broken, failure)
@@ -306,20 +301,20 @@ class Execution(TargetSelector, eq=False):
             if request.n > 1 or broken.answer.verbatim:
                 raise failure
             return await self._gone_on(self._passed.partial(usage, trail), failure)
-        except ServiceError as last:
+        except errors.ServiceError as last:
             said = self._passed.shows(reasoning=False) or self._passed.finished
             if not request.stream or request.thinking.visible or said:
                 raise
-            forget_frames(last)
+            errors.forget_frames(last)
         return await self.again(failure)
 
-    async def _gone_on(self, partial: Partial, failure: ServiceError) -> Attempt:
+    async def _gone_on(self, partial: Partial, failure: errors.ServiceError) -> Attempt:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
                 attempt = await self.find(able, partial)
-            except ServiceError as refused:
-                forget_frames(refused)
+            except errors.ServiceError as refused:
+                errors.forget_frames(refused)
                 seconds = max(min(target_state.breaker.wait() for target_state in able), pause)
                 waited, pause = waited + seconds, pause * 2
                 if self.spent() or waited > self.context.budget.wait_seconds:

@@ -18,15 +18,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from causerie.errors import StoreUnavailable
-from causerie.protocol.targets import (
-    DAY_SECONDS,
-    QUARTER_SECONDS,
-    UNKNOWN_STATS,
-    Figure,
-    Figures,
-    Percentiles,
-    TimeBucket,
-)
+from causerie.protocol import targets
 from causerie.routing.router import Router
 from causerie.routing.target_state import TargetState
 
@@ -56,16 +48,16 @@ class Sums(NamedTuple):
         return Sums(*(a + times * b for a, b in zip(self, other, strict=True)))
 
     @staticmethod
-    def of(bucket: TimeBucket) -> Sums:
+    def of(bucket: targets.TimeBucket) -> Sums:
         count, first, speed = bucket.answered, bucket.first_token, bucket.speed
         timed = (0, 0) if first is None else (count, round(count * first * 1_000_000))
         paced = (0, 0) if speed is None else (count, round(count * speed * 1000))
         return Sums(count, bucket.failed, *timed, *paced)
 
-    def bucket(self, start: int) -> TimeBucket:
+    def bucket(self, start: int) -> targets.TimeBucket:
         first = self.first_token_us / self.first_tokens / 1_000_000 if self.first_tokens else None
         speed = self.speed / self.speeds / 1000 if self.speeds else None
-        return TimeBucket(start, self.answered, self.failed, first, speed)
+        return targets.TimeBucket(start, self.answered, self.failed, first, speed)
 
 
 _NONE = Sums()
@@ -169,13 +161,17 @@ class Measurements:
         if self._store is None:
             return
         now = self._wall() // 1_000_000_000
-        day, all_days = now - DAY_SECONDS, now - DAYS_KEPT * DAY_SECONDS
+        day, all_days = now - targets.DAY_SECONDS, now - DAYS_KEPT * targets.DAY_SECONDS
         new = self._read_until
         _update(self._quarters, await self._store.quarters(max(day, new)), day)
-        _update(self._days, await self._store.days(max(all_days, new - DAY_SECONDS)), all_days)
-        self._read_until = now - now % QUARTER_SECONDS - QUARTER_SECONDS  # late ones are seen
+        _update(
+            self._days, await self._store.days(max(all_days, new - targets.DAY_SECONDS)), all_days
+        )
+        self._read_until = (
+            now - now % targets.QUARTER_SECONDS - targets.QUARTER_SECONDS
+        )  # late ones are seen
 
-    def history(self, name: str) -> Sequence[TimeBucket]:
+    def history(self, name: str) -> Sequence[targets.TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
         if self._store is None:
             return self._router().history(name)
@@ -183,22 +179,22 @@ class Measurements:
         if (state := self._router().target_state(name)) is not None:
             for start, added in self._unwritten(state):
                 sums[start] = sums.get(start, _NONE).plus(added)
-        since = self._wall() // 1_000_000_000 - DAY_SECONDS
+        since = self._wall() // 1_000_000_000 - targets.DAY_SECONDS
         return [sums[start].bucket(start) for start in sorted(sums) if start > since]
 
-    def days(self, name: str) -> Sequence[TimeBucket]:
+    def days(self, name: str) -> Sequence[targets.TimeBucket]:
         """Return the last 90 days (UTC) that had requests, at most a minute old."""
         return [sums.bucket(start) for start, sums in sorted(self._days.get(name, {}).items())]
 
-    def figures(self, name: str) -> Figures:
+    def figures(self, name: str) -> targets.Figures:
         """Return what lists show of a target, each from the shortest time that has it."""
-        stats, day = self._router().target_stats(name) or UNKNOWN_STATS, self.history(name)
+        stats, day = self._router().target_stats(name) or targets.UNKNOWN_STATS, self.history(name)
         hour_ago = self._wall() // 1_000_000_000 - _HOUR_SECONDS
         hour = [one for one in day if one.start > hour_ago]
         answered = sum(one.answered for one in day)
         asked = answered + sum(one.failed for one in day)
         last = day[-1].start if day else max(self._days.get(name, ()), default=None)
-        return Figures(
+        return targets.Figures(
             _figure(stats.first_token, hour, day, lambda one: one.first_token),
             _figure(stats.speed, hour, day, lambda one: one.speed),
             answered / asked if asked else None,
@@ -217,16 +213,16 @@ def _update(kept: _Kept, rows: Sequence[Row], since: int) -> None:
 
 
 def _figure(
-    now: Percentiles | None,
-    hour: Sequence[TimeBucket],
-    day: Sequence[TimeBucket],
-    value: Callable[[TimeBucket], float | None],
-) -> Figure | None:
+    now: targets.Percentiles | None,
+    hour: Sequence[targets.TimeBucket],
+    day: Sequence[targets.TimeBucket],
+    value: Callable[[targets.TimeBucket], float | None],
+) -> targets.Figure | None:
     if now is not None:
-        return Figure(now.p50, "5 minutes")
-    windows: Mapping[str, Sequence[TimeBucket]] = {"hour": hour, "24 hours": day}
+        return targets.Figure(now.p50, "5 minutes")
+    windows: Mapping[str, Sequence[targets.TimeBucket]] = {"hour": hour, "24 hours": day}
     for window, buckets in windows.items():
         found = [(one.answered, each) for one in buckets if (each := value(one)) is not None]
         if count := sum(answered for answered, _ in found):
-            return Figure(sum(answered * each for answered, each in found) / count, window)
+            return targets.Figure(sum(answered * each for answered, each in found) / count, window)
     return None

@@ -129,12 +129,9 @@ class AvailabilityHistory(Struct, eq=False):
 
     def day(self) -> Sequence[TimeBucket]:
         """Return the quarters of the last day that had requests, the oldest first."""
-        since = self._since()
+        since = (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
         going_on = [self._time_bucket()] if self._minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
-
-    def _since(self) -> int:
-        return (self._wall() // _QUARTER_NS - QUARTERS_KEPT + 1) * QUARTER_SECONDS
 
     def _time_bucket(self) -> TimeBucket:
         return TimeBucket(

@@ -20,10 +20,10 @@ from causerie.protocol.request import ChatRequest, Operation, PassedBody, text_t
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import NO_PREFERENCES
 from causerie.shapes.chat_completions.reader import (
-    ROUTER_FIELDS,
     read_models,
     read_preferences,
     unknown_preferences,
+    without_router_fields,
 )
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
@@ -127,19 +127,22 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     if rules.router:
         fields = ObjectReader(values)
         changes, preferences = unknown_preferences(fields, rules), read_preferences(fields)
-        values = {name: each for name, each in values.items() if name not in ROUTER_FIELDS}
-        values["model"], fallbacks = read_models(fields, rules)
+        model, fallbacks = read_models(fields, rules)
+        values = {**without_router_fields(values, rules), "model": model}
     try:
         asked: Any = msgspec.convert(values, operations.BODIES[operation], str_keys=True)
     except msgspec.ValidationError as error:
         raise _wrong_field(str(error)) from error
     known, unlisted = sift(values, operations.FIELDS[operation])
     facts = _facts(asked)
+    # Requests that begin alike go to the same target, all others are spread.
+    value = getattr(asked, "query", None) or getattr(asked, "prompt", None) or asked.input
+    first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
     return ChatRequest(
         model=asked.model,
         messages=(),
         **facts,
-        cache_key=_key(asked),
+        cache_key=str(first[:_KEY_CHARACTERS]),
         large=len(body) > AT_ONCE,
         fallbacks=fallbacks,
         preferences=preferences,
@@ -186,13 +189,6 @@ def _input_tokens(value: Any, name: str) -> int:
 
 def _prompts(value: Any) -> int:
     return 1 if isinstance(value, str) or isinstance(value[0], int) else len(value)
-
-
-def _key(asked: Any) -> str:
-    # Requests that begin alike go to the same target, all others are spread.
-    value = getattr(asked, "query", None) or getattr(asked, "prompt", None) or asked.input
-    first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
-    return str(first[:_KEY_CHARACTERS])
 
 
 def _wrong_field(words: str) -> InvalidRequest:

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 # Copies of these share their content, so copying takes constant time, and so does adding.
@@ -61,30 +60,6 @@ class GrowingText(GrowingList[str]):
 
     def __str__(self) -> str:
         return self.between(0, self.size)
-
-
-class GrowingSet(Generic[_T]):
-    """A set to which items are added. The first copy that is added to keeps the content."""
-
-    __slots__ = ("_items", "_size")
-
-    def __init__(self) -> None:
-        self._items: dict[_T, int] = {}  # with their numbers
-        self._size = 0  # items; those with higher numbers belong to another copy
-
-    def __copy__(self) -> GrowingSet[_T]:
-        other = GrowingSet[_T]()
-        other._items, other._size = self._items, self._size
-        return other
-
-    def has(self, item: _T) -> bool:
-        return self._items.get(item, self._size) < self._size
-
-    def add(self, item: _T) -> None:
-        if len(self._items) > self._size:
-            self._items = dict(islice(self._items.items(), self._size))
-        self._items[item] = self._size
-        self._size += 1
 
 
 Schema = Mapping[str, object]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.chat.call_syntax.base import Read, Schema, Unreadable, spelled
@@ -12,42 +11,7 @@ from causerie.chat.call_syntax.members import JsonLikeRules, members_of, pattern
 from causerie.chat.call_syntax.python import separated
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.keywords import as_mapping
-
-_STRUCTURE = re.compile(r'["{}\[\]]')
-_STRING_END = re.compile(r'["\\]')
-
-
-class ValueScan:
-    """Finds the end of a JSON value that comes in pieces; brackets in strings do not count."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._in_string = False
-        self._escaped = False
-
-    def end(self, text: str) -> int | None:
-        """Return where in the next piece the value ends, if it does."""
-        at = 0
-        if self._escaped and text:
-            self._escaped = False
-            at = 1
-        while at < len(text):
-            found = (_STRING_END if self._in_string else _STRUCTURE).search(text, at)
-            if found is None:
-                return None
-            character, at = found.group(), found.end()
-            if character == "\\":
-                if at == len(text):
-                    self._escaped = True
-                at += 1
-                continue
-            if character == '"':
-                self._in_string = not self._in_string
-            else:
-                self._depth += 1 if character in "{[" else -1
-            if self._depth == 0 and not self._in_string:
-                return at
-        return None
+from causerie.protocol.sse import Brackets
 
 
 class JsonReader:
@@ -59,7 +23,7 @@ class JsonReader:
     def __init__(self) -> None:
         self._pieces: list[str] | None = None  # of the string; ``None`` where it is an object
         self._begun = False
-        self._scan = ValueScan()
+        self._brackets = Brackets(strings=True)
 
     def feed(self, text: str) -> Read:
         if not self._begun:
@@ -70,24 +34,21 @@ class JsonReader:
                 raise Unreadable
             self._begun = True
             self._pieces = [] if text[0] == '"' else None
-        end = self._scan.end(text)
+        end = self._brackets.read(text)
         if self._pieces is not None:
-            return self._unquoted(self._pieces, text, end)
-        if end is None:
+            self._pieces.append(text[:end])
+            if not self._brackets.closed:
+                return Read()
+            try:
+                inside = json.loads("".join(self._pieces), strict=False).strip()
+                if not isinstance(json.loads(inside), dict):
+                    raise Unreadable
+            except (ValueError, RecursionError):
+                raise Unreadable from None
+            return Read(arguments=inside, rest=text[end:])
+        if not self._brackets.closed:
             return Read(arguments=text)
         return Read(arguments=text[:end], rest=text[end:])
-
-    def _unquoted(self, pieces: list[str], text: str, end: int | None) -> Read:
-        pieces.append(text[:end])
-        if end is None:
-            return Read()
-        try:
-            inside = json.loads("".join(pieces), strict=False).strip()
-            if not isinstance(json.loads(inside), dict):
-                raise Unreadable
-        except (ValueError, RecursionError):
-            raise Unreadable from None
-        return Read(arguments=inside, rest=text[end:])
 
 
 # Some versions of the engines' own grammar of JSON admit one run of white space after the other, so

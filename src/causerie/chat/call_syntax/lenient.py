@@ -11,16 +11,15 @@ import re
 from collections.abc import Iterable, Mapping
 
 from causerie.chat.call_syntax.base import Schema, Tools, Unreadable, json_value, offered_name
-from causerie.chat.call_syntax.json import ValueScan
 from causerie.chat.call_syntax.parameters import ParameterReader
 from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.formats.format import ParameterList
+from causerie.protocol.sse import Brackets
 
 _MOST_CHARACTERS = 32_000
 _NAMES = ("name", "tool_name", "function", "tool", "function_name")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "arguments_json")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _HEAD = re.compile(
     r"""(?:\S{0,24}?(?=<))?<(?:[^\s<>=]{1,16}[:｜][ ]?)?(?:function|invoke|tool|call)"""
     r"""\s*(?:=|\s+name\s*=)\s*"""
@@ -59,7 +58,7 @@ class LenientReader:
         self._name = name
         self._text = ""
         self._started = False
-        self._scan, self._scanned = ValueScan(), 0
+        self._brackets, self._scanned = Brackets(), 0
         self._looked = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
@@ -70,7 +69,11 @@ class LenientReader:
         if not self._started and not self._strip_markers():
             return None
         if self._text[0] in "{[":
-            return self._json_calls()
+            start, self._scanned = self._scanned, len(self._text)
+            end = start + self._brackets.read(self._text[start:])
+            if not self._brackets.closed:
+                return None
+            return self._calls_in(self._text[:end]), self._text[end:]
         if not self._may_start():
             raise Unreadable
         return self._marked_calls()
@@ -82,13 +85,6 @@ class LenientReader:
             self._marks.remove(found)
         self._started = not any(mark.startswith(self._text) for mark in self._first_words)
         return self._started
-
-    def _json_calls(self) -> tuple[list[LenientCall], str] | None:
-        start, self._scanned = self._scanned, len(self._text)
-        end = self._scan.end(self._text[start:])
-        if end is None:
-            return None
-        return self._calls_in(self._text[: start + end]), self._text[start + end :]
 
     def _may_start(self) -> bool:
         if self._text[0] in ('<]"' if self._name else "<]"):
@@ -179,8 +175,9 @@ def _from_tags(text: str, tools: Tools, name: str) -> LenientCall:
         return name, read.arguments
     if text[:1] != "{" and _OPENING.search(text):
         return name, _arguments_in_tags(text, tools[name])
-    string = _STRING.match(text)
-    end = (ValueScan().end(text) or 0) if text[:1] == "{" else string.end() if string else 0
+    value = Brackets(strings=True)
+    end = value.read(text) if text[:1] in ("{", '"') else 0
+    end = end if value.closed else 0
     if not _CLOSING.fullmatch(text, end):
         raise Unreadable
     return _offered_call(name, _lenient_json(text[:end]) if end else None, tools)

@@ -196,7 +196,12 @@ class ParameterReader(base.StepReader):
                 return ""
             return self._pending_key + self._close_value(piece)
         if not self._streams:
-            self._set_aside()
+            size = max(self._searched - 1, 0)
+            self._strings.add(self._text[self._judged : size])
+            self._held.add(self._text[:size])
+            self._text = self._text[size:]
+            self._searched -= size
+            self._judged = max(self._judged - size, 0)
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
         keep = max(base.text_overlap(self._text, end) for end in self._ends)
@@ -225,14 +230,6 @@ class ParameterReader(base.StepReader):
             self._searched = found.start() + 1
         self._searched = max(self._searched, len(self._text) - max(map(len, self._ends)) + 1)
         return None
-
-    def _set_aside(self) -> None:
-        size = max(self._searched - 1, 0)
-        self._strings.add(self._text[self._judged : size])
-        self._held.add(self._text[:size])
-        self._text = self._text[size:]
-        self._searched -= size
-        self._judged = max(self._judged - size, 0)
 
     def _strip_wrapper(self, wrap: tuple[str, str]) -> bool:
         opener, closer = wrap

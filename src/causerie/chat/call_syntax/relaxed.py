@@ -176,9 +176,6 @@ class RelaxedReader(StepReader):
             return self._lead() + '"'
         if first in _CLOSERS:
             return self._lead() + self._enter_brackets(self._consume())
-        return self._word()
-
-    def _word(self) -> str | None:
         found = _WORD.match(self._text)
         if found is None:
             raise Unreadable
@@ -200,7 +197,21 @@ class RelaxedReader(StepReader):
 
     def _read_string(self) -> str | None:
         if self._escapes:
-            return self._escaped_string()
+            out = ""
+            while self._text:
+                if self._text[0] == self._mark:
+                    self._consume()
+                    self._step = self._read_separator
+                    return out + '"'
+                if self._text[0] == "\\":
+                    escape = self._escape()
+                    if escape is None:
+                        break
+                    out += escape
+                    continue
+                stop = _STRING_STOP[self._mark].search(self._text)
+                out += _inner(self._consume(stop.start() if stop else len(self._text)))
+            return out or None
         end = self._text.find(self._mark)
         if end >= 0:
             piece = self._consume(end)
@@ -209,23 +220,6 @@ class RelaxedReader(StepReader):
             return _inner(piece) + '"'
         ready = len(self._text) - text_overlap(self._text, self._mark)
         return _inner(self._consume(ready)) if ready else None
-
-    def _escaped_string(self) -> str | None:
-        out = ""
-        while self._text:
-            if self._text[0] == self._mark:
-                self._consume()
-                self._step = self._read_separator
-                return out + '"'
-            if self._text[0] == "\\":
-                escape = self._escape()
-                if escape is None:
-                    break
-                out += escape
-                continue
-            stop = _STRING_STOP[self._mark].search(self._text)
-            out += _inner(self._consume(stop.start() if stop else len(self._text)))
-        return out or None
 
     def _escape(self) -> str | None:
         kind = self._text[1:2]

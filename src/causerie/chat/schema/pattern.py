@@ -187,7 +187,11 @@ class _Reader:
         elif character == "(":
             self._open_group()
         elif character == ")":
-            self._close_group()
+            if not self._depth:
+                raise Refused("A `)` closes no group; write `\\)` for the character.")
+            self._depth -= 1
+            self._at += 1
+            self._emit("close", ")")
         elif character == "[":
             self._emit("atom", self._class())
         elif character == "\\":
@@ -231,13 +235,6 @@ class _Reader:
             self._at += 1
         self._emit("open", "(?:")
         self._depth += 1
-
-    def _close_group(self) -> None:
-        if not self._depth:
-            raise Refused("A `)` closes no group; write `\\)` for the character.")
-        self._depth -= 1
-        self._at += 1
-        self._emit("close", ")")
 
     def _escape(self) -> str:
         self._at += 1

@@ -196,7 +196,11 @@ class SchemaNegation:
         if key in ("const", "enum"):
             return _other_than([value] if key == "const" else as_list(value))
         if key == "type":
-            return _of_other_type(declared_types(schema))
+            names = set(map(str, one_or_several(declared_types(schema))))
+            excluded = names | ({"number"} if "integer" in names else set())
+            others = [kind for kind in _KINDS if kind not in excluded]
+            complete = "integer" not in names or "number" in names
+            return Opposite(({"type": others},) if others else (), complete)
         if key == "not":
             return Opposite((value,) if isinstance(value, Mapping) else (), True)
         if key == "required":
@@ -247,14 +251,6 @@ def _union(opposites: Iterable[Opposite]) -> Opposite:
     each = list(opposites)
     ways = [way for one in each for way in one.ways]
     return Opposite(tuple(ways[:_MOST]), len(ways) <= _MOST and all(o.complete for o in each))
-
-
-def _of_other_type(declared: object) -> Opposite:
-    names = set(map(str, one_or_several(declared)))
-    excluded = names | ({"number"} if "integer" in names else set())
-    others = [kind for kind in _KINDS if kind not in excluded]
-    complete = "integer" not in names or "number" in names
-    return Opposite(({"type": others},) if others else (), complete)
 
 
 def _other_than(values: Sequence[object]) -> Opposite:

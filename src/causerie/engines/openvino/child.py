@@ -32,7 +32,7 @@ import openvino
 import openvino_genai
 
 from causerie.engines.child import die_with_parent, ignore_signals, stay_on
-from causerie.engines.openvino.prefill import BATCH, Part, Prefill
+from causerie.engines.openvino.prefill import BATCH, Prefill
 
 _MOST_TOKENS = 2**31 - 1
 _GREEDY = 1e-5  # and below, a temperature draws the most likely token only, or overflows
@@ -130,20 +130,17 @@ class Batch:
         streaming = any(running.tokens for running in self._running.values())
         for part in self._prefill.plan(streaming=streaming):
             try:
-                self._read(part)
+                id, tokens = part.prompt.id, part.prompt.tokens
+                if part.is_last:
+                    config = _generation_config(self._orders.pop(id), self._end)
+                    self._running[id] = _Running(self._add_request(id, tokens, config), tokens)
+                else:
+                    self._parts[id] = self._add_request(
+                        id, tokens[: part.end], _base_config(1)
+                    )  # a prompt alone
             except RuntimeError as error:  # of one request: all others go on
                 self._cancel(part.prompt.id)
                 _report(self._out, {"id": part.prompt.id, "refused": str(error)})
-
-    def _read(self, part: Part) -> None:
-        id, tokens = part.prompt.id, part.prompt.tokens
-        if part.is_last:
-            config = _generation_config(self._orders.pop(id), self._end)
-            self._running[id] = _Running(self._add_request(id, tokens, config), tokens)
-        else:
-            self._parts[id] = self._add_request(
-                id, tokens[: part.end], _base_config(1)
-            )  # a prompt alone
 
     def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))

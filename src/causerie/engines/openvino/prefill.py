@@ -90,7 +90,9 @@ class Prefill:
         if not self._oldest_first:
             waiting.sort(key=lambda prompt: prompt.rest)
         for prompt in waiting:
-            self._skip_known(prompt)
+            # At least one token has to be computed, so the last one is never skipped.
+            while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self.known:
+                prompt.read += BLOCK
             prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
             small = self._divided and streaming and prompt.is_long
             most = (
@@ -129,11 +131,6 @@ class Prefill:
             self.known[key] = None
         while len(self.known) > self._limit:
             del self.known[next(iter(self.known))]
-
-    def _skip_known(self, prompt: _WaitingPrompt) -> None:
-        # At least one token has to be computed, so the last one is never skipped.
-        while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self.known:
-            prompt.read += BLOCK
 
 
 def _round_to_blocks(tokens: int) -> int:

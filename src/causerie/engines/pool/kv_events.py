@@ -478,7 +478,14 @@ class KvSubscriber:
                 socket.subscribe(b"")
                 await self._replay(context, 0)  # what is published meanwhile waits at the socket
                 while True:
-                    await self._receive(context, await _frames(socket))
+                    number, payload = await _frames(socket)
+                    batch = decoded_events(payload)
+                    at = int.from_bytes(number, "big")
+                    first = self.view.missing(at, batch)
+                    if first is not None:
+                        await self._replay(context, first)
+                    self.view.receive(at, batch)
+                    self._noticed()
             finally:
                 await end_task(watch)
 
@@ -494,16 +501,6 @@ class KvSubscriber:
         finally:
             socket.disable_monitor()
             monitor.close(0)
-
-    async def _receive(self, context: Context, frames: Sequence[bytes]) -> None:
-        number, payload = frames
-        batch = decoded_events(payload)
-        at = int.from_bytes(number, "big")
-        first = self.view.missing(at, batch)
-        if first is not None:
-            await self._replay(context, first)
-        self.view.receive(at, batch)
-        self._noticed()
 
     async def _replay(self, context: Context, first: int) -> None:
         if self._endpoint.replay is None:

@@ -59,7 +59,12 @@ class _Generation:
                             self._turn.answered()
                         self._made.append(output.id)
                     elif isinstance(output, base.Stopped) and self._made_before:
-                        output = self._stopped_in_all(output)
+                        output = replace(
+                            output,
+                            prompt_tokens=len(self._request.prompt),
+                            completion_tokens=self._made_before + output.completion_tokens,
+                            cached_tokens=0,  # the first one did not come to tell
+                        )
                     yield output
                 return
             except base.EngineFailed as failure:
@@ -111,14 +116,6 @@ class _Generation:
         if len(self._made) >= self._request.max_tokens:
             return base.Stopped("length", len(self._request.prompt), len(self._made))
         return None
-
-    def _stopped_in_all(self, stopped: base.Stopped) -> base.Stopped:
-        return replace(
-            stopped,
-            prompt_tokens=len(self._request.prompt),
-            completion_tokens=self._made_before + stopped.completion_tokens,
-            cached_tokens=0,  # the first one did not come to tell
-        )
 
 
 _BLOCKS = 32_768  # for each member: half a million tokens, which take some 3.6 MB here

@@ -37,7 +37,11 @@ class FolderTokenizer:
             content = _without_alterations(read_object(file))
             self._special = _build_tokenizer(content)
             _ensure_same_ids(content, self._special)
-            _ensure_knows_all(content["model"])
+            model = content["model"]
+            # The library fails at a text with a character for which the vocabulary has nothing.
+            lost = model.get("unk_id") is None and not model.get("byte_fallback")
+            if lost and model.get("type") == "Unigram":
+                raise ValueError("it has nothing for characters that it does not know")
             self._plain = _build_tokenizer(_without_added_tokens(content, self._special))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotModelFolder(
@@ -105,13 +109,6 @@ def _ensure_same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
         text, id = token["content"], token["id"]
         if tokenizer.token_to_id(text) != id:
             raise ValueError(f"{text!r} has the id {id} there, and another by its vocabulary")
-
-
-def _ensure_knows_all(model: dict[str, Any]) -> None:
-    # The library fails at a text with a character for which the vocabulary has nothing.
-    lost = model.get("unk_id") is None and not model.get("byte_fallback")
-    if lost and model.get("type") == "Unigram":
-        raise ValueError("it has nothing for characters that it does not know")
 
 
 def _without_added_tokens(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from causerie.errors import InvalidRequest
+from causerie.protocol import parameters
 from causerie.protocol import request as requests
 from causerie.protocol.body import (
     ObjectReader,
@@ -21,30 +22,19 @@ from causerie.protocol.body import (
     wrong_value,
 )
 from causerie.protocol.body_types import MAX_INT32, MAX_OPTIONS, StructuredOutputs
-from causerie.protocol.parameters import (
-    EFFORTS,
-    MAX_STOP_IDS,
-    MAX_STOP_LENGTH,
-    MAX_STOPS,
-    SAMPLING,
-    USUAL_EFFORT,
-    ParsingRules,
-    SamplingParams,
-    ThinkingParameters,
-)
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _MAX_BIASES = 65_536
-_SAMPLING_FIELDS = frozenset(SamplingParams.__struct_fields__)
-_NUMBERS = tuple(each.name for each in SAMPLING if each.number is not None)
+_SAMPLING_FIELDS = frozenset(parameters.SamplingParams.__struct_fields__)
+_NUMBERS = tuple(each.name for each in parameters.SAMPLING if each.number is not None)
 _TOKEN_ID = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
-def read_sampling(body: ObjectReader) -> SamplingParams:
+def read_sampling(body: ObjectReader) -> parameters.SamplingParams:
     if _SAMPLING_FIELDS.isdisjoint(body.values):
-        return SamplingParams()
+        return parameters.SamplingParams()
     values = {name: read_parameter(body, name) for name in _NUMBERS if name in body.values}
-    return SamplingParams(**values, logit_bias=_logit_bias(body))
+    return parameters.SamplingParams(**values, logit_bias=_logit_bias(body))
 
 
 def _logit_bias(body: ObjectReader) -> Mapping[int, float]:
@@ -94,16 +84,20 @@ def read_stop(body: ObjectReader) -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, str):
-        return (text(value, "stop", MAX_STOP_LENGTH),)
+        return (text(value, "stop", parameters.MAX_STOP_LENGTH),)
     if not isinstance(value, list):
         raise wrong_type("stop", "a string or an array of strings", value)
-    if len(value) > MAX_STOPS:
-        raise wrong_value("stop", f"holds {len(value)} strings; at most {MAX_STOPS} are allowed.")
-    return tuple(text(one, f"stop[{index}]", MAX_STOP_LENGTH) for index, one in enumerate(value))
+    if len(value) > parameters.MAX_STOPS:
+        raise wrong_value(
+            "stop", f"holds {len(value)} strings; at most {parameters.MAX_STOPS} are allowed."
+        )
+    return tuple(
+        text(one, f"stop[{index}]", parameters.MAX_STOP_LENGTH) for index, one in enumerate(value)
+    )
 
 
 def read_stop_token_ids(body: ObjectReader) -> tuple[int, ...]:
-    values = body.array("stop_token_ids", most=MAX_STOP_IDS) or ()
+    values = body.array("stop_token_ids", most=parameters.MAX_STOP_IDS) or ()
     return tuple(
         integer(value, f"stop_token_ids[{index}]", 0, MAX_INT32)
         for index, value in enumerate(values)
@@ -121,12 +115,12 @@ def read_top_logprobs(body: ObjectReader) -> int | None:
     return (top or 0) if wanted else None
 
 
-_THINKING_FIELDS = frozenset(ThinkingParameters.__struct_fields__)
+_THINKING_FIELDS = frozenset(parameters.ThinkingParameters.__struct_fields__)
 T = TypeVar("T")
 _Setting = tuple[T | None, str]  # a value and the name of its field
 
 
-def read_thinking(body: ObjectReader, rules: ParsingRules) -> requests.Thinking:
+def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> requests.Thinking:
     """Return the setting that the five fields describe; refuse fields that contradict each other.
 
     They are ``chat_template_kwargs``, ``reasoning_effort``, ``thinking_token_budget``,
@@ -143,11 +137,11 @@ def read_thinking(body: ObjectReader, rules: ParsingRules) -> requests.Thinking:
         (switch if isinstance(switch, bool) else None, kwargs.param("thinking")),
         (reasoning.boolean("enabled"), reasoning.param("enabled")),
     ]
-    template_effort = word if isinstance(word, str) and word in EFFORTS else None
+    template_effort = word if isinstance(word, str) and word in parameters.EFFORTS else None
     effort, effort_param = _agreed(
-        (body.word("reasoning_effort", EFFORTS), "reasoning_effort"),
+        (body.word("reasoning_effort", parameters.EFFORTS), "reasoning_effort"),
         (template_effort, kwargs.param("reasoning_effort")),
-        (reasoning.word("effort", EFFORTS), reasoning.param("effort")),
+        (reasoning.word("effort", parameters.EFFORTS), reasoning.param("effort")),
     )
     budget, budget_param = _agreed(
         (body.integer("thinking_token_budget", 0, MAX_INT32), "thinking_token_budget"),
@@ -173,11 +167,11 @@ def read_thinking(body: ObjectReader, rules: ParsingRules) -> requests.Thinking:
         effort=None if enabled is False else effort,
         budget=None if enabled is False else budget,
         visible=visible is not False,
-        usual_effort=USUAL_EFFORT if usual else None,
+        usual_effort=parameters.USUAL_EFFORT if usual else None,
     )
 
 
-def _reasoning(body: ObjectReader, rules: ParsingRules) -> ObjectReader:
+def _reasoning(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectReader:
     if body.has("reasoning") and not rules.reasoning_object:
         raise unsupported(
             "reasoning",

@@ -90,9 +90,17 @@ def _message(fields: ObjectReader, known_calls: set[str]) -> Message:
         raise missing(fields.param("content"), "a string or an array of parts")
     if role != "tool":
         return Message(role=role, content=content, name=name)
-    return Message(
-        role=role, content=content, name=name, tool_call_id=_tool_call_id(fields, known_calls)
-    )
+    param = fields.param("tool_call_id")
+    value = fields.string("tool_call_id")
+    if value is None:
+        raise missing(param, "the `id` of the tool call that the message answers")
+    if value not in known_calls:
+        raise wrong_value(
+            param,
+            f"is {shown(value)}, which no earlier assistant message has in its `tool_calls`; "
+            "send the assistant message with that call before its result.",
+        )
+    return Message(role=role, content=content, name=name, tool_call_id=value)
 
 
 def _role(fields: ObjectReader) -> Role:
@@ -150,20 +158,6 @@ def _call(fields: ObjectReader) -> ToolCall:
         name=function.required_string("name"),
         arguments=function.string("arguments") or "",
     )
-
-
-def _tool_call_id(fields: ObjectReader, known_calls: set[str]) -> str:
-    param = fields.param("tool_call_id")
-    value = fields.string("tool_call_id")
-    if value is None:
-        raise missing(param, "the `id` of the tool call that the message answers")
-    if value not in known_calls:
-        raise wrong_value(
-            param,
-            f"is {shown(value)}, which no earlier assistant message has in its `tool_calls`; "
-            "send the assistant message with that call before its result.",
-        )
-    return value
 
 
 def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:

@@ -177,20 +177,17 @@ class _MessageMender(Struct, eq=False):
             message["content"] = ""
             self._note("content", "emptied")
         elif isinstance(content, list):
-            message["content"] = self._parts(content)
+            kept: list[Entry] = []
+            for at, part in enumerate(content):
+                made = self._part(part) if at < MAX_PARTS else None
+                if made is not part:
+                    self._note(f"content[{at}]", "dropped" if made is None else "repaired")
+                if made is not None:
+                    kept.append(made)
+            message["content"] = kept or ""
         else:
             message["content"] = msgspec.json.encode(content).decode()
             self._note("content", "repaired")
-
-    def _parts(self, parts: list[Any]) -> object:
-        kept: list[Entry] = []
-        for at, part in enumerate(parts):
-            made = self._part(part) if at < MAX_PARTS else None
-            if made is not part:
-                self._note(f"content[{at}]", "dropped" if made is None else "repaired")
-            if made is not None:
-                kept.append(made)
-        return kept or ""
 
     def _part(self, part: Any) -> Entry | None:
         if isinstance(part, str):

@@ -19,7 +19,6 @@ from causerie.http.event_loop import LARGE
 from causerie.protocol import parameters
 from causerie.protocol.body import (
     ObjectReader,
-    as_object,
     check_work,
     decode_marked,
     invalid_json,
@@ -55,35 +54,31 @@ _Mode = Literal["none", "auto", "required"]
 _CHOICE_MODES: dict[str, _Mode] = {mode: mode for mode in get_args(_Mode)}
 ROUTER_FIELDS = frozenset(each.name for each in declared(parameters.RouterParameters))
 _KNOWN = Known({each.name: known_of(each.type) for each in declared(parameters.RouterParameters)})
-_SORTS: tuple[SortBy, ...] = get_args(SortBy)
+_SORTS: Mapping[str, SortBy] = {word: word for word in get_args(SortBy)}
 
 
 def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
     tools: dict[str, Tool] = {}
     for fields in body.objects("tools", most=MAX_TOOLS, expected=_TOOL_FORM):
-        tool = _tool(fields)
-        if tool.name in tools:
+        sort = fields.required_string("type", expected='"function"')
+        if sort != "function":
+            raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
+        function = fields.required_object("function", "an object with `name` and `parameters`")
+        name = function.required_string("name", most=MAX_FUNCTION_NAME)
+        schema = function.child("parameters")
+        tool = Tool(
+            name=name,
+            parameters=schema.values if schema else {},
+            description=function.string("description"),
+            strict=function.boolean("strict"),
+        )
+        if name in tools:
             raise wrong_value(
-                f"{fields.path}.function.name",
-                f"is {shown(tool.name)}, which an earlier tool has; names must be unique.",
+                function.param("name"),
+                f"is {shown(name)}, which an earlier tool has; names must be unique.",
             )
-        tools[tool.name] = tool
+        tools[name] = tool
     return tuple(tools.values())
-
-
-def _tool(fields: ObjectReader) -> Tool:
-    sort = fields.required_string("type", expected='"function"')
-    if sort != "function":
-        raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
-    function = fields.required_object("function", "an object with `name` and `parameters`")
-    name = function.required_string("name", most=MAX_FUNCTION_NAME)
-    parameters = function.child("parameters")
-    return Tool(
-        name=name,
-        parameters=parameters.values if parameters else {},
-        description=function.string("description"),
-        strict=function.boolean("strict"),
-    )
 
 
 def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
@@ -121,15 +116,13 @@ def _read_choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
     mode = allowed.word("mode", ("auto", "required"))
     if mode is None:
         raise missing(allowed.param("mode"), "auto or required")
-    entries = allowed.array("tools", most=MAX_TOOLS)
-    if not entries:
-        raise missing(allowed.param("tools"), "an array of at least one function")
     names = []
-    for index, entry in enumerate(entries):
-        one = as_object(entry, f"{allowed.param('tools')}[{index}]")
+    for one in allowed.objects("tools", most=MAX_TOOLS):
         if one.get("type") != "function":
             raise wrong_value(one.param("type"), 'must be "function".')
         names.append(_function_name(one, defined))
+    if not names:
+        raise missing(allowed.param("tools"), "an array of at least one function")
     return ToolChoice(_CHOICE_MODES[mode], tuple(dict.fromkeys(names)))
 
 
@@ -147,6 +140,8 @@ _TAKEN_BY_ALL = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _MAX_NAME_LENGTH = 64  # characters
 _DIGITS = 8
 _MAX_REPORTED = 16
+_NAMING = ("messages", "tools", "tool_choice", "tool_calls", "allowed_tools")
+"""Fields with functions, by which they are offered, chosen or called."""
 
 FunctionNames = Mapping[str, str]
 
@@ -181,15 +176,21 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_MAX_NAME_LENGTH]
 
 
-def with_names(fields: ObjectReader, names: FunctionNames) -> ObjectReader:
-    values: dict[str, Any] = dict(fields.values)
-    values["messages"] = [_renamed_message(each, names) for each in values["messages"]]
-    if values.get("tools"):
-        values["tools"] = [_renamed(tool, names) for tool in values["tools"]]
-    choice: Any = values.get("tool_choice")
-    if isinstance(choice, dict):
-        values["tool_choice"] = _renamed_choice(choice, names)
-    return ObjectReader(values, fields.path)
+def with_names(value: Any, names: FunctionNames) -> Any:
+    """Return a body, or a part of it, with other names of the functions that it names."""
+    if isinstance(value, list):
+        return [with_names(each, names) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {**value, **{key: with_names(value[key], names) for key in _NAMING if key in value}}
+    if isinstance(value.get("function"), dict):
+        made["function"] = _renamed(value["function"], names)
+    return _renamed(made, names) if value.get("role") == "tool" else made
+
+
+def _renamed(named: dict[str, Any], names: FunctionNames) -> dict[str, Any]:
+    name = named.get("name")
+    return {**named, "name": names[name]} if isinstance(name, str) and name in names else named
 
 
 def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
@@ -200,34 +201,6 @@ def name_changes(tools: Sequence[Tool], names: FunctionNames) -> Sequence[str]:
     changes = [f"{place}->{names[name]}" for name, place in places.items() if name in names]
     more = len(changes) - _MAX_REPORTED
     return [*changes[:_MAX_REPORTED], f"{more} more names of functions"] if more > 0 else changes
-
-
-def _renamed_message(message: Any, names: FunctionNames) -> Any:
-    if message["role"] == "tool" and message.get("name") in names:
-        return {**message, "name": names[message["name"]]}
-    if message["role"] == "assistant" and message.get("tool_calls"):
-        calls = [_renamed(call, names) for call in message["tool_calls"]]
-        return {**message, "tool_calls": calls}
-    return message
-
-
-def _renamed_choice(choice: Any, names: FunctionNames) -> Any:
-    allowed = choice.get("allowed_tools")
-    if choice.get("type") != "allowed_tools" or not isinstance(allowed, dict):
-        return _renamed(choice, names)
-    tools = allowed.get("tools")
-    if not isinstance(tools, list):
-        return choice
-    renamed = [_renamed(tool, names) for tool in tools]
-    return {**choice, "allowed_tools": {**allowed, "tools": renamed}}
-
-
-def _renamed(holder: Any, names: FunctionNames) -> Any:
-    function: Any = holder.get("function") if isinstance(holder, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or name not in names:
-        return holder
-    return {**holder, "function": {**function, "name": names[name]}}
 
 
 def read_models(
@@ -276,7 +249,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         allow_fallbacks=allow is not False,
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
-        sort=_sort(provider),
+        sort=_SORTS.get(_sort_word(provider)),
         max_price=MostPrice(*(_money(prices, name) for name in PriceCeiling.__struct_fields__))
         if (prices := provider.child("max_price"))
         else ANY_PRICE,
@@ -288,13 +261,10 @@ def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     return frozenset(fields.strings(name, most=MAX_PROVIDER_NAMES)) or None
 
 
-def _sort(provider: ObjectReader) -> SortBy | None:
-    value = provider.get("sort")
-    place, name = provider, "sort"
-    if isinstance(value, dict):
-        place, name = ObjectReader(value, provider.param("sort")), "by"
-    word = place.word(name, _SORTS)
-    return next((sort for sort in _SORTS if sort == word), None)
+def _sort_word(provider: ObjectReader) -> str:
+    if isinstance(provider.get("sort"), dict):
+        return provider.required_object("sort").word("by", _SORTS) or ""
+    return provider.word("sort", _SORTS) or ""
 
 
 def _money(prices: ObjectReader, name: str) -> Decimal | None:
@@ -394,7 +364,7 @@ def read_fields(
     """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_known(fields)
     fields, messages, tools, names, changes = _repaired(fields, rules, mark)
-    sent, unlisted = sift(_for_others(fields.values, rules), KNOWN)
+    sent, unlisted = sift(without_router_fields(fields.values, rules), KNOWN)
     max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
     continues = read_parameter(fields, "continue_final_message") or False
@@ -438,9 +408,9 @@ def read_fields(
     )
 
 
-def _for_others(
-    values: Mapping[str, object], rules: parameters.ParsingRules
-) -> Mapping[str, object]:
+def without_router_fields(
+    values: Mapping[str, Any], rules: parameters.ParsingRules
+) -> Mapping[str, Any]:
     if not rules.router or ROUTER_FIELDS.isdisjoint(values):
         return values
     return {name: value for name, value in values.items() if name not in ROUTER_FIELDS}
@@ -452,13 +422,9 @@ def _asked_for(fields: ObjectReader) -> frozenset[str]:
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
-_Repaired = tuple[
-    ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]
-]
-"""Fields, and what was read of them: messages, tools, names of functions, changes."""
-
-
-def _repaired(fields: ObjectReader, rules: parameters.ParsingRules, mark: str) -> _Repaired:
+def _repaired(
+    fields: ObjectReader, rules: parameters.ParsingRules, mark: str
+) -> tuple[ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]]:
     fields, messages, changes = _read_conversation(fields, rules, mark)
     fields, unlimited = generation.without_unlimited(fields)
     changes = (*unlimited, *changes)
@@ -468,7 +434,7 @@ def _repaired(fields: ObjectReader, rules: parameters.ParsingRules, mark: str) -
     names = names_for_all(tools, messages)
     if not names:
         return fields, messages, tools, {}, changes
-    fields = with_names(fields, names)
+    fields = ObjectReader(with_names(fields.values, names), fields.path)
     return (
         fields,
         read_messages(enumerate(message_values(fields, rules))),

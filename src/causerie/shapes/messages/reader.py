@@ -375,28 +375,24 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
         adaptive = thinking.enabled is True and "thinking" in document.values
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
     betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
-    request = structs.replace(
-        request,
-        thinking=thinking,
-        hints=frozenset() if made.decided else frozenset({"reasoning"}),
-        native=_native(document.values, betas),
-    )
-    reply = MessagesReply(made.omits_thinking, request.stop)
-    return ParsedRequest(request, PassingReply(reply), places)
-
-
-def _native(document: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
     changes, turns = Changes(), []
-    for at, turn in enumerate(document["messages"]):
+    for at, turn in enumerate(document.values["messages"]):
         content = turn.get("content")
         if isinstance(content, list) and any(map(is_ours, content)):
             kept = without(content, is_ours, f"messages[{at}].content", changes)
             turn = {**turn, "content": kept or [{"type": "text", "text": "…"}]}
         turns.append(turn)
     told = changes.reported()
-    unsealed = {**document, "messages": turns} if told else None
-    return NativeRequest("messages", document, headers, unsealed, told)
+    unsealed = {**document.values, "messages": turns} if told else None
+    request = structs.replace(
+        request,
+        thinking=thinking,
+        hints=frozenset() if made.decided else frozenset({"reasoning"}),
+        native=NativeRequest("messages", document.values, betas, unsealed, told),
+    )
+    reply = MessagesReply(made.omits_thinking, request.stop)
+    return ParsedRequest(request, PassingReply(reply), places)
 
 
 def _translated(

@@ -286,7 +286,11 @@ class ResponseEncoder(Struct, eq=False):
             elif isinstance(event, ToolCallStarted):
                 self._call(event)
             elif isinstance(event, Finished):
-                self._finish(event)
+                self._verified = event.verified
+                self._incomplete = _INCOMPLETE.get(event.reason)
+                status: ItemStatus = "completed" if self._incomplete is None else "incomplete"
+                self._close_all(status)
+                self._status = status
             elif isinstance(event, Usage):
                 self._usage = event
         return self._taken()
@@ -512,13 +516,6 @@ class ResponseEncoder(Struct, eq=False):
         self._done(call.at, item, status)
 
     # The end.
-
-    def _finish(self, event: Finished) -> None:
-        self._verified = event.verified
-        self._incomplete = _INCOMPLETE.get(event.reason)
-        status: ItemStatus = "completed" if self._incomplete is None else "incomplete"
-        self._close_all(status)
-        self._status = status
 
     def _close_all(self, last: ItemStatus) -> None:
         newest = self._items[-1] if self._items else None

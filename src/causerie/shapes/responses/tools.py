@@ -17,13 +17,14 @@ import msgspec
 from msgspec import Struct, field
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.body import ObjectReader, as_object, missing, shown, unsupported, wrong_value
+from causerie.protocol.body import ObjectReader, missing, shown, unsupported, wrong_value
 from causerie.protocol.body_types import MAX_TOOLS
 from causerie.shapes.chat_completions.past import Changes
 
 INPUT = "input"  # the parameter that a custom tool has as a function
 SEARCH = "tool_search"
 
+_TOOL = "a tool with a `type`"
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 _FUNCTION = ("type", "name", "description", "parameters", "strict")
 _MOST_CHARACTERS = 64  # of a type in the report of changes
@@ -60,8 +61,8 @@ class ToolReader(Struct, eq=False):
     def read(self, tools: object, place: str, *, repeated: bool = False) -> None:
         """Read a list of tools; ``repeated`` ones that are known by name are skipped."""
         reader = ObjectReader({"tools": tools}, place.rpartition(".")[0])
-        for at, each in enumerate(reader.array("tools", most=MAX_TOOLS) or ()):
-            self._tool(as_object(each, f"{place}[{at}]", "a tool with a `type`"), repeated)
+        for each in reader.objects("tools", most=MAX_TOOLS, expected=_TOOL):
+            self._tool(each, repeated)
 
     def resolve(self, name: object, namespace: object = None) -> str | None:
         if not isinstance(name, str):
@@ -77,9 +78,8 @@ class ToolReader(Struct, eq=False):
             name = tool.required_string("name")
             self._note_others(tool, ("type", "name", "description", "tools"))
             self.changes.note(f"{tool.path} namespace flattened")
-            for at, each in enumerate(tool.array("tools", most=MAX_TOOLS) or ()):
-                place = f"{tool.param('tools')}[{at}]"
-                self._function(as_object(each, place, "a tool with a `type`"), repeated, name)
+            for each in tool.objects("tools", most=MAX_TOOLS, expected=_TOOL):
+                self._function(each, repeated, name)
         else:
             self._function(tool, repeated, None)
 
@@ -165,12 +165,10 @@ def read_choice(value: object, tools: ToolReader) -> object:
     if sort != "allowed_tools":
         return _named(_chosen(fields, tools))
     mode = fields.word("mode", ("auto", "required", "none")) or "auto"
-    entries = fields.array("tools", most=MAX_TOOLS)
-    if not entries:
+    if not fields.array("tools", most=MAX_TOOLS):
         raise missing(fields.param("tools"), "an array of at least one tool")
     names = []
-    for at, each in enumerate(entries):
-        entry = as_object(each, f"{fields.param('tools')}[{at}]")
+    for entry in fields.objects("tools", most=MAX_TOOLS):
         if entry.required_string("type") in tools.left_out:
             tools.changes.note(f"{entry.path} dropped")
         else:
