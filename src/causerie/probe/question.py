@@ -120,6 +120,11 @@ def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
     return no(words) if len(missing) >= of else partly(words)
 
 
+def checked(*checks: tuple[object, str]) -> ProbeVerdict:
+    """Return the verdict of checks, each of which is a fault if true, and its words."""
+    return weighed([words for is_fault, words in checks if is_fault], of=len(checks))
+
+
 class Settled(Exception):
     """Raised inside a question whose verdict is clear already."""
 
