@@ -357,7 +357,7 @@ def import_config(
         _translate(litellm, output)
     else:
         words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
-        raise command.CommandFailed(words, command.ExitCode.USAGE)
+        raise command.WrongUsage(words)
 
 
 def _translate(litellm: Path, output: Path | None) -> None:
@@ -406,7 +406,7 @@ def import_entries(
 
 def _print_steps(steps: Sequence[ImportStep]) -> None:
     from causerie.cli.terminal import print_table
-    from causerie.composition.entries import KINDS
+    from causerie.settings.entries import KINDS
 
     rows = [(it.action, KINDS[it.entry.section], it.entry.name, it.what or "-") for it in steps]
     print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
@@ -424,9 +424,7 @@ def write_or_print(output: Path | None, text: str) -> None:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise command.CommandFailed(
-            f"cannot write {output}: {error}", command.ExitCode.USAGE
-        ) from error
+        raise command.WrongUsage(f"cannot write {output}: {error}") from error
 
 
 T = TypeVar("T")

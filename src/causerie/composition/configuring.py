@@ -19,7 +19,6 @@ import msgspec
 from msgspec import Struct
 
 from causerie.composition.entries import (
-    KINDS,
     SECTIONS,
     entry_of,
     in_force,
@@ -49,6 +48,7 @@ from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.credentials import Credentials, one_word, secret_value
 from causerie.settings.entries import (
     KEYS,
+    KINDS,
     NAMES,
     PATHS,
     Entry,

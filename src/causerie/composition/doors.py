@@ -37,9 +37,9 @@ from causerie.settings.doors import (
     door_addresses,
     has_chat_page,
     host_names,
-    is_loopback,
     is_private,
 )
+from causerie.settings.provider import is_loopback
 from causerie.settings.tree import ServerSettings, Settings
 
 if TYPE_CHECKING:

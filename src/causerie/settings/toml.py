@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -49,12 +50,13 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
     return found
 
 
-def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int | None:
-    """Return the line of the key, or of the nearest table around it."""
-    for length in range(len(path), 0, -1):
-        if path[:length] in lines:
-            return lines[path[:length]]
-    return None
+T = TypeVar("T")
+
+
+def of_nearest(path: KeyPath, known: Mapping[KeyPath, T]) -> T | None:
+    """Return what is known of the key, or of the nearest table around it."""
+    tables = (path[:length] for length in range(len(path), 0, -1))
+    return next((known[table] for table in tables if table in known), None)
 
 
 def _key_parts(text: str) -> list[str]:
