@@ -5,13 +5,13 @@ refused (interface 5, 7; contract 3), with the right status and form; and on cli
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from causerie.probe.question import (
+    SAMPLES,
     Credential,
     Learned,
-    Messages,
     ProbeQuestion,
     ProbeReply,
     ProbeRequest,
@@ -115,44 +115,20 @@ COMPLETION_QUESTIONS = (_completion, _usage, _identity)
 
 
 _SAY = user("Say ok.")
-_KINDS: tuple[tuple[str, Messages], ...] = (
-    ("a system message", [{"role": "system", "content": "Be brief."}, _SAY]),
-    ("the role developer", [{"role": "developer", "content": "Be brief."}, _SAY]),
-    (
-        "a system message later on",
-        [
-            {"role": "system", "content": "Be brief."},
-            _SAY,
-            {"role": "assistant", "content": "ok"},
-            {"role": "system", "content": "Be kind."},
-            user("Again."),
-        ],
-    ),
-    ("text parts", [{"role": "user", "content": [{"type": "text", "text": "Say ok."}]}]),
-)
-_HINTS = {
-    "user": "probe",
-    "metadata": {"from": "probe"},
-    "store": False,
-    "service_tier": "auto",
-    "prompt_cache_key": "probe",
-    "prediction": {"type": "content", "content": "ok"},
-    "verbosity": "low",
-    "safety_identifier": "probe",
-}
+_HINTS: Mapping[str, object] = SAMPLES["hints"]
 
 
 @question("messages.roles", "2.2, contract 1", asks=4, tokens=60)
 def _roles(subject: Subject) -> Script:
     """Are system, developer, late system messages and text parts taken?"""
     refused = []
-    for name, said in _KINDS:
-        reply = yield subject.ask(said, 4)
+    for sample in SAMPLES["roles"]:
+        reply = yield subject.ask(sample["messages"], 4)
         if (why := refusal(reply)) is not None:
-            refused.append(f"{name}: {why}")
+            refused.append(f"{sample['words']}: {why}")
         else:
             answered(reply)
-    return weighed(refused, of=len(_KINDS))
+    return weighed(refused, of=len(SAMPLES["roles"]))
 
 
 @question("hints", "contract 1", asks=9, tokens=50)
