@@ -109,12 +109,12 @@ def _beginning(policy: PolicySettings) -> Beginning:
         period = BudgetPeriod(policy.period)
         budgets = (Budget(money(policy.budget), period, soft=policy.soft),)
     limits = (alike(Limit, policy.limits),) if policy.limits != LimitSettings() else ()
-    named = policy.models, policy.doors, policy.providers
-    prices = policy.prompt_price, policy.completion_price
-    access = Access(
-        *(None if names is None else frozenset(names) for names in named),
-        *(None if price is None else money(price) for price in prices),
-    )
+    set_here: dict[str, Any] = {
+        name: money(given) if isinstance(given, str) else frozenset(given)
+        for name in Access.__dataclass_fields__
+        if (given := getattr(policy, name)) is not None
+    }
+    access = Access(**set_here)
     return Beginning(LimitsAndBudgets(limits, budgets), access)
 
 

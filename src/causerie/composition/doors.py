@@ -85,8 +85,9 @@ def limits(server: ServerSettings) -> RequestLimits:
 
 def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
     """Return the limits of doors and models; free requests avoid the targets that are ``busy``."""
-    every = (*settings.models, *settings.aliases, *settings.catalog)
-    models = {one.id: one.limits for one in every}
+    models = {one.id: one.limits for one in settings.models}
+    models |= {one.id: one.limits for one in settings.aliases}
+    models |= {one.id: one.limits for one in settings.catalog}
     doors = {way.door.name: way.door.limits for way in door_addresses(settings)}
     doors |= {free_name(name): each for name, each in doors.items()}
     rates = Rates(

@@ -23,7 +23,7 @@ import structlog
 
 from causerie.engines.base import EngineFailed, EngineStatus
 from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
-from causerie.engines.weights import Progress, Silent
+from causerie.engines.weights import Progress
 from causerie.http.application import Edge
 from causerie.http.connection import Listen
 from causerie.http.server import Bound, listening_socket, serve
@@ -86,27 +86,28 @@ _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 class StartAnnouncer(Protocol):
-    """Observer of the start and the stop; ``download`` reports the progress of fetched files.
-
-    What a subclass does not report is ignored.
-    """
+    """Observer of the start and the stop; ``download`` reports the progress of fetched files."""
 
     settings: Settings
 
     @property
-    def download(self) -> Progress:
-        return Silent()
+    def download(self) -> Progress: ...
 
     def first_link(self, token: str) -> None:
         """There is nobody yet; this token makes the account of the owner, once."""
 
-    def loading(self, engines: Sequence[EngineStatus]) -> None: ...
-
     def ready(self, host: str, port: int) -> None: ...
 
-    def stopping(self) -> None: ...
+    # What a subclass does not report of a start is ignored.
 
-    def stop(self) -> None: ...
+    def loading(self, engines: Sequence[EngineStatus]) -> None:
+        return
+
+    def stopping(self) -> None:
+        return
+
+    def stop(self) -> None:
+        return
 
 
 class CannotStart(Exception):

@@ -14,6 +14,7 @@ import msgspec
 
 from causerie.composition.control import ControlFailed, asked
 from causerie.composition.startup import StartAnnouncer
+from causerie.engines.weights import Progress, Silent
 from causerie.errors import Overloaded
 from causerie.http.server import Bound
 from causerie.http.tasks import owned
@@ -120,6 +121,10 @@ class WorkerAnnouncer(StartAnnouncer):
     def __init__(self, settings: Settings, report: Callable[[WorkerReport], None]) -> None:
         self.settings = settings
         self._report = report
+
+    @property
+    def download(self) -> Progress:
+        return Silent()
 
     def first_link(self, token: str) -> None:
         self._report(WorkerReport(first_link=token))

@@ -213,7 +213,7 @@ class _Operation(Struct, frozen=True):
             made["parameters"] = [self._parameter(name) for name in names]
         made["responses"] = {**self._answers(), **self._failures()}
         if self.example is not None:
-            sent = ref(self.sends or BODIES[self.path.removeprefix("/")].__name__)
+            sent = ref(self.sends or _passed(self.path).__name__)
             content = {"application/json": {"schema": sent, "example": self.example}}
             made["requestBody"] = {"required": True, "content": content}
         return made
@@ -261,6 +261,10 @@ class _Operation(Struct, frozen=True):
 
 def _json_answer(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
+
+
+def _passed(path: str) -> type[Struct]:
+    return {f"/{operation}": body for operation, body in BODIES.items()}[path]
 
 
 _OPERATIONS = msgspec.convert(_TABLES["operations"], tuple[_Operation, ...])
