@@ -10,7 +10,7 @@ from edgekit import LOCKED, OPEN, ScriptedPipeline, Statuses, serving
 from msgspec import UNSET
 
 from causerie.access.keys import Caller
-from causerie.composition.doors import DocsMount, FrontPage
+from causerie.composition.doors import mount_chat_page, mount_docs
 from causerie.http.application import Edge
 from causerie.http.doors import DoorTable, MountedDoor
 from causerie.observe.metrics import MetricsCounters
@@ -100,8 +100,8 @@ async def front(*doors: MountedDoor) -> AsyncIterator[Front]:
     def settings() -> Settings:
         return Settings(server=found.server, branding=found.branding, doors=listed, models=())
 
-    FrontPage(settings).mount(edge)
-    DocsMount(settings).mount(edge)
+    mount_chat_page(edge, settings)
+    mount_docs(edge, settings)
     async with serving(edge) as port:
         found.port = port
         yield found

@@ -23,7 +23,7 @@ from causerie.composition.alerting import Alerting, alert_options
 from causerie.composition.entries import checked_with
 from causerie.composition.operations import LiveOperations
 from causerie.composition.reloading import Reloading
-from causerie.composition.service import Distribution, FixedParts, RunningService
+from causerie.composition.service import Distribution, RunningService
 from causerie.composition.targets import ChatParts
 from causerie.engines.fleet import Fleet, FleetEntry
 from causerie.engines.registry import FakeEngine
@@ -167,8 +167,8 @@ async def market(
         fleet = await held.enter_async_context(Fleet([]))
         loaded, credentials = checked_with(read)
         counters = Distribution(MemoryCounters())
-        fixed = FixedParts(fleet, parts, LogBuffer(), counters)
-        service = RunningService(fixed, loaded.settings, credentials)
+        made = loaded.settings, credentials, fleet, parts, LogBuffer()
+        service = RunningService(*made, counters)
         held.push_async_callback(service.close)
         accounts = world.accounts
         check = partial(checked_with, read)

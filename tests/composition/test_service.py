@@ -14,8 +14,10 @@ from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.cli.keys import digest_line, new_key
 from causerie.composition.account_frontend import LiveServiceView
-from causerie.composition.doors import door_table, limits, listen
+from causerie.composition.doors import door_table, limits
 from causerie.errors import NotFound, Unauthenticated
+from causerie.http.connection import Listen
+from causerie.protocol.alike import alike
 from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.targets import Candidate
 from causerie.settings.load import load
@@ -109,6 +111,6 @@ def test_limits_and_address(tmp_path: Path) -> None:
     assert (found.body.max_bytes, found.body.seconds) == (10, 2.0)
     work = Bounds(nesting=5, values=2000, escapes=30000)
     assert (found.work, found.max_messages, found.ping_seconds) == (work, 6, 7.0)
-    address = listen(server)
+    address = alike(Listen, server)
     assert (address.host, address.port, address.drain_seconds) == ("127.0.0.1", 9000, 1.0)
     assert address.busy_poll_seconds == 0

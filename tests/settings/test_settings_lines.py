@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.settings.toml import KeyPath, line_numbers, line_of
+from causerie.settings.toml import KeyPath, line_numbers, of_nearest
 
 TEXT = '''\
 top = 1 # [not] = "a table"
@@ -76,9 +76,9 @@ def test_tables_in_lists() -> None:
 
 def test_what_is_not_there_is_where_it_would_stand() -> None:
     found = line_numbers(TEXT)
-    assert line_of(("models", 1, "ref"), found) == 18
-    assert line_of(("models", 0, "options", "deep", "x"), found) == 17
-    assert line_of(("engines", "load_seconds"), found) is None
+    assert of_nearest(("models", 1, "ref"), found) == 18
+    assert of_nearest(("models", 0, "options", "deep", "x"), found) == 17
+    assert of_nearest(("engines", "load_seconds"), found) is None
 
 
 def paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:

@@ -16,10 +16,9 @@ import typer
 
 from causerie.cli.command import (
     AsJson,
-    CommandFailed,
     Config,
-    ExitCode,
     Set,
+    WrongUsage,
     local_url,
     print_found,
     print_json,
@@ -72,7 +71,7 @@ def create_user(
         return
     said = sys.stdin.readline().rstrip("\r\n")
     if not said:
-        raise CommandFailed("--password-stdin reads a line, and there was none", ExitCode.USAGE)
+        raise WrongUsage("--password-stdin reads a line, and there was none")
     called = name or email.partition("@")[0]
     _, user = with_accounts(
         config,
@@ -346,9 +345,7 @@ async def _find_user(accounts: Accounts, by: Actor, given: str) -> User:
     for user in await accounts.users.every(by):
         if given == user.id or given.strip().lower() == user.email:
             return user
-    raise CommandFailed(
-        f"there is no user {given!r}; `causerie users list` shows who there is", ExitCode.USAGE
-    )
+    raise WrongUsage(f"there is no user {given!r}; `causerie users list` shows who there is")
 
 
 async def find_project(accounts: Accounts, by: Actor, given: str) -> Project:
@@ -361,10 +358,8 @@ async def find_project(accounts: Accounts, by: Actor, given: str) -> Project:
         return found[0]
     if found:
         ids = ", ".join(each.id for each in found)
-        raise CommandFailed(f"several projects are named {given!r}: {ids}", ExitCode.USAGE)
-    raise CommandFailed(
-        f"there is no project {given!r}; `causerie projects list` shows all", ExitCode.USAGE
-    )
+        raise WrongUsage(f"several projects are named {given!r}: {ids}")
+    raise WrongUsage(f"there is no project {given!r}; `causerie projects list` shows all")
 
 
 def link_address(settings: Settings, token: str) -> str:

@@ -40,6 +40,13 @@ class CommandFailed(Exception):
         self.code = code
 
 
+class WrongUsage(CommandFailed):
+    """The command line itself is wrong."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ExitCode.USAGE)
+
+
 @contextmanager
 def reporting() -> Iterator[None]:
     """Print failures that a person can do something about, and exit with their code."""

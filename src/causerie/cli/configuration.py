@@ -11,7 +11,6 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -144,37 +143,21 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def _line(field: Any, value: object, origin: str) -> str:
+    import msgspec
+
     from causerie.settings.decode import is_secret, names_user
+    from causerie.settings.toml import as_toml
+    from causerie.settings.values import Secret
 
     if value is None:
         return f"# {field.name}: unset"
-    written = _toml_value(value)
-    if is_secret(field.type) or names_user(written):
-        return f"# {field.name}: set, not shown  # {origin}"
-    return f"{field.name} = {written}  # {origin}"
-
-
-def _toml_value(value: object) -> str:
-    import msgspec
-
-    from causerie.settings.values import Secret
-
     if isinstance(value, Secret):
         places = msgspec.structs.asdict(value)
         value = {name: place for name, place in places.items() if place not in (None, ())}
-    if isinstance(value, dict):
-        pairs = (
-            f"{msgspec.json.encode(key).decode()} = {_toml_value(item)}"
-            for key, item in value.items()
-        )
-        return "{ " + ", ".join(pairs) + " }" if value else "{}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+    written = as_toml(value)
+    if is_secret(field.type) or names_user(written):
+        return f"# {field.name}: set, not shown  # {origin}"
+    return f"{field.name} = {written}  # {origin}"
 
 
 def changing_keys(settings: Settings) -> Iterator[str]:
@@ -357,7 +340,7 @@ def import_config(
         _translate(litellm, output)
     else:
         words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
-        raise command.CommandFailed(words, command.ExitCode.USAGE)
+        raise command.WrongUsage(words)
 
 
 def _translate(litellm: Path, output: Path | None) -> None:
@@ -406,7 +389,7 @@ def import_entries(
 
 def _print_steps(steps: Sequence[ImportStep]) -> None:
     from causerie.cli.terminal import print_table
-    from causerie.composition.entries import KINDS
+    from causerie.settings.entries import KINDS
 
     rows = [(it.action, KINDS[it.entry.section], it.entry.name, it.what or "-") for it in steps]
     print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
@@ -424,9 +407,7 @@ def write_or_print(output: Path | None, text: str) -> None:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise command.CommandFailed(
-            f"cannot write {output}: {error}", command.ExitCode.USAGE
-        ) from error
+        raise command.WrongUsage(f"cannot write {output}: {error}") from error
 
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import typer
 from causerie.cli.command import (
     CommandFailed,
     Context,
-    ExitCode,
+    WrongUsage,
     context_of,
     library,
     ref_of,
@@ -88,12 +88,12 @@ def _write_configuration(
 ) -> None:
     if kind == "model":
         if provider is not None:
-            raise CommandFailed("--provider is for a gateway or a team", ExitCode.USAGE)
+            raise WrongUsage("--provider is for a gateway or a team")
         _write(config, _local_model(model, context, asks))
         _print_next(config, [f"causerie serve{_flag(config)}", "causerie chat"])
         return
     if context is not None:
-        raise CommandFailed("--context is for --kind model", ExitCode.USAGE)
+        raise WrongUsage("--context is for --kind model")
     remote = _remote_models(provider, model, asks)
     _write(config, gateway_file(remote, kind))
     key, flag = [f"export {remote.variable}=..."] if remote.variable else [], _flag(config)
@@ -102,10 +102,9 @@ def _write_configuration(
 
 def _ask_kind() -> Kind:
     if not sys.stdin.isatty():
-        raise CommandFailed(
+        raise WrongUsage(
             "there is no terminal to ask at; give --kind model, --kind gateway --provider NAME "
-            "or --kind team --provider NAME",
-            ExitCode.USAGE,
+            "or --kind team --provider NAME"
         )
     typer.echo(_KINDS, err=True)
     return _ask_until_valid("Kind", "model", _kind)
@@ -133,7 +132,7 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> str
 
 def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
     if provider is None and not asks:
-        raise CommandFailed(f"--provider is missing; known are {_names()}", ExitCode.USAGE)
+        raise WrongUsage(f"--provider is missing; known are {_names()}")
     if provider is None:
         typer.echo(f"\nKnown providers: {_names()}\n", err=True)
         known = _ask_until_valid("Provider", "openai", _provider)
@@ -141,7 +140,7 @@ def _remote_models(provider: str | None, model: str | None, asks: bool) -> Remot
         try:
             known = _provider(provider)
         except typer.BadParameter as error:
-            raise CommandFailed(error.message, ExitCode.USAGE) from error
+            raise WrongUsage(error.message) from error
     if model is None and asks:
         model = _ask_until_valid("One of its models, or * for all", EVERY_MODEL, str.strip)
     return RemoteModels(known, model or EVERY_MODEL)

@@ -13,10 +13,9 @@ import typer
 from causerie.cli.accounts import day, find_project, with_accounts
 from causerie.cli.command import (
     AsJson,
-    CommandFailed,
     Config,
-    ExitCode,
     Set,
+    WrongUsage,
     print_found,
     print_json,
 )
@@ -49,7 +48,7 @@ def key(
         found = sys.stdin.readline().strip()
         if not found:
             words = "--digest reads a key from stdin, and there was none"
-            raise CommandFailed(words, ExitCode.USAGE)
+            raise WrongUsage(words)
         typer.echo(digest_line(found))
         return
     made = new_key()

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from causerie.cli.command import CommandFailed, ExitCode
+from causerie.cli.command import CommandFailed, ExitCode, WrongUsage
 from causerie.cli.keys import digest_line
 from causerie.protocol.numbers import money
 from causerie.providers.dialects import KNOWN_PROVIDERS
@@ -48,9 +48,9 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CommandFailed(f"cannot read {path}: {error.strerror}", ExitCode.USAGE) from error
+        raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise CommandFailed(f"cannot read {path}: {error}", ExitCode.USAGE) from error
+        raise WrongUsage(f"cannot read {path}: {error}") from error
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
         raise CommandFailed(f"{path} is no YAML: {where}", ExitCode.CONFIGURATION) from error

@@ -50,7 +50,7 @@ def show_prices(
     if provider and not made:
         names = ", ".join(sorted({name for name, _ in found.list.models}))
         words = f"the price list has no provider {provider}; it has {names}"
-        raise command.CommandFailed(words, command.ExitCode.USAGE)
+        raise command.WrongUsage(words)
     titles, cells = list(made[0]) if made else [], [list(row.values()) for row in made]
     command.print_found(made, titles, cells, json=json, right=("above", *_AMOUNTS))
 
@@ -108,11 +108,9 @@ def update_prices(
         text = file.read_text(encoding="utf-8-sig")
         after = before.updated(parsed_list(text))
     except (OSError, UnicodeError) as failure:
-        raise command.CommandFailed(
-            f"{file} cannot be read as text", command.ExitCode.USAGE
-        ) from failure
+        raise command.WrongUsage(f"{file} cannot be read as text") from failure
     except WrongList as failure:
-        raise command.CommandFailed(f"{file}: {failure}", command.ExitCode.USAGE) from failure
+        raise command.WrongUsage(f"{file}: {failure}") from failure
     place = price_list_file(settings)
     try:
         _replace(place, text)

@@ -63,7 +63,7 @@ def probe(
     """
     if entry and (quick or as_json):
         words = "--entry needs every answer, and is another form than --json"
-        raise command.CommandFailed(words, command.ExitCode.USAGE)
+        raise command.WrongUsage(words)
     from causerie.cli import probe_run
 
     address = base_url.rstrip("/")

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causerie.cli.chat_session import advice
-from causerie.cli.command import CommandFailed, ExitCode, print_json, printable
+from causerie.cli.command import CommandFailed, ExitCode, WrongUsage, print_json, printable
 from causerie.composition.providers import reach
 from causerie.http.client import Reach
 from causerie.probe.interview import (
@@ -89,7 +89,7 @@ class ProbeRun:
         try:
             asker = ProbeClient(self.base_url, self.key, self.reach, ProbeBounds(self.seconds))
         except ValueError as error:
-            raise CommandFailed(f"{self.base_url}: {error}", ExitCode.USAGE) from error
+            raise WrongUsage(f"{self.base_url}: {error}") from error
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
@@ -129,7 +129,7 @@ class ProbeRun:
         if not cost.large or self.yes:
             return
         if not sys.stdin.isatty():
-            raise CommandFailed("that is much; say --yes to go on", ExitCode.USAGE)
+            raise WrongUsage("that is much; say --yes to go on")
         if not typer.confirm("Go on?", err=True):
             raise CommandFailed("nothing was asked")
 
@@ -156,14 +156,13 @@ def _entry(one: CompletedInterview) -> str:
 def chosen_dialect(name: str | None, known: ProviderSettings | None) -> Dialect | None:
     if name is not None and name not in DIALECTS:
         names = ", ".join(DIALECTS)
-        raise CommandFailed(f"no dialect is named {name}; known: {names}", ExitCode.USAGE)
+        raise WrongUsage(f"no dialect is named {name}; known: {names}")
     kind = name or (known.dialect if known is not None else None)
     dialect = DIALECTS[kind] if kind is not None else None
     if dialect is not None and dialect.api != CHAT:
-        raise CommandFailed(
+        raise WrongUsage(
             f"{dialect.server} cannot be probed: the probe asks for chat completions, with the key "
-            "as a bearer token; ask it through a gateway of this service instead",
-            ExitCode.USAGE,
+            "as a bearer token; ask it through a gateway of this service instead"
         )
     return dialect
 
@@ -185,10 +184,10 @@ def chosen_key(
     text: str | None, env: str | None, file: Path | None, known: ProviderSettings | None
 ) -> str | None:
     if (text, env, file).count(None) < 2:
-        raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
+        raise WrongUsage("give one of --key, --key-env and --key-file")
     if text is not None:
         if not text.isascii() or not text.isprintable() or not text or " " in text:
-            raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
+            raise WrongUsage("--key takes one word in ASCII")
         return text
     environ = variables()
     if env is not None:
@@ -204,7 +203,7 @@ def chosen_key(
     try:
         return secret_value(place, environ)
     except ValueError as error:
-        raise CommandFailed(f"no key: {error}", ExitCode.USAGE) from error
+        raise WrongUsage(f"no key: {error}") from error
 
 
 # The current question: a bar on a terminal, else a line each.

@@ -33,7 +33,6 @@ from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.recordings import Recorder, Retention
-from causerie.hosted.accounts.records import StoredEntry
 from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets, ScopeBudgets
 from causerie.hosted.accounts.spending import (
     ExpiringKey,
@@ -285,14 +284,6 @@ async def entries_of(
             yield Entries(SqlStore(database, cipher), _clock)
         except StoreUnavailable as failure:
             raise _unusable(failure) from failure
-
-
-async def stored_entries(
-    store: StoreSettings, secret_keys: Sequence[str] = ()
-) -> Sequence[StoredEntry]:
-    """Return the configuration entries before a service runs. Raises :class:`CannotStart`."""
-    async with entries_of(store, secret_keys, complete=True) as entries:
-        return await entries.every()
 
 
 async def migrated(store: StoreSettings) -> str:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -64,10 +63,11 @@ from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
 from causerie.observe.alert_center import AlertCenter
 from causerie.observe.mail import Outbox
+from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
+from causerie.settings.console import UNLIMITED, GroupSettings, IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.policies import PolicySettings, policy_of
@@ -108,24 +108,14 @@ def _beginning(policy: PolicySettings) -> Beginning:
     if policy.budget is not None:
         period = BudgetPeriod(policy.period)
         budgets = (Budget(money(policy.budget), period, soft=policy.soft),)
-    limited = policy.limits != LimitSettings()
-    limits = (Limit(**structs.asdict(policy.limits)),) if limited else ()
-    access = Access(
-        _names(policy.models),
-        _names(policy.doors),
-        _names(policy.providers),
-        _price(policy.prompt_price),
-        _price(policy.completion_price),
-    )
+    limits = (alike(Limit, policy.limits),) if policy.limits != LimitSettings() else ()
+    set_here: dict[str, Any] = {
+        name: money(given) if isinstance(given, str) else frozenset(given)
+        for name in Access.__dataclass_fields__
+        if (given := getattr(policy, name)) is not None
+    }
+    access = Access(**set_here)
     return Beginning(LimitsAndBudgets(limits, budgets), access)
-
-
-def _names(given: tuple[str, ...] | None) -> frozenset[str] | None:
-    return None if given is None else frozenset(given)
-
-
-def _price(given: str | None) -> Decimal | None:
-    return None if given is None else money(given)
 
 
 # Entrances.
@@ -140,34 +130,28 @@ def identity_providers(
 ) -> tuple[OidcProvider, ...]:
     return tuple(
         OidcProvider(
-            ProviderOptions(
-                name=each.name,
+            alike(
+                ProviderOptions,
+                each,
                 title=each.title or each.name,
-                issuer=each.issuer,
-                client_id=each.client_id,
                 client_secret=credentials.clients.get(each.name),
-                scopes=each.scopes,
                 domains=frozenset(each.allowed_domains) if each.sign_up else frozenset(),
                 trusted_domains=frozenset(each.trusted_domains),
-                email_claim=each.email_claim,
                 verified_claim=each.email_verification or "",
-                name_claim=each.name_claim,
-                groups_claim=each.groups_claim,
                 provisioned=bool(each.scim_keys),
                 join=each.join_accounts,
-                groups=[
-                    GroupGrant(
-                        *(one.group, one.project or "", Role(one.role), one.operator),
-                        frozenset(one.rights),
-                    )
-                    for one in each.groups
-                ],
+                groups=list(map(_grant, each.groups)),
             ),
             IdentityHttp(ca_file=each.ca_file, networks=networks),
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
         )
         for each in listed
     )
+
+
+def _grant(group: GroupSettings) -> GroupGrant:
+    named = {"project_id": group.project or "", "role": Role(group.role)}
+    return alike(GroupGrant, group, **named, rights=frozenset(group.rights))
 
 
 def directory_keys(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -19,6 +18,7 @@ import structlog
 from causerie.composition.providers import key_conditions, private_networks
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable
+from causerie.http.tasks import happens
 from causerie.observe.alert_center import AlertCenter, AlertOptions, MemoryBook, Receiver
 from causerie.observe.alert_channels import Email, Webhook
 from causerie.observe.alerts import (
@@ -30,6 +30,7 @@ from causerie.observe.alerts import (
     secret_bytes,
 )
 from causerie.observe.mail import MailServer
+from causerie.protocol.alike import alike
 from causerie.routing.target_state import IMPOSSIBLE_USAGE, TargetState
 from causerie.settings.alerts import OWNERS, Alerts, Mail
 from causerie.settings.tree import Settings
@@ -43,9 +44,7 @@ if TYPE_CHECKING:
 def mail_server(mail: Mail, password: str | None) -> MailServer | None:
     if mail.host is None:
         return None
-    return MailServer(
-        mail.host, mail.port, mail.sender or "", mail.tls, mail.user, password, mail.ca_file
-    )
+    return alike(MailServer, mail, sender=mail.sender or "", password=password)
 
 
 _USAGE_SECONDS = 600.0  # for which an impossible report counts
@@ -199,9 +198,7 @@ class Alerting:
         while True:
             self._more.clear()
             await self._guarded(self._deliver)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await self._more.wait()
+            await happens(self._more, _POLL_SECONDS)
 
     async def look(self) -> None:
         settings = self._running.now.settings
@@ -212,7 +209,9 @@ class Alerting:
         away: list[Condition] = []
         try:
             await self.center.observe([*conditions, *await self._of_accounts(settings)], options)
-            await self._forget()
+            if (now := monotonic()) >= self._forget_due:
+                self._forget_due = now + _FORGET_SECONDS
+                await self.center.forget()
         except StoreUnavailable:
             away = [DATABASE_AWAY]
         if self.center is not self._local:
@@ -245,11 +244,6 @@ class Alerting:
             return []
         self._accounts_due = now + settings.alerts.accounts_seconds
         return [*await self._accounts.look(settings.alerts)]
-
-    async def _forget(self) -> None:
-        if (now := monotonic()) >= self._forget_due:
-            self._forget_due = now + _FORGET_SECONDS
-            await self.center.forget()
 
     async def _deliver(self) -> None:
         if not _is_used(self._running.now.settings, accounts=self._accounts is not None):

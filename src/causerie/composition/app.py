@@ -21,7 +21,7 @@ import structlog
 
 from causerie.composition.alerting import Alerting
 from causerie.composition.control import answering
-from causerie.composition.doors import DocsMount, FrontPage, listen
+from causerie.composition.doors import mount_chat_page, mount_docs
 from causerie.composition.engine_makers import EngineMakers, preloaded
 from causerie.composition.entries import checked_with, warn_of_unknown
 from causerie.composition.reloading import Reloading
@@ -36,7 +36,9 @@ from causerie.composition.startup import (
 )
 from causerie.composition.worker import WorkerAnnouncer, WorkerPlace, following_supervisor
 from causerie.engines.fleet import Fleet
+from causerie.http.connection import Listen
 from causerie.http.tasks import owned
+from causerie.protocol.alike import alike
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.doors import has_accounts
 from causerie.settings.entries import ReadWith
@@ -70,7 +72,7 @@ async def run_service(
         settings = watcher.settings = loaded.settings
         for note in notes(settings):
             log.warning("settings", note=note)
-        listening = listen(settings.server)
+        listening = alike(Listen, settings.server)
         makers = EngineMakers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
         with ExitStack() as taken:
@@ -108,13 +110,13 @@ async def _pages(running: RunningService, reloading: Reloading) -> AsyncIterator
     alerting = Alerting(running, reloading, front.backed.conditions if front is not None else None)
     async with AsyncExitStack() as stack:
         if front is None:
-            FrontPage(lambda: running.now.settings).mount(running.edge)
+            mount_chat_page(running.edge, lambda: running.now.settings)
         else:
             front.mount(running, reloading, alerting.center)
             changed = front.backed.key_cache.configuration_changed
             follow = reloading.follow(front.backed.accounts.entries, changed)
             _ = await stack.enter_async_context(owned(follow))
-        DocsMount(lambda: running.now.settings).mount(running.edge)
+        mount_docs(running.edge, lambda: running.now.settings)
         _ = await stack.enter_async_context(owned(alerting.watch()))
         _ = await stack.enter_async_context(owned(alerting.deliver()))
         yield
@@ -127,9 +129,10 @@ async def _with_entries(
     if not has_accounts(loaded.settings):
         return loaded, credentials, ()
     # Imported here: what accounts need takes half of all memory.
-    from causerie.composition.account_backend import stored_entries  # noqa: PLC0415 - see above
+    from causerie.composition.account_backend import entries_of  # noqa: PLC0415 - see above
 
-    stored = await stored_entries(loaded.settings.store, credentials.store)
+    async with entries_of(loaded.settings.store, credentials.store, complete=True) as entries:
+        stored = await entries.every()
     if not stored:
         return loaded, credentials, ()
     warn_of_unknown(stored)

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -19,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from causerie.composition.entries import (
-    KINDS,
     SECTIONS,
     entry_of,
     in_force,
@@ -45,10 +43,13 @@ from causerie.hosted.operations.configuring import (
     trial,
 )
 from causerie.observe.alerts import secret_bytes
+from causerie.protocol.alike import alike
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.credentials import Credentials, one_word, secret_value
+from causerie.settings.decode import fields
 from causerie.settings.entries import (
     KEYS,
+    KINDS,
     NAMES,
     PATHS,
     Entry,
@@ -444,18 +445,9 @@ def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
     return _invalid([problem.replace(name, wished) for problem in problems])
 
 
-S = TypeVar("S", bound=Struct)
-
-
-def view_of(kind: type[S], source: object, **more: Any) -> S:
-    """Return the view with what the source has under the same names, and more."""
-    same = [name for name in kind.__struct_fields__ if name not in more and hasattr(source, name)]
-    return kind(**{name: getattr(source, name) for name in same}, **more)
-
-
 def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     label = NAMES[SECTIONS[stored.kind]] if stored.kind in SECTIONS else "name"
-    return view_of(
+    return alike(
         EntryView,
         stored,
         origin="database",
@@ -497,19 +489,13 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
             )
 
 
-@cache
-def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    # Annotations are evaluated once, not for each entry.
-    return msgspec.structs.fields(kind)
-
-
 def _written(value: Any) -> Any:
     if isinstance(value, Secret):
         return {}  # its place is for those who see the file
     if isinstance(value, msgspec.Struct):
         return {
             field.name: _written(getattr(value, field.name))
-            for field in _fields_of(type(value))
+            for field in fields(type(value)).values()
             if (field.required or getattr(value, field.name) != field.default)
             and not (field.name in _NOT_SHOWN and not isinstance(getattr(value, field.name), str))
         }

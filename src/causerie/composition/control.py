@@ -20,6 +20,7 @@ import structlog
 from msgspec import Struct
 
 from causerie.engines.base import EngineStatus
+from causerie.protocol.alike import alike
 from causerie.settings.tree import ModelSettings
 
 log = structlog.get_logger(__name__)
@@ -176,21 +177,19 @@ class ServiceFacts(Struct, frozen=True):
     models: tuple[RunningModel, ...] = ()
 
 
-_SAME = ("context", "slots", "busy", "memory_bytes", "pid", "cache_tokens")
-
-
 def running_models(
     models: Sequence[ModelSettings], statuses: Sequence[EngineStatus]
 ) -> tuple[RunningModel, ...]:
     known = {model.id: model for model in models}
     return tuple(
-        RunningModel(
+        alike(
+            RunningModel,
+            status,
             id=status.model,
             ref=known[status.model].ref,
             engine=known[status.model].engine,
             state=status.state.value,
-            **{name: getattr(status, name) for name in _SAME},
-            members=tuple(_running_member(each) for each in status.members),
+            members=tuple(map(_running_member, status.members)),
         )
         for status in statuses
         if status.model in known
@@ -198,7 +197,6 @@ def running_models(
 
 
 def _running_member(status: EngineStatus) -> RunningMember:
+    named = {"address": status.model, "state": status.state.value}
     memory = None if status.pid is None else status.memory_bytes
-    return RunningMember(
-        status.model, status.state.value, status.slots, status.busy, memory, status.pid
-    )
+    return alike(RunningMember, status, **named, memory_bytes=memory)

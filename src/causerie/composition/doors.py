@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
 from causerie.access.networks import Network, NetworkList
@@ -21,11 +19,11 @@ from causerie.composition.worker import WorkerPlace, metrics_of_all
 from causerie.http import doors
 from causerie.http.api import RequestLimits
 from causerie.http.application import Edge, OwnPaths
-from causerie.http.connection import Listen
 from causerie.http.doors import DoorTable, Origins, nothing_at
 from causerie.http.exchange import BodyLimits, Exchange
 from causerie.http.routing import method_not_allowed
 from causerie.pipeline import Scopes
+from causerie.protocol.alike import alike
 from causerie.protocol.bounded_json import Bounds
 from causerie.protocol.model_entries import free_name
 from causerie.settings import values as configured
@@ -37,9 +35,9 @@ from causerie.settings.doors import (
     door_addresses,
     has_chat_page,
     host_names,
-    is_loopback,
     is_private,
 )
+from causerie.settings.provider import is_loopback
 from causerie.settings.tree import ServerSettings, Settings
 
 if TYPE_CHECKING:
@@ -72,17 +70,16 @@ def own_paths(settings: Settings, place: WorkerPlace | None, *, metrics_apart: b
 
 
 def limits(server: ServerSettings) -> RequestLimits:
-    return RequestLimits(
+    return alike(
+        RequestLimits,
+        server,
         body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
-        max_messages=server.max_messages,
         work=Bounds(
             nesting=server.max_nesting,
             values=server.max_values,
             escapes=server.max_escapes,
             bare=max(Bounds().bare, _BYTES_A_VALUE * server.max_values),
         ),
-        ping_seconds=server.ping_seconds,
-        first_byte_seconds=server.first_byte_seconds,
     )
 
 
@@ -103,22 +100,8 @@ def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
 def _limited(
     kind: ScopeKind, limits: Mapping[str, configured.LimitSettings]
 ) -> Mapping[str, RateScope]:
-    made: dict[str, RateScope] = {}
-    for name, each in limits.items():
-        rates = Rates(**msgspec.structs.asdict(each))
-        if rates != Rates():
-            made[name] = RateScope(kind, name, rates)
-    return made
-
-
-def listen(server: ServerSettings) -> Listen:
-    return Listen(
-        server.host,
-        server.port,
-        drain_seconds=server.drain_seconds,
-        shutdown_delay_seconds=server.shutdown_delay_seconds,
-        busy_poll_seconds=server.busy_poll_seconds,
-    )
+    rates = {name: alike(Rates, each) for name, each in limits.items()}
+    return {name: RateScope(kind, name, each) for name, each in rates.items() if each != Rates()}
 
 
 def _door(
@@ -159,6 +142,7 @@ def branding(settings: BrandingSettings) -> Branding:
 _CHAT_STATIC = "/console/static"
 _DOCS = "/docs"
 _DOCS_STATIC = f"{_DOCS}/static"
+_READING = ("GET", "HEAD")
 P = TypeVar("P")
 
 
@@ -174,27 +158,21 @@ def _made_once(make: Callable[[], P]) -> Callable[[], Awaitable[P]]:
     return page
 
 
-class FrontPage:
-    """The chat page, while the settings in force want it."""
+def mount_chat_page(edge: Edge, settings: Callable[[], Settings]) -> None:
+    """Serve the chat page at `/`, while the settings in force want it."""
+    page = _made_once(lambda: _chat_page(settings().branding))
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
-        self._settings = settings
-        self._page = _made_once(lambda: _chat_page(settings().branding))
-
-    def mount(self, edge: Edge) -> None:
-        edge.mount("/", self.answer)
-        edge.mount("/console", self.answer_static)
-
-    async def answer(self, exchange: Exchange) -> None:
-        if not (has_chat_page(self._settings()) and _browser_at_root(exchange)):
+    async def answer(exchange: Exchange) -> None:
+        is_file = exchange.path.startswith(f"{_CHAT_STATIC}/") and exchange.method in _READING
+        if not has_chat_page(settings()) or not (is_file or _browser_at_root(exchange)):
             raise nothing_at(exchange.path)
-        await (await self._page()).show(exchange, chat_base_urls(self._settings()))
+        if is_file:
+            await (await page()).statics.answer(exchange)
+        else:
+            await (await page()).show(exchange, chat_base_urls(settings()))
 
-    async def answer_static(self, exchange: Exchange) -> None:
-        below = exchange.path.startswith(f"{_CHAT_STATIC}/")
-        if not (has_chat_page(self._settings()) and below and exchange.method in ("GET", "HEAD")):
-            raise nothing_at(exchange.path)
-        await (await self._page()).statics.answer(exchange)
+    edge.mount("/", answer)
+    edge.mount("/console", answer)
 
 
 def _chat_page(settings: BrandingSettings) -> ChatPage:
@@ -216,33 +194,27 @@ def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:
 
 def _browser_at_root(exchange: Exchange) -> bool:
     wants_page = "text/html" in exchange.headers.get("accept", "").lower()
-    return exchange.path == "/" and exchange.method in ("GET", "HEAD") and wants_page
+    return exchange.path == "/" and exchange.method in _READING and wants_page
 
 
-class DocsMount:
-    """The page at `/docs`, while the settings in force want it."""
+def mount_docs(edge: Edge, settings: Callable[[], Settings]) -> None:
+    """Serve the page at `/docs`, while the settings in force want it."""
+    page = _made_once(lambda: _docs_page(settings()))
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
-        self._settings = settings
-        self._page = _made_once(lambda: _docs_page(settings()))
-
-    def mount(self, edge: Edge) -> None:
-        edge.mount(_DOCS, self.answer, at_doors=True)
-
-    async def answer(self, exchange: Exchange) -> None:
-        settings, path = self._settings(), exchange.path
+    async def answer(exchange: Exchange) -> None:
+        now, path = settings(), exchange.path
         is_file = path.startswith(f"{_DOCS_STATIC}/")
-        if not settings.server.docs or not (is_file or path == _DOCS):
+        if not now.server.docs or not (is_file or path == _DOCS):
             raise nothing_at(path)
-        if exchange.method not in ("GET", "HEAD"):
+        if exchange.method not in _READING:
             raise method_not_allowed(exchange.method, ["GET"])
-        page = await self._page()
         if is_file:
-            await page.statics.answer(exchange)
+            await (await page()).statics.answer(exchange)
             return
-        doors = door_addresses(settings)
-        router = next((each.prefix for each in doors if each.door.kind == "router"), "")
-        await page.show(exchange, chat_base_urls(settings), router)
+        routers = (one.prefix for one in door_addresses(now) if one.door.kind == "router")
+        await (await page()).show(exchange, chat_base_urls(now), next(routers, ""))
+
+    edge.mount(_DOCS, answer, at_doors=True)
 
 
 def _docs_page(settings: Settings) -> DocsPage:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from causerie.engines.weights.cache import Cache, CachedWeights, delete_weights
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.folder import OPENVINO_MODEL
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.protocol.alike import alike
 from causerie.settings.credentials import Credentials
 from causerie.settings.tree import ModelSettings, Settings
 
@@ -188,14 +190,11 @@ class EngineMakers(Struct):
 
     async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
         weights, seconds = await self._weights(model), self._settings.engines.load_seconds
-        plain = structs.asdict(model.llamacpp)
-        del plain["replicas"], plain["devices"]  # of which `part` is one
-        plain["prompt_cache"] = model.llamacpp.prompt_cache_bytes
-        embeddings = model.operation == "embeddings"
+        cache, embeddings = model.llamacpp.prompt_cache_bytes, model.operation == "embeddings"
+        shared = alike(LlamaCppOptions, model.llamacpp, prompt_cache=cache, embeddings=embeddings)
 
         def make(part: MachinePart) -> LlamaCppEngine:
-            options = LlamaCppOptions(**plain, part=part, embeddings=embeddings)
-            ref = model.ref or ""
+            options, ref = replace(shared, part=part), model.ref or ""
             return LlamaCppEngine(model.id, weights.path, options, ref=ref, load_seconds=seconds)
 
         parts = parts_of(model.llamacpp.replicas, model.llamacpp.devices)
@@ -203,16 +202,11 @@ class EngineMakers(Struct):
 
     async def _openvino(self, model: ModelSettings) -> ManagedEngine:
         weights, seconds = await self._weights(model), self._settings.engines.load_seconds
-        plain = structs.asdict(model.openvino)
-        del plain["replicas"]
 
         def make(part: MachinePart) -> OpenVinoEngine:
-            options, memory = OpenVinoOptions(**plain, part=part), available_memory() // part.of
-            return OpenVinoEngine(
-                *(model.id, weights.path, options, memory),
-                ref=model.ref or "",
-                load_seconds=seconds,
-            )
+            options = alike(OpenVinoOptions, model.openvino, part=part)
+            of_engine = (model.id, weights.path, options, available_memory() // part.of)
+            return OpenVinoEngine(*of_engine, ref=model.ref or "", load_seconds=seconds)
 
         parts = parts_of(model.openvino.replicas)
         return await asyncio.to_thread(replicated, model.id, parts, make)

@@ -15,14 +15,23 @@ from causerie.engines.llamacpp.engine import missing_program
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials
-from causerie.settings.entries import OFF, Entry, EntryKey, ReadWith, Section, merged
+from causerie.settings.entries import (
+    KINDS,
+    OFF,
+    Entry,
+    EntryKey,
+    EntryKind,
+    ReadWith,
+    Section,
+    merged,
+)
 from causerie.settings.load import Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError, dotted
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import ModelSettings
 
 if TYPE_CHECKING:
-    from causerie.hosted.accounts.records import EntryKind, StoredEntry
+    from causerie.hosted.accounts.records import StoredEntry
 
 
 _WEIGHTS = {
@@ -93,18 +102,7 @@ def _missing(model: ModelSettings) -> str | None:
 
 log = structlog.get_logger(__name__)
 
-SECTIONS: Mapping[EntryKind, Section] = {
-    "provider": "providers",
-    "alias": "aliases",
-    "catalog_model": "catalog",
-    "model": "models",
-    "door": "doors",
-    "policy": "policies",
-    "webhook": "webhooks",
-    "email": "emails",
-}
-
-KINDS: Mapping[Section, EntryKind] = {two: one for one, two in SECTIONS.items()}
+SECTIONS: Mapping[EntryKind, Section] = {kind: section for section, kind in KINDS.items()}
 _WHERE_SENT = ("base_url", "known", "proxy", "tls")  # what says to whom a key is sent
 _UNKNOWN = "this version does not know entries of this kind; a newer one has made it"
 _UNREADABLE = "its key was encrypted with a key that is not in `store.secret_keys`; give it anew"

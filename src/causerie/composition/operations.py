@@ -18,7 +18,7 @@ from causerie.access.keys import Caller
 from causerie.catalog.model import OWN_PROVIDER
 from causerie.composition.alerting import receivers
 from causerie.composition.catalog import parameters, tariff
-from causerie.composition.configuring import LiveConfiguration, view_of
+from causerie.composition.configuring import LiveConfiguration
 from causerie.composition.doors import limits
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import InForce, RunningService
@@ -43,6 +43,7 @@ from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
 from causerie.http.event_loop import Turns
 from causerie.observe.alert_center import AlertCenter
+from causerie.protocol.alike import alike
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.providers.target import ProviderTarget
@@ -92,7 +93,7 @@ class ProviderViews:
             models.append(self._model(told, results.get(id, probes.NOTHING)))
             await self._turns.pause()
         shown = probe_view(probe) if probe is not None else None
-        return view_of(
+        return alike(
             ports.ProviderView, one, targets=tuple(targets), models=tuple(models), probe=shown
         )
 
@@ -147,7 +148,7 @@ class ProviderViews:
         newest = kept.newest
         results = (each for each in (kept.used, newest) if each is not None)
         used = next((each for each in results if not changes(known, each)), None)
-        return view_of(
+        return alike(
             ports.ProbedModelView,
             known,
             evidence=used.evidence if used is not None else "",
@@ -170,12 +171,8 @@ def changes(known: ProviderModelSettings, result: probes.Result) -> list[ports.C
         for name in sorted(now.symmetric_difference(before)):
             words = ("no", "yes") if name in now else ("yes", "no")
             found.append(ports.Change(what=name, before=words[0], now=words[1]))
-    pairs = (
-        ("context_length", known.context_length, result.context_length),
-        ("thinking", known.thinking, result.thinking),
-        ("continues", known.continues, result.continues),
-    )
-    for what, old, new in pairs:
+    for what in ("context_length", "thinking", "continues"):
+        old, new = getattr(known, what), getattr(result, what)
         if new is not None and old != new:
             found.append(ports.Change(what=what, before=_said(old), now=_said(new)))
     return found
@@ -183,15 +180,15 @@ def changes(known: ProviderModelSettings, result: probes.Result) -> list[ports.C
 
 def probe_view(one: probes.Examination) -> ports.ProbeView:
     findings = one.result.findings if one.quick and one.result is not None else ()
-    cost = view_of(ports.ProbeCost, one.cost, words=str(one.cost))
-    return view_of(ports.ProbeView, one, cost=cost, findings=findings)
+    cost = alike(ports.ProbeCost, one.cost, words=str(one.cost))
+    return alike(ports.ProbeView, one, cost=cost, findings=findings)
 
 
 @lru_cache(maxsize=256)
 def probe_cost(context_length: int | None) -> ports.ProbeCost:
     """Return the most that a probe of a model can cost, which only depends on its context."""
     cost = probes.price(probes.Examinee("", ""), "", context_length)
-    return view_of(ports.ProbeCost, cost, words=str(cost))
+    return alike(ports.ProbeCost, cost, words=str(cost))
 
 
 def _each(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:

@@ -15,7 +15,7 @@ import hashlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_network
@@ -28,8 +28,9 @@ import structlog
 from causerie.composition.worker import WorkerPlace
 from causerie.http.addresses import InsideHosts, IpNetwork
 from causerie.http.client import HttpClient, Reach
-from causerie.http.tasks import owned
+from causerie.http.tasks import happens, owned
 from causerie.observe.alerts import AlertKind, Condition
+from causerie.protocol.alike import alike
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.provider import Deadlines, Provider, RequestSlots
 from causerie.routing.target_state import Check
@@ -37,7 +38,7 @@ from causerie.settings import provider as described
 from causerie.settings.credentials import Credentials, secret_value
 from causerie.settings.doors import has_accounts
 from causerie.settings.problems import Problem, SettingsError
-from causerie.settings.provider import HealthCheckSettings, TlsSettings
+from causerie.settings.provider import HealthCheckSettings, TlsSettings, certificate_fault
 from causerie.settings.tree import ServerSettings, Settings
 from causerie.settings.values import Secret
 
@@ -106,9 +107,7 @@ class ProviderKey:
         self._runs = True
         try:
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(None if self._pause == _NEVER else self._pause):
-                        await self._wanted.wait()
+                await happens(self._wanted, None if self._pause == _NEVER else self._pause)
                 self._wanted.clear()
                 await self._read_again()
                 self._read.set()
@@ -226,7 +225,8 @@ def connected(
                 if aside is not None:
                     made[one.name].provider.tell(aside)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            words = f"cannot be used: {_reason(error)}"
+            reason = certificate_fault(error) if isinstance(error, OSError) else str(error)
+            words = f"cannot be used: {reason}"
             problems.append(Problem("", f"providers[{index}].tls", words))
     if problems:
         raise SettingsError(problems)
@@ -273,11 +273,7 @@ def _made(
         client,
         dialect,
         credential=key,
-        deadlines=Deadlines(
-            first_token=one.timeouts.first_token,
-            between_chunks=one.timeouts.between_chunks,
-            total=one.timeouts.total,
-        ),
+        deadlines=alike(Deadlines, one.timeouts),
         slots=RequestSlots(
             one.max_concurrent if place is None else place.share(one.max_concurrent)
         ),
@@ -328,9 +324,3 @@ def _recipe(
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
     digest.update(tls_digest(one.tls))
     return digest.digest()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or "not a PEM file").replace("_", " ").lower()
-    return str(error)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import InitVar, dataclass
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -170,11 +171,9 @@ async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
     except ValueError as error:
         raise CannotStart("shared.url: the address cannot be read") from error
     async with here.running():
-        try:
+        with suppress(TimeoutError):  # said in the log; requests are counted as `away` says
             async with asyncio.timeout(_FIRST_SECONDS):
                 await here.wait()
-        except TimeoutError:
-            pass  # said in the log; requests are counted as `away` says
         yield Distribution(
             limits.DistributedCounters(here), limits.DistributedBudgets(here), lambda: here.here
         )
@@ -201,18 +200,6 @@ class InForce(Struct, frozen=True):
     router: Router
     catalog: Catalog
     pipeline: Pipeline
-
-
-class FixedParts(Struct, frozen=True):
-    """The parts that stay the same across reloads; ``place`` if there are several workers."""
-
-    engines: Fleet
-    chat: ChatParts
-    log_buffer: LogBuffer
-    shared: Distribution
-    front: AccountFrontend | None = None
-    traces: Traces = UNTRACED
-    place: WorkerPlace | None = None
 
 
 class _Health(Struct, frozen=True):
@@ -248,8 +235,8 @@ async def service(
         stack.push_async_callback(chat.stop)
         log_buffer = LogBuffer()
         traces = await stack.enter_async_context(tracing(settings.tracing))
-        fixed = FixedParts(engines, chat, log_buffer, shared, front, traces, place)
-        running = RunningService(fixed, settings, credentials)
+        made = settings, credentials, engines, chat, log_buffer
+        running = RunningService(*made, shared, front, traces, place)
         stack.push_async_callback(running.close)
         stack.callback(log_buffer.flush)
         await stack.enter_async_context(running.measurements.kept())
@@ -258,14 +245,28 @@ async def service(
         yield running
 
 
+@dataclass(eq=False)
 class RunningService:
-    """The parts in force, as ``now``, and their replacement at a reload."""
+    """Parts that stay the same across reloads, and those in force, as ``now``.
 
-    def __init__(self, fixed: FixedParts, settings: Settings, credentials: Credentials) -> None:
-        self._fixed = fixed
+    ``place`` is set if there are several workers.
+    """
+
+    settings: InitVar[Settings]
+    credentials: InitVar[Credentials]
+    engines: Fleet
+    _chat: ChatParts
+    log_buffer: InitVar[LogBuffer]
+    _shared: Distribution
+    front: AccountFrontend | None = None
+    _traces: Traces = UNTRACED
+    place: WorkerPlace | None = None
+
+    def __post_init__(
+        self, settings: Settings, credentials: Credentials, log_buffer: LogBuffer
+    ) -> None:
         self.proxies = tuple(map(ip_network, settings.console.proxies))
-        self.engines, self.front, self.place = fixed.engines, fixed.front, fixed.place
-        engines, shared, front = fixed.engines, fixed.shared, fixed.front
+        engines, shared, front = self.engines, self._shared, self.front
         self._retired: list[ConnectedProvider] = []
         self._changed = asyncio.Event()
         health = _Health(
@@ -281,9 +282,9 @@ class RunningService:
             shared.here,
             lambda: None if front is None else front.backed.store_status(),
         )
-        self._request_log = RequestLog(fixed.log_buffer)
+        self._request_log = RequestLog(log_buffer)
         sinks: list[RecordSink] = [self.counters, self._request_log]
-        self._meter = fixed.traces.meter(sinks, None if front is None else front.backed.bookkeeping)
+        self._meter = self._traces.meter(sinks, None if front is None else front.backed.bookkeeping)
         self.call_checker = CallChecker(
             lambda name, classes: self.now.router.count_calls(name, classes),
             lambda name: name in self.now.targets.own,
@@ -336,7 +337,7 @@ class RunningService:
         return Prepared(
             settings,
             door_table(settings, self.proxies),
-            connected(settings, credentials, before, self._fixed.traces.headers, self.place),
+            connected(settings, credentials, before, self._traces.headers, self.place),
             chat_options(settings),
             credentials,
         )
@@ -356,10 +357,10 @@ class RunningService:
 
     def _make(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
         settings, front = prepared.settings, self.front
-        own = own_models(settings, prepared.options, self.engines, self._fixed.chat, before)
+        own = own_models(settings, prepared.options, self.engines, self._chat, before)
         remote = provider_models(settings, prepared.providers, before)
         targets = Targets(own, remote, prepared.providers)
-        traced = self._fixed.traces.targets(targets.every(), settings)
+        traced = self._traces.targets(targets.every(), settings)
         router = router.renewed(traced, targets.admission_queues())
         listed = {name: one.provider for name, one in prepared.providers.items()}
         catalog = offered(
@@ -376,7 +377,7 @@ class RunningService:
         pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=catalog,
-            limits=self._fixed.shared.counters,
+            limits=self._shared.counters,
             scopes=scopes(settings, targets.is_busy),
             router=router,
             meter=self._meter,

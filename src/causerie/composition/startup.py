@@ -96,13 +96,18 @@ class StartAnnouncer(Protocol):
     def first_link(self, token: str) -> None:
         """There is nobody yet; this token makes the account of the owner, once."""
 
-    def loading(self, engines: Sequence[EngineStatus]) -> None: ...
-
     def ready(self, host: str, port: int) -> None: ...
 
-    def stopping(self) -> None: ...
+    # What a subclass does not report of a start is ignored.
 
-    def stop(self) -> None: ...
+    def loading(self, engines: Sequence[EngineStatus]) -> None:
+        return
+
+    def stopping(self) -> None:
+        return
+
+    def stop(self) -> None:
+        return
 
 
 class CannotStart(Exception):

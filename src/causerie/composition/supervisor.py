@@ -39,7 +39,7 @@ from causerie.composition.startup import (
 )
 from causerie.composition.worker import Exposition, WorkerPlace, WorkerReport, worker_socket
 from causerie.http.server import Bound, reserved_socket, socket_beside, stop_signals
-from causerie.http.tasks import owned
+from causerie.http.tasks import happens, owned
 from causerie.observe.metrics import counts, merged
 from causerie.settings.environment import WORKER, runtime_folder, variables
 from causerie.settings.load import Loaded
@@ -181,9 +181,7 @@ class Supervisor:
             log.warning("worker process ended", worker=number, status=status)
             if loop.time() - began > _STABLE_SECONDS:
                 pause = _FIRST_PAUSE
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._stop.wait()
+            await happens(self._stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _run(self, number: int) -> tuple[int, bool]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,7 @@ from causerie.engines.vllm.client import Elsewhere, VllmOptions
 from causerie.engines.vllm.engine import EVENTS_OPTION, KvSockets, VllmEngine, events_arguments
 from causerie.engines.vllm.tokenizer import ServedFolder
 from causerie.http.client import Reach
+from causerie.protocol.alike import alike
 from causerie.settings.engine import KvEvents, Vllm
 from causerie.settings.tree import ModelSettings
 
@@ -97,9 +98,8 @@ def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEn
 
 
 def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
-    shared = {one.name: getattr(vllm, one.name) for one in fields(VllmOptions)}
     return {
-        f"replica-{number}": VllmOptions(**(shared | {"devices": devices}))
+        f"replica-{number}": alike(VllmOptions, vllm, devices=devices)
         for number, devices in enumerate(vllm.devices_of_replicas, 1)
     }
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from causerie.composition.control import ControlFailed, asked
-from causerie.engines.base import EngineStatus
-from causerie.engines.weights import Silent
+from causerie.composition.startup import StartAnnouncer
+from causerie.engines.weights import Progress, Silent
 from causerie.errors import Overloaded
 from causerie.http.server import Bound
 from causerie.http.tasks import owned
@@ -115,25 +115,19 @@ async def following_supervisor(
         writer.close()
 
 
-class WorkerAnnouncer:
+class WorkerAnnouncer(StartAnnouncer):
     """Reports the start of a worker to its supervisor, which tells the person at the terminal."""
 
     def __init__(self, settings: Settings, report: Callable[[WorkerReport], None]) -> None:
         self.settings = settings
-        self.download = Silent()
         self._report = report
+
+    @property
+    def download(self) -> Progress:
+        return Silent()
 
     def first_link(self, token: str) -> None:
         self._report(WorkerReport(first_link=token))
 
     def ready(self, host: str, port: int) -> None:
         self._report(WorkerReport(ready=True))
-
-    def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Ignore the progress of loads: workers run no models of this machine."""
-
-    def stopping(self) -> None:
-        """Ignore the stop, which the supervisor has asked for."""
-
-    def stop(self) -> None:
-        """Do nothing: the supervisor notices when the worker process exits."""

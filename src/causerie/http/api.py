@@ -169,7 +169,9 @@ class CompletionHandlers:
         *,
         counting: bool = False,
     ) -> ParsedRequest:
-        rules = self._known.get(door.name) or self._rules(door)
+        rules = self._known.get(door.name)
+        if rules is None:
+            rules = self._known[door.name] = parsing_rules(door, self._limits)
         if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
         if counting:
@@ -186,10 +188,6 @@ class CompletionHandlers:
         if door.open_catalog:
             return None
         return await authenticated(self.pipeline, exchange, door)
-
-    def _rules(self, door: MountedDoor) -> ParsingRules:
-        rules = self._known[door.name] = parsing_rules(door, self._limits)
-        return rules
 
 
 def parsing_rules(door: MountedDoor, limits: RequestLimits) -> ParsingRules:

@@ -8,14 +8,13 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 from msgspec import Struct
 
 from causerie.http.application import Edge
 from causerie.http.connection import Connections, Listen
-from causerie.http.tasks import owned
+from causerie.http.tasks import happens, owned
 
 _LAST_BYTES_SECONDS = 5.0
 _HURRIED_SECONDS = 0.2
@@ -86,35 +85,24 @@ async def serve(
     ``drain_seconds`` or at a second signal. Other requests, like pages, delay the stop for some
     seconds at most. ``on_ready`` is called with the address. Raises :class:`OSError`.
     """
-    stop = stop or asyncio.Event()
+    stop, hurry = stop or asyncio.Event(), asyncio.Event()
     bound = bound or Bound(listening_socket(listen))
-    hurry = asyncio.Event()
-    with bound.service as listener, stop_signals(asyncio.get_running_loop(), stop, hurry):
-        host, port = listener.getsockname()[:2]
-        ready = None if on_ready is None else partial(on_ready, host, port)
-        async with _metrics_server(edge, listen, bound.metrics):
-            await _answer(edge, listen, listener, stop, hurry, ready)
-
-
-async def _answer(
-    edge: Edge,
-    listen: Listen,
-    listener: socket.socket,
-    stop: asyncio.Event,
-    hurry: asyncio.Event,
-    on_ready: Callable[[], None] | None = None,
-) -> None:
     connections = Connections(edge.answer, listen)
     connections.traffic.busy_poll_seconds = listen.busy_poll_seconds
-    async with _serving(connections, listener) as server:
-        try:
-            if on_ready is not None:
-                on_ready()
-            await stop.wait()
-            await _announce(edge, connections, listen.shutdown_delay_seconds, hurry)
-            await _drain(edge, listen.drain_seconds, hurry)
-        finally:
-            server.close()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(stop_signals(asyncio.get_running_loop(), stop, hurry))
+        if bound.metrics is not None:
+            scraping = Connections(edge.scrape, listen)
+            await stack.enter_async_context(_serving(scraping, bound.metrics))
+        server = await stack.enter_async_context(_serving(connections, bound.service))
+        if on_ready is not None:
+            on_ready(*bound.service.getsockname()[:2])
+        await stop.wait()
+        if listen.shutdown_delay_seconds:
+            edge.drain.announced = connections.leaving = True
+            await happens(hurry, listen.shutdown_delay_seconds)
+        await _drain(edge, listen.drain_seconds, hurry)
+        server.close()
         await _last_bytes(connections, hurry)
 
 
@@ -123,44 +111,21 @@ async def _serving(
     connections: Connections, listener: socket.socket
 ) -> AsyncIterator[asyncio.Server]:
     try:
-        async with owned(_sweep(connections)):
-            loop = asyncio.get_running_loop()
-            server = await loop.create_server(connections, sock=listener, backlog=BACKLOG)
-            try:
-                yield server
-            finally:
-                server.close()
+        with listener:
+            async with owned(_sweep(connections)):
+                loop = asyncio.get_running_loop()
+                server = await loop.create_server(connections, sock=listener, backlog=BACKLOG)
+                try:
+                    yield server
+                finally:
+                    server.close()
     finally:
         connections.abort()
         await connections.workers.end(_HANDLERS_SECONDS)
 
 
-@asynccontextmanager
-async def _metrics_server(
-    edge: Edge, listen: Listen, listener: socket.socket | None
-) -> AsyncIterator[None]:
-    if listener is None:
-        yield
-        return
-    with listener:
-        async with _serving(Connections(edge.scrape, listen), listener):
-            yield
-
-
-async def _announce(
-    edge: Edge, connections: Connections, delay_seconds: float, hurry: asyncio.Event
-) -> None:
-    if not delay_seconds:
-        return
-    edge.drain.announced = True
-    connections.leaving = True
-    with suppress(TimeoutError):
-        async with asyncio.timeout(delay_seconds):
-            await hurry.wait()
-
-
 async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:
-    async with owned(edge.drain.finish(drain_seconds)) as draining, owned(_set(hurry)) as hurried:
+    async with owned(edge.drain.finish(drain_seconds)) as draining, owned(hurry.wait()) as hurried:
         await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
     if hurry.is_set():
         await edge.drain.finish(0)
@@ -168,14 +133,10 @@ async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None
 
 async def _last_bytes(connections: Connections, hurry: asyncio.Event) -> None:
     connections.close()
-    async with owned(connections.closed()) as closed, owned(_set(hurry)) as hurried:
+    async with owned(connections.closed()) as closed, owned(hurry.wait()) as hurried:
         either = asyncio.FIRST_COMPLETED
         await asyncio.wait([closed, hurried], timeout=_LAST_BYTES_SECONDS, return_when=either)
         await asyncio.wait([closed], timeout=_HURRIED_SECONDS)
-
-
-async def _set(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 async def _sweep(connections: Connections) -> None:

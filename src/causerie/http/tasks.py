@@ -16,7 +16,7 @@ _CANCEL_AGAIN_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+async def owned(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[object]]:
     """Run ``work`` during the block; leaving cancels it and waits until it has ended.
 
     A task group would turn the block's own exceptions into groups, and wait for endless work. It is
@@ -31,6 +31,14 @@ async def owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[N
             await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
         if not task.cancelled() and (failure := task.exception()) is not None:
             raise failure
+
+
+async def happens(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event, for at most ``seconds``; return whether it has happened."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 Handler = Callable[[Exchange], Coroutine[None, None, None]]
@@ -113,19 +121,11 @@ class Drain(msgspec.Struct, eq=False):
     async def finish(self, seconds: float) -> None:
         """Admit no new work, and end running work after ``seconds``."""
         self.stopping = True
-        if not self.running or await self._becomes_idle(seconds):
+        if not self.running or await happens(self.idle, seconds):
             return
         for watch in tuple(self.running):
             watch.cut(_service_stopping())
-        await self._becomes_idle(_LAST_WORDS_SECONDS)
-
-    async def _becomes_idle(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.idle.wait()
-        except TimeoutError:
-            return False
-        return True
+        await happens(self.idle, _LAST_WORDS_SECONDS)
 
 
 class WorkGuard(msgspec.Struct, eq=False):

@@ -169,13 +169,8 @@ class AlertCenter:
             for key, each in stored.items()
             if each.firing and each.seen_at <= unseen_since and key not in observed
         ]
-        if not new and not over:
-            return
-        sent = dict(await self.book.sent(now - _HOUR))
-        for condition in new:
-            await self._fire(condition, options, now, sent)
-        for alert in over:
-            await self._resolve(alert, options, now, sent)
+        if new or over:
+            await self._announce(new, over, options, now)
 
     async def forget(self) -> None:
         await self.book.forget(self._clock() - _KEPT)
@@ -192,41 +187,32 @@ class AlertCenter:
     async def test(self, receiver: Receiver, words: str) -> Outcome:
         """Send a test message at once, and keep its outcome."""
         now = self._clock()
-        message = _message(AlertKind.TEST, True, words, {}, now)
+        message = _message(Condition("", AlertKind.TEST, words), now)
         delivery = replace(_to(receiver, message), attempts=1)
         outcome = await self._attempt(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
         await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
         return outcome
 
-    async def _fire(
+    async def _announce(
         self,
-        condition: Condition,
+        new: Sequence[Condition],
+        over: Sequence[StoredAlert],
         options: AlertOptions,
         now: datetime,
-        sent: dict[tuple[str, str], int],
     ) -> None:
-        message = _message(condition.kind, True, condition.summary, condition.details, now)
-        receivers = _receivers(options, condition.kind)
-        if options.owners:
-            receivers += [Receiver(options.owners, each) for each in condition.owners]
-        deliveries = _bounded(message, receivers, options, sent)
-        if await self.book.fire(condition, deliveries, now, now - options.quiet):
-            log.warning("alert", kind=condition.kind, alert=condition.key, level=condition.level)
-            self.more.set()
-
-    async def _resolve(
-        self,
-        alert: StoredAlert,
-        options: AlertOptions,
-        now: datetime,
-        sent: dict[tuple[str, str], int],
-    ) -> None:
-        message = _message(alert.kind, False, alert.summary, alert.details, now)
-        deliveries = _bounded(message, _receivers(options, alert.kind), options, sent)
-        if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
-            log.info("alert over", kind=alert.kind, alert=alert.key)
-            self.more.set()
+        sent = Counter(await self.book.sent(now - _HOUR))
+        for one in new:
+            deliveries = _bounded(_message(one, now), _receivers(options, one), options, sent)
+            if await self.book.fire(one, deliveries, now, now - options.quiet):
+                log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
+                self.more.set()
+        for alert in over:
+            message = _message(alert, now, firing=False)
+            deliveries = _bounded(message, _receivers(options, alert), options, sent)
+            if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
+                log.info("alert over", kind=alert.kind, alert=alert.key)
+                self.more.set()
 
     async def _deliver(self, delivery: Delivery) -> None:
         outcome = await self._attempt(delivery)
@@ -258,33 +244,36 @@ class AlertCenter:
         return outcome
 
 
-def _receivers(options: AlertOptions, kind: AlertKind) -> list[Receiver]:
-    return [each for each in options.receivers if kind in each.kinds]
+def _receivers(options: AlertOptions, about: Condition | StoredAlert) -> list[Receiver]:
+    owners = about.owners if options.owners and isinstance(about, Condition) else ()
+    return [
+        *(each for each in options.receivers if about.kind in each.kinds),
+        *(Receiver(options.owners, each) for each in owners),
+    ]
 
 
 def _bounded(
     message: Delivery,
     receivers: Sequence[Receiver],
     options: AlertOptions,
-    sent: dict[tuple[str, str], int],
+    sent: Counter[tuple[str, str]],
 ) -> list[Delivery]:
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
         delivery = _to(receiver, message)
-        if sent.get(place, 0) >= options.messages_per_hour:
+        if sent[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
         else:
-            sent[place] = sent.get(place, 0) + 1
+            sent[place] += 1
         made.append(delivery)
     return made
 
 
-def _message(
-    kind: AlertKind, firing: bool, summary: str, details: Mapping[str, str], now: datetime
-) -> Delivery:
-    return Delivery("", "", "", kind, firing, summary, details, at=now, next_at=now)
+def _message(about: Condition | StoredAlert, now: datetime, *, firing: bool = True) -> Delivery:
+    told = about.kind, firing, about.summary, about.details
+    return Delivery("", "", "", *told, at=now, next_at=now)
 
 
 def _to(receiver: Receiver, message: Delivery) -> Delivery:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import add, attrgetter
+from pathlib import Path
+from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from prometheus_client import ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import (
@@ -28,25 +31,27 @@ from causerie.routing.target_state import TargetStatus
 # A registry of its own, so that several services fit into one process. Labels have few values:
 # doors, models, codes; never a key or anything that a caller wrote.
 
-_WAIT = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
-_TIMES: Mapping[str, tuple[str, tuple[float, ...]]] = {
-    "first_token": ("Time to first token.", _WAIT),
-    "token": (
-        "Time per output token after the first.",
-        (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1),
-    ),
-    "request": ("Duration of requests.", (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)),
-    "queue": ("Time in the queue.", _WAIT),
-    "overhead": (
-        "Time to first token without the time spent at targets.",
-        (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
-    ),
+
+class _Family(Struct, frozen=True):
+    # A row of metrics.toml, which has the words.
+    kind: Literal["counter", "gauge", "histogram"]
+    words: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    merge: Literal["sum", "highest", "lowest"] = "sum"
+
+
+_FAMILIES = convert(
+    tomllib.loads(Path(__file__).with_name("metrics.toml").read_text("utf-8")), dict[str, _Family]
+)
+_TIMES = [name for name, row in _FAMILIES.items() if row.buckets]
+_MERGES: Mapping[str, Callable[[float, float], float]] = {
+    **{"sum": add, "highest": max, "lowest": min}
 }
 _TOKENS = {
     kind: attrgetter(kind)
     for kind in ("prompt", "completion", "cached", "written", "reasoning", "discarded")
 }
-_PLACE = ("door", "model")
 _MOST_NAMES = 200
 _TOGETHER = 128  # requests that are counted together
 
@@ -80,7 +85,7 @@ class MetricsCounters(Collector):
     def __init__(
         self,
         engines: Callable[[], Sequence[EngineStatus]],
-        queue: QueueSize | None = None,
+        queue: QueueSize = tuple,
         targets: Callable[[], Sequence[TargetStatus]] = tuple,
         shared: Callable[[], bool | None] = lambda: None,
         store: Callable[[], StoreStatus | None] = lambda: None,
@@ -133,71 +138,53 @@ class MetricsCounters(Collector):
         yield from self._past()
 
     def _past(self) -> Iterator[Metric]:
-        ended = ("status", "code", "finish", "stream")
-        requests = _counter("requests", "Completed requests.", *_PLACE, *ended)
-        tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
-        words = "Replies that another target continued after a failure."
-        continued = _counter("continued", words, *_PLACE)
-        cost = _counter("cost", "Cost of requests, in the currency of the prices.", *_PLACE)
-        for place, numbers in self._places.items():
-            for (status, code, finish, stream), count in numbers.requests.items():
-                end = (str(status), code or "", finish or "", "true" if stream else "false")
-                requests.add_metric([*place, *end], count)
-            for kind, count in numbers.tokens.items():
-                tokens.add_metric([*place, kind], count)
-            continued.add_metric(place, numbers.continued)
-            cost.add_metric(place, numbers.cost / BILLION)
-        yield from (requests, tokens, continued, cost)
-        words = "Requests rejected before a model was chosen."
-        yield _filled(_counter("refused", words, "door", "status", "code"), self._refused.items())
-        for name, (words, _) in _TIMES.items():
-            family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
-            for place, numbers in self._places.items():
-                times = numbers.times[name]
+        places = self._places.items()
+        ended = [((*place, *end), n) for place, it in places for end, n in it.ended()]
+        yield _metric("requests", ended)
+        tokens = [((*place, kind), n) for place, it in places for kind, n in it.tokens.items()]
+        yield _metric("tokens", tokens)
+        yield _metric("continued", [(place, it.continued) for place, it in places])
+        yield _metric("cost", [(place, it.cost / BILLION) for place, it in places])
+        yield _metric("refused", self._refused.items())
+        for name in _TIMES:
+            row = _FAMILIES[name]
+            family = HistogramMetricFamily(f"causerie_{name}", row.words, labels=row.labels)
+            for place, it in places:
+                times = it.times[name]
                 if times.all:
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
 
     def _present(self) -> Iterator[Metric]:
-        build = _gauge("build_info", "Version of the service.", "version")
-        yield _filled(build, [((__version__,), 1)])
-        statuses = self._engines()
-        state = _gauge("engine_state", "1 for the current state of an engine.", "model", "state")
-        yield _filled(state, [row for each in statuses for row in _states(each.state, each.model)])
-        facts: dict[str, tuple[str, Iterable[tuple[str, float]]]] = {
-            "engine_slots": ("Slots of an engine.", [(s.model, s.slots) for s in statuses]),
-            "engine_busy_slots": ("Slots in use.", [(s.model, s.busy) for s in statuses]),
-            "engine_restarts": ("Restarts so far.", [(s.model, s.restarts) for s in statuses]),
-            "engine_memory_bytes": (
-                "Memory, estimated until loaded.",
-                [(s.model, s.memory_bytes) for s in statuses if s.memory_bytes is not None],
-            ),
-            "queue_length": ("Requests waiting for a slot.", self._queue() if self._queue else ()),
-        }
-        for name, (words, values) in facts.items():
-            yield _filled(_gauge(name, words, "model"), [((model,), n) for model, n in values])
-        yield from _members(statuses)
-        target_health = _gauge(
-            "target_state", "1 for the current state of a target.", "target", "state"
-        )
-        carried = _gauge("target_in_flight", "Requests in flight at a target.", "target")
-        answers = _counter("target_answers", "Requests that a target started to answer.", "target")
-        failures = _counter("target_failures", "Requests that failed there.", "target", "class")
-        calls = _counter("tool_calls", "Delivered calls that were checked.", "target", "class")
-        for target in self._targets():
-            target_health.add_metric([target.name, target.state], 1)
-            carried.add_metric([target.name], target.in_flight)
-            answers.add_metric([target.name], target.answered)
-            for cause, count in target.failed.items():
-                failures.add_metric([target.name, cause], count)
-            for name, count in target.calls.items():
-                calls.add_metric([target.name, name], count)
-        yield from (target_health, carried, answers, failures, calls)
+        yield _metric("build_info", [((__version__,), 1)])
+        engines, targets = self._engines(), self._targets()
+        states = [row for each in engines for row in _states(each.state, each.model)]
+        yield _metric("engine_state", states)
+        yield _metric("engine_slots", [((each.model,), each.slots) for each in engines])
+        yield _metric("engine_busy_slots", [((each.model,), each.busy) for each in engines])
+        yield _metric("engine_restarts", [((each.model,), each.restarts) for each in engines])
+        sizes = [((s.model,), s.memory_bytes) for s in engines if s.memory_bytes is not None]
+        yield _metric("engine_memory_bytes", sizes)
+        yield _metric("queue_length", [((model,), n) for model, n in self._queue()])
+        members = [((pool.model, each.model), each) for pool in engines for each in pool.members]
+        states = [row for place, each in members for row in _states(each.state, *place)]
+        yield _metric("pool_member_state", states)
+        yield _metric("pool_member_slots", [(place, each.slots) for place, each in members])
+        yield _metric("pool_member_busy_slots", [(place, each.busy) for place, each in members])
+        yield _metric("target_state", [((each.name, each.state), 1) for each in targets])
+        yield _metric("target_in_flight", [((each.name,), each.in_flight) for each in targets])
+        yield _metric("target_answers", [((each.name,), each.answered) for each in targets])
+        failed = [((each.name, why), n) for each in targets for why, n in each.failed.items()]
+        yield _metric("target_failures", failed)
+        calls = [((each.name, kind), n) for each in targets for kind, n in each.calls.items()]
+        yield _metric("tool_calls", calls)
         if (here := self._shared()) is not None:
-            words = "1 while the server of shared limits and budgets is reachable."
-            yield _filled(_gauge("shared_store_up", words), [((), float(here))])
+            yield _metric("shared_store_up", [((), float(here))])
         if (store := self._store()) is not None:
-            yield from _stored(store)
+            yield _metric("database_up", [((), float(store.database))])
+            yield _metric("journal_up", [((), float(store.journal))])
+            yield _metric("usage_records_waiting", [((), store.waiting)])
+            yield _metric("budgets", store.budgets.items())
 
     def _label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
@@ -242,7 +229,11 @@ class _Place:
         self.tokens = dict.fromkeys(_TOKENS, 0)
         self.continued = 0
         self.cost = 0  # in billionths
-        self.times = {name: _Times(bounds) for name, (_, bounds) in _TIMES.items()}
+        self.times = {name: _Times(_FAMILIES[name].buckets) for name in _TIMES}
+
+    def ended(self) -> Iterator[tuple[tuple[str, str, str, str], int]]:
+        for (status, code, finish, stream), count in self.requests.items():
+            yield (str(status), code or "", finish or "", "true" if stream else "false"), count
 
     def add(self, records: Sequence[Record]) -> None:
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
@@ -252,75 +243,36 @@ class _Place:
         for kind, count in _TOKENS.items():
             self.tokens[kind] += sum(map(count, used))
         times = self.times
-        times["request"].add([record.duration_seconds for record in records])
-        times["queue"].add([record.queue_seconds for record in records])
-        times["overhead"].add([record.overhead_seconds for record in records])
+        times["request_seconds"].add([record.duration_seconds for record in records])
+        times["queue_seconds"].add([record.queue_seconds for record in records])
+        times["overhead_seconds"].add([record.overhead_seconds for record in records])
         started = [
             (first, record.duration_seconds - first, record.used.completion)
             for record in records
             if (first := record.first_token_seconds) is not None
         ]
-        times["first_token"].add([first for first, _, _ in started])
-        times["token"].add(
+        times["first_token_seconds"].add([first for first, _, _ in started])
+        times["token_seconds"].add(
             [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
         )
-
-
-def _stored(store: StoreStatus) -> Iterator[Metric]:
-    facts: Mapping[str, tuple[str, float]] = {
-        "database_up": ("1 while the database answers.", store.database),
-        "journal_up": ("1 while the journal takes records, or there is none.", store.journal),
-        "usage_records_waiting": ("Usage records that wait for the database.", store.waiting),
-    }
-    for name, (words, value) in facts.items():
-        yield _filled(_gauge(name, words), [((), float(value))])
-    words = "Budgets of which at least this share is used, in percent."
-    yield _filled(_gauge("budgets", words, "owner", "used"), store.budgets.items())
-
-
-def _members(statuses: Sequence[EngineStatus]) -> Iterator[Metric]:
-    words = "1 for the current state of a member of a pool."
-    members = [(pool.model, each) for pool in statuses for each in pool.members]
-    yield _filled(
-        _gauge("pool_member_state", words, "model", "member", "state"),
-        [row for pool, each in members for row in _states(each.state, pool, each.model)],
-    )
-    slots = _gauge("pool_member_slots", "Slots of a member.", "model", "member")
-    busy = _gauge("pool_member_busy_slots", "Slots in use.", "model", "member")
-    for pool, each in members:
-        slots.add_metric([pool, each.model], each.slots)
-        busy.add_metric([pool, each.model], each.busy)
-    yield from (slots, busy)
 
 
 def _states(state: EngineState, *labels: str) -> Iterator[_Row]:
     return (((*labels, one.value), float(state is one)) for one in EngineState)
 
 
-def _filled(family: CounterMetricFamily | GaugeMetricFamily, rows: Iterable[_Row]) -> Metric:
+def _metric(name: str, rows: Iterable[_Row]) -> Metric:
+    row = _FAMILIES[name]
+    kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
+    family = kind(f"causerie_{name}", row.words, labels=row.labels)
     for labels, value in rows:
         family.add_metric(labels, value)
     return family
 
 
-def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"causerie_{name}", words, labels=labels)
-
-
-def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"causerie_{name}", words, labels=list(labels))
-
-
-_HIGHEST = ("_state", "shared_store_up", "build_info", "_start_time_seconds", "_budgets")
-_LOWEST = ("database_up", "journal_up")
-"""Ends of the names of gauges that are merged by their highest or lowest value, not by the sum."""
-
-
 def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
     """Merge the metrics of running processes and the counts of ``past`` ones."""
-    own = _gauge("workers", "Worker processes that answer requests.")
-    ended = _counter("worker_restarts", "Worker processes that ended and were replaced.")
-    new = _filled(own, [((), workers)]), _filled(ended, [((), restarts)])
+    new = _metric("workers", [((), workers)]), _metric("worker_restarts", [((), restarts)])
     return _text([*_families([*texts, past]), *new])
 
 
@@ -333,7 +285,8 @@ def _families(texts: Sequence[str]) -> Iterator[Metric]:
     found: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for family in (each for text in texts for each in text_string_to_metric_families(text)):
         _, kept = found.setdefault(family.name, (family, {}))
-        merge = _merge_of(family)
+        row = _FAMILIES.get(family.name.removeprefix("causerie_"))
+        merge = _MERGES["sum" if row is None else row.merge]
         for sample in family.samples:
             place = sample.name, tuple(sorted(sample.labels.items()))
             value = sample.value
@@ -343,12 +296,6 @@ def _families(texts: Sequence[str]) -> Iterator[Metric]:
         for (name, labels), value in kept.items():
             whole.add_sample(name, dict(labels), value)
         yield whole
-
-
-def _merge_of(family: Metric) -> Callable[[float, float], float]:
-    if family.type == "gauge" and family.name.endswith(_HIGHEST):
-        return max
-    return min if family.name.endswith(_LOWEST) else add
 
 
 class _Given(Collector):

@@ -23,6 +23,7 @@ from causerie.probe.question import (
 )
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import entries, entry_of
+from causerie.protocol.alike import alike
 from causerie.protocol.parameters import ParsingRules
 from causerie.providers.dialect import Dialect
 from causerie.providers.dialects import DIALECTS
@@ -85,11 +86,10 @@ class Found(Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(finding: Finding) -> Found:
         question, verdict = finding.question, finding.verdict
-        return Found(
-            id=question.id,
-            rule=question.rule,
+        return alike(
+            Found,
+            question,
             question=question.words,
-            decides=question.decides,
             answer=verdict.grade.value,
             how=verdict.how,
             evidence=finding.exchanges,

@@ -6,11 +6,13 @@ Replies are read as completions; evidence of requests and replies is shortened f
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from inspect import getdoc
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -19,6 +21,10 @@ from msgspec import Struct
 from causerie.protocol import bounded_json
 from causerie.protocol.sse import EventDecoder, LineTooLong
 
+SAMPLES: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("samples.toml").read_text("utf-8")
+)
+"""What questions send, by its kind."""
 Ended = Literal["whole", "left", "late", "broken", "large"]
 
 
@@ -118,6 +124,11 @@ def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
         return yes(how)
     words = "; ".join(missing)
     return no(words) if len(missing) >= of else partly(words)
+
+
+def checked(*checks: tuple[object, str]) -> ProbeVerdict:
+    """Return the verdict of checks, each of which is a fault if true, and its words."""
+    return weighed([words for is_fault, words in checks if is_fault], of=len(checks))
 
 
 class Settled(Exception):

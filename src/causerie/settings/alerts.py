@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
 from causerie.settings import values
 from causerie.settings.problems import Broken, taken
-from causerie.settings.provider import address_rules, certificate_rules, is_here
+from causerie.settings.provider import address_rules, certificate_rules, is_readable
 from causerie.settings.toml import KeyPath
 
 
@@ -137,12 +136,10 @@ def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
 
 
 def _name_rules(alerts: Alerts) -> Iterator[Broken]:
-    found = {"webhooks": [one.name for one in alerts.webhooks]}
-    found["emails"] = [one.name for one in alerts.emails]
     names: list[tuple[KeyPath, str]] = [
-        (("alerts", kind, index, "name"), name)
-        for kind, every in found.items()
-        for index, name in enumerate(every)
+        (("alerts", kind, index, "name"), one.name)
+        for kind in ("webhooks", "emails")
+        for index, one in enumerate(getattr(alerts, kind))
     ]
     yield from taken(names)
     for at, name in names:
@@ -156,7 +153,6 @@ def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
     if webhook.secret is None and webhook.format == "standard":
         yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
     yield from certificate_rules((*at, "ca_file"), webhook.ca_file)
-    host = urlsplit(base).hostname or ""
-    if base.startswith("http://") and not webhook.allow_http and not is_here(host):
+    if is_readable(base) and not webhook.allow_http:
         words = "begins with `http://`: anybody on the way could read it; use `https://`, or set "
         yield Broken((*at, "url"), f"{words}`allow_http = true`")

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from causerie.settings import values
 from causerie.settings.problems import Broken, taken
-from causerie.settings.provider import certificate_rules, is_here
+from causerie.settings.provider import certificate_rules, is_readable
 from causerie.settings.toml import KeyPath
 
 Colour = Annotated[str, values.matching(r"^#[0-9a-fA-F]{6}\Z", "a colour like `#0f6b5c`")]
@@ -140,9 +140,7 @@ def payment_rules(payments: PaymentSettings, address: str | None) -> Iterator[Br
     if payments.stripe_key is not None and address is None:
         words = "needs `console.address`, which people come back to"
         yield Broken(("payments", "stripe_key"), words)
-    if not payments.stripe_url.startswith("https://") and not is_here(
-        urlsplit(payments.stripe_url).hostname or ""
-    ):
+    if is_readable(payments.stripe_url):
         yield Broken(("payments", "stripe_url"), "begins with `http://`; use `https://`")
 
 
@@ -284,10 +282,9 @@ def identity_rules(
     if console.password_sign_in != "on" and not providers:
         words = "needs `identity_providers`, or nobody could sign in"
         yield Broken(("console", "password_sign_in"), words, None, (("identity_providers",),))
-    places: list[tuple[KeyPath, str]] = [
+    yield from taken(
         (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
-    ]
-    yield from taken(places)
+    )
     for index, provider in enumerate(providers):
         yield from _provider(("identity_providers", index), provider)
 
@@ -316,14 +313,12 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
 def _wrong_issuer(issuer: str) -> str | None:
     try:
         parts = urlsplit(issuer)
-        host = parts.hostname or ""
-        _ = parts.port
+        _ = parts.hostname, parts.port
     except ValueError:
         return "is no address"
     if parts.query or parts.fragment or parts.username is not None:
         return "has more than scheme, host and path"
-    if parts.scheme == "http" and not is_here(host):
-        return (
-            "begins with `http://`: anybody on the way could sign in as everybody; use `https://`"
-        )
+    if is_readable(issuer):
+        words = "anybody on the way could sign in as everybody; use `https://`"
+        return f"begins with `http://`: {words}"
     return None

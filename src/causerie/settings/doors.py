@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from causerie.settings.problems import Broken, dotted
+from causerie.settings.provider import is_loopback
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import DoorSettings, ModelSettings, Settings
 
@@ -185,16 +186,6 @@ def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
             f'at {words}; add a digest (`causerie key`), or write `keys = "off"`, here or at each',
             relies_on=tuple((*way.at, "keys") for way in door_addresses(settings)),
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Return true if only this machine can reach the address."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_private(host: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -186,12 +188,9 @@ class Vllm(Struct, frozen=True, kw_only=True):
 
 # Rules for vLLM's options: for one that is started, and for one that others run.
 
-# Options for its address, its callers, and others that this service relies on.
-_VLLM_OURS = frozenset(
-    ("--host", "--port", "--uds", "--api-key", "--served-model-name", "--root-path", "--config",
-     "--structured-outputs-config", "--generation-config", "--max-logprobs", "--tokenizer",
-     "--ssl-keyfile", "--ssl-certfile", "--headless")
-)  # fmt: skip
+_OURS: Mapping[str, Sequence[str]] = tomllib.loads(
+    Path(__file__).with_name("own_arguments.toml").read_text("utf-8")
+)
 _ELSEWHERE = ("key", "kv_events", "served_name", "tls")
 _EITHER = ("address", "addresses", "context", "parallel")
 
@@ -219,7 +218,7 @@ def device_rules(at: KeyPath, devices: Sequence[str], replicas: int) -> Iterator
 
 def _option_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     for arg in vllm.args:
-        if arg.partition("=")[0].replace("_", "-") in _VLLM_OURS:
+        if arg.partition("=")[0].replace("_", "-") in _OURS["vllm"]:
             yield Broken((*at, "args"), f'has "{arg}", which this service sets itself')
     yield from device_rules(at, vllm.devices, vllm.replicas)
     without = Vllm()
@@ -264,26 +263,6 @@ def _host(address: str) -> str:
 
 # Rules for llama.cpp's options, and for the arguments of a native build.
 
-# Arguments for its address, its callers and its model, those that options say, and others that
-# change what it is asked or what this service relies on.
-_LLAMACPP_OURS = frozenset(
-    ("--host", "--port", "--reuse-port", "--api-key", "--api-key-file", "--api-prefix", "--path",
-     "--ssl-key-file", "--ssl-cert-file", "-to", "--timeout", "--threads-http",
-     "-m", "--model", "-mu", "--model-url", "-dr", "--docker-repo", "-hf", "-hfr", "--hf-repo",
-     "-hff", "--hf-file", "--models-dir", "--models-preset", "-md", "--model-draft",
-     "--spec-draft-model", "--spec-type", "--lora", "--lora-init-without-apply",
-     "-np", "--parallel", "-c", "--ctx-size", "-b", "--batch-size", "-ub", "--ubatch-size",
-     "-t", "--threads", "-tb", "--threads-batch", "-ngl", "--gpu-layers", "--n-gpu-layers",
-     "-ctk", "--cache-type-k", "-ctv", "--cache-type-v", "-fa", "--flash-attn",
-     "-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified", "--kv-unified-per-slot",
-     "-cram", "--cache-ram", "--no-cache-prompt", "--cache-reuse", "--slot-save-path",
-     "--slots", "--no-slots", "--context-shift", "--no-context-shift", "--sleep-idle-seconds",
-     "--embedding", "--embeddings", "--pooling", "--embd-normalize", "--rerank", "--reranking",
-     "-h", "--help", "--version",
-     "--ui", "--webui", "--tools", "-ag", "--agent", "--ui-mcp-proxy", "--webui-mcp-proxy",
-     "--mcp-servers-config", "--mcp-servers-json")
-)  # fmt: skip
-
 
 def llamacpp_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
     context, cache_tokens = llamacpp.context, llamacpp.cache_tokens
@@ -300,5 +279,5 @@ def llamacpp_rules(at: KeyPath, llamacpp: LlamaCpp) -> Iterator[Broken]:
         yield Broken(at, "is for a native build of llama.cpp; name its program by `command`")
     for arg in llamacpp.args:
         name = arg.replace("_", "-") if arg.startswith("--") else arg
-        if name in _LLAMACPP_OURS:
+        if name in _OURS["llamacpp"]:
             yield Broken(at, f'has "{arg}", which this service sets itself')

@@ -24,18 +24,22 @@ if TYPE_CHECKING:
 
 # Rules for each entry of the database alone.
 
-NAMES: Mapping[Section, str] = {
-    "providers": "name",
-    "aliases": "id",
-    "catalog": "id",
-    "models": "id",
-    "doors": "name",
-    "policies": "name",
-    "webhooks": "name",
-    "emails": "name",
+KINDS: Mapping[Section, EntryKind] = {
+    "providers": "provider",
+    "aliases": "alias",
+    "catalog": "catalog_model",
+    "models": "model",
+    "doors": "door",
+    "policies": "policy",
+    "webhooks": "webhook",
+    "emails": "email",
 }
+"""Kind of an entry in the database, by the section of the file; the order is that of lists."""
+NAMES: Mapping[Section, str] = dict.fromkeys(KINDS, "name") | dict.fromkeys(
+    ("aliases", "catalog", "models"), "id"
+)
 PATHS: Mapping[Section, tuple[str, ...]] = {
-    **{section: (section,) for section in NAMES},
+    **{section: (section,) for section in KINDS},
     "webhooks": ("alerts", "webhooks"),
     "emails": ("alerts", "emails"),
 }
@@ -169,18 +173,11 @@ def has_value(table: object, path: Sequence[str | int]) -> bool:
 Section = Literal[
     "providers", "aliases", "catalog", "models", "doors", "policies", "webhooks", "emails"
 ]
+EntryKind = Literal[
+    "provider", "alias", "catalog_model", "model", "door", "policy", "webhook", "email"
+]
 EntryKey = tuple[Section, str]
 OFF = "all providers that it names are switched off"
-_NOUNS: Mapping[Section, str] = {
-    "providers": "provider",
-    "aliases": "alias",
-    "catalog": "catalog model",
-    "models": "model",
-    "doors": "door",
-    "policies": "policy",
-    "webhooks": "webhook",
-    "emails": "email",
-}
 _TARGETS: Mapping[Section, str] = {"aliases": "targets", "catalog": "endpoints"}
 
 
@@ -201,9 +198,8 @@ class Entry:
 
     @property
     def origin(self) -> str:
-        if self.place:
-            return self.place
-        return f'the entry of {_NOUNS[self.section]} "{self.name}"'
+        noun = KINDS[self.section].replace("_", " ")
+        return self.place or f'the entry of {noun} "{self.name}"'
 
 
 ReadWith = Callable[[Sequence[Entry], str | None], "Loaded"]

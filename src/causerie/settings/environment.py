@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from causerie.settings.problems import Problem, SettingsError
@@ -47,38 +48,24 @@ def expanded(path: str) -> Path:
         return Path(path)
 
 
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return the default folder of weights: ``causerie`` in the user's cache folder."""
-    return _base(environ, "XDG_CACHE_HOME", "~/.cache") / "causerie"
+def _user_folder(name: str, usual: str, environ: Mapping[str, str]) -> Path:
+    base = Path(environ.get(name, ""))
+    try:
+        return (base if base.is_absolute() else Path(usual).expanduser()) / "causerie"
+    except RuntimeError as error:
+        advice = f"this user has no home, so there is no {usual}; set {name}, or HOME"
+        raise SettingsError([Problem("", "", advice)]) from error
 
 
-def config_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own files about this program."""
-    return _base(environ, "XDG_CONFIG_HOME", "~/.config") / "causerie"
-
-
-def data_folder(environ: Mapping[str, str]) -> Path:
-    """Return the default folder of data to keep: ``causerie`` in the user's data folder."""
-    return _base(environ, "XDG_DATA_HOME", "~/.local/share") / "causerie"
-
-
-def state_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of what commands remember: ``causerie`` in the user's state folder."""
-    return _base(environ, "XDG_STATE_HOME", "~/.local/state") / "causerie"
+# Folders of the user by the XDG Base Directory Specification: for weights, the user's own files
+# about this program, data to keep, and what commands remember.
+cache_folder = partial(_user_folder, "XDG_CACHE_HOME", "~/.cache")
+config_folder = partial(_user_folder, "XDG_CONFIG_HOME", "~/.config")
+data_folder = partial(_user_folder, "XDG_DATA_HOME", "~/.local/share")
+state_folder = partial(_user_folder, "XDG_STATE_HOME", "~/.local/state")
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder through which the user's other commands find a running service."""
     base = Path(environ.get("XDG_RUNTIME_DIR", ""))
     return base / "causerie" if base.is_absolute() else state_folder(environ) / "run"
-
-
-def _base(environ: Mapping[str, str], name: str, usual: str) -> Path:
-    base = Path(environ.get(name, ""))
-    if base.is_absolute():
-        return base
-    try:
-        return Path(usual).expanduser()
-    except RuntimeError as error:
-        advice = f"this user has no home, so there is no {usual}; set {name}, or HOME"
-        raise SettingsError([Problem("", "", advice)]) from error

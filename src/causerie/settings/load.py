@@ -36,7 +36,7 @@ from causerie.settings.environment import expanded
 from causerie.settings.problems import Broken, Findings, Problem, SettingsError, dotted
 from causerie.settings.rules import broken_rules
 from causerie.settings.store import StoreSettings
-from causerie.settings.toml import KeyPath, line_numbers, line_of
+from causerie.settings.toml import KeyPath, line_numbers, of_nearest
 from causerie.settings.tree import DEFAULT_MODEL, DoorSettings, ModelSettings, Settings
 from causerie.settings.values import PLACES, Keys, Secret, secrets
 
@@ -152,12 +152,10 @@ class Loaded:
 
     def where(self, path: KeyPath) -> str:
         """Return the origin of a value: flag, variable, or file and line."""
-        for length in range(len(path), 0, -1):
-            origin = self.origins.get(path[:length])
-            if origin is not None:
-                line = origin.removeprefix("line ")
-                return f"{self.file}:{line}" if line != origin else origin
-        return str(self.file or "")
+        if (origin := of_nearest(path, self.origins)) is None:
+            return str(self.file or "")
+        line = origin.removeprefix("line ")
+        return f"{self.file}:{line}" if line != origin else origin
 
 
 @dataclass(slots=True)
@@ -178,12 +176,11 @@ class _Layers:
         self.origins[path] = origin
 
     def where(self, path: KeyPath) -> str:
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.origins:
-                return self.origins[path[:length]]
+        if (origin := of_nearest(path, self.origins)) is not None:
+            return origin
         if self.file is None:
             return ""
-        line = line_of(path, self.lines)
+        line = of_nearest(path, self.lines)
         return f"{self.file}:{line}" if line is not None else str(self.file)
 
 
@@ -396,7 +393,7 @@ def _origins(layers: _Layers) -> dict[KeyPath, str]:
     found = {path: f"line {line}" for path, line in layers.lines.items()}
     for path in _key_paths(layers.values):
         given = [layers.origins[one] for one in (path[:3], path[:2]) if one in layers.origins]
-        line = line_of(path, layers.lines)
+        line = of_nearest(path, layers.lines)
         if given:
             found[path] = given[0]
         elif line is not None:

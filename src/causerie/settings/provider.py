@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -169,12 +170,17 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
     models: tuple[ProviderModelSettings, ...] = ()
 
 
-def is_here(host: str) -> bool:
-    """Return true for the name and the addresses of this machine itself."""
+def is_loopback(host: str) -> bool:
+    """Return true if only this machine can reach the address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def is_readable(url: str) -> bool:
+    """Return true if others on the way to the address could read what is sent there."""
+    return url.startswith("http://") and not is_loopback(urlsplit(url).hostname or "")
 
 
 def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:

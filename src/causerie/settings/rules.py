@@ -46,10 +46,9 @@ from causerie.settings.values import PLACES, LimitSettings, PriceSettings, secre
 
 
 def provider_rules(settings: Settings) -> Iterator[Broken]:
-    names: list[tuple[KeyPath, str]] = [
+    yield from taken(
         (("providers", index, "name"), one.name) for index, one in enumerate(settings.providers)
-    ]
-    yield from taken(names)
+    )
     for index, provider in enumerate(settings.providers):
         at: KeyPath = ("providers", index)
         yield from _provider(at, provider)
@@ -259,10 +258,9 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from secret_rules(path, secret)
     yield from _networks(("console", "proxies"), settings.console.proxies)
     yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
-    listed = [("doors", index, one.networks) for index, one in enumerate(settings.doors)]
-    listed += [("models", index, one.networks) for index, one in enumerate(settings.models)]
-    for section, index, networks in listed:
-        yield from _networks((section, index, "networks"), networks or ())
+    for section in ("doors", "models"):
+        for index, one in enumerate(getattr(settings, section)):
+            yield from _networks((section, index, "networks"), one.networks or ())
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from price_rules(settings)
@@ -299,13 +297,10 @@ def _names(settings: Settings) -> Iterator[Broken]:
     if empty and not has_accounts(settings):
         yield Broken(("models",), "is empty; a service needs at least one model or alias")
     places: list[tuple[KeyPath, str]] = []
-    for index, model in enumerate(settings.models):
-        places.append((("models", index, "id"), model.id))
-        places += [(("models", index, "aliases"), name) for name in model.aliases]
-    places += [(("aliases", index, "id"), one.id) for index, one in enumerate(settings.aliases)]
-    for index, entry in enumerate(settings.catalog):
-        places.append((("catalog", index, "id"), entry.id))
-        places += [(("catalog", index, "aliases"), name) for name in entry.aliases]
+    for section in ("models", "aliases", "catalog"):
+        for index, one in enumerate(getattr(settings, section)):
+            places.append(((section, index, "id"), one.id))
+            places += [((section, index, "aliases"), name) for name in getattr(one, "aliases", ())]
     for path, name, other in repeated(places):
         yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
 

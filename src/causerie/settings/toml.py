@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
+from typing import TypeVar
 
 import msgspec
 
@@ -17,10 +20,10 @@ import msgspec
 KeyPath = tuple[str | int, ...]
 
 _KEY_PART = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*\.?""")
-_VALUE_TOKEN = re.compile(
-    r'''"""|\'\'\'|"(?:\\.|[^"\\])*"|'[^']*'|\#.*|[\[\]{}]|[^"'\#\[\]{}]+|.'''
-)
-_CLOSING = {'"""': re.compile(r'(?:\\.|[^"\\]|"(?!""))*"""'), "'''": re.compile(r".*?'''")}
+_LONG_STRING = r'''"""(?:\\.|[^\\])*?"""(?!")|\'{3}.*?\'{3}(?!\')'''
+_STRING = r"""[\"](?:\\.|[^\"\\\n])*[\"]|'[^'\n]*'"""
+_OTHERS = r"""\#[^\n]*|[\[\]{},\n]|[^"'\#\[\]{},\n]+"""
+_TOKEN = re.compile(f"{_LONG_STRING}|{_STRING}|{_OTHERS}", re.DOTALL)
 
 
 def line_numbers(text: str) -> dict[KeyPath, int]:
@@ -49,12 +52,13 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
     return found
 
 
-def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int | None:
-    """Return the line of the key, or of the nearest table around it."""
-    for length in range(len(path), 0, -1):
-        if path[:length] in lines:
-            return lines[path[:length]]
-    return None
+T = TypeVar("T")
+
+
+def of_nearest(path: KeyPath, known: Mapping[KeyPath, T]) -> T | None:
+    """Return what is known of the key, or of the nearest table around it."""
+    tables = (path[:length] for length in range(len(path), 0, -1))
+    return next((known[table] for table in tables if table in known), None)
 
 
 def _key_parts(text: str) -> list[str]:
@@ -79,56 +83,22 @@ def _resolved(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = Fal
 
 def _statements(text: str) -> Iterator[tuple[int, str | int]]:
     # A table in a list that is a key's value is its line and its index.
-    value = _Value()
-    for number, line in enumerate(text.split("\n"), start=1):
-        stripped = line.strip()
-        if not value.open:
-            if not stripped or stripped.startswith("#"):
-                continue
-            yield number, stripped
-            if stripped.startswith("["):
-                continue
-            value = _Value()
-        for index in value.read(line):
-            yield number, index
-
-
-class _Value:
-    def __init__(self) -> None:
-        self._closing: re.Pattern[str] | None = None
-        self._brackets = ""
-        self._index = 0
-
-    @property
-    def open(self) -> bool:
-        return self._closing is not None or bool(self._brackets)
-
-    def read(self, line: str) -> Iterator[int]:
-        """Read on; gives the index of each table in a list that begins here."""
-        position = 0
-        while position < len(line):
-            if self._closing is not None:
-                end = self._closing.match(line, position)
-                if end is None:
-                    return
-                position, self._closing = end.end(), None
-                continue
-            token = _VALUE_TOKEN.match(line, position)
-            if token is None:
-                return
-            position = token.end()
-            if token.group() == "{" and self._brackets == "[":
-                yield self._index
-            self._step(token.group())
-
-    def _step(self, token: str) -> None:
-        self._closing = _CLOSING.get(token)
-        if token in "[{":
-            self._brackets += token
-        elif token in "]}":
-            self._brackets = self._brackets[:-1]
-        elif self._brackets == "[" and token[0] not in "\"'#":
-            self._index += token.count(",")
+    lines, number, begins, brackets, index = text.split("\n"), 1, True, "", 0
+    for token in _TOKEN.findall(text):
+        if begins and token.strip() and token[0] != "#":
+            yield number, lines[number - 1].strip()
+            begins, index = False, 0
+        if token in ("[", "{"):
+            if token == "{" and brackets == "[":
+                yield number, index
+            brackets += token
+        elif token in ("]", "}"):
+            brackets = brackets[:-1]
+        elif token == "," and brackets == "[":
+            index += 1
+        elif token == "\n" and not brackets:
+            begins = True
+        number += token.count("\n")
 
 
 # TOML of values: one value, or a table of an array of tables.
@@ -171,9 +141,13 @@ def as_toml(value: object) -> str:
     """Return a value as TOML; texts, numbers, lists and booleans are as in JSON."""
     if isinstance(value, Mapping):
         pairs = (f"{_key(name)} = {as_toml(item)}" for name, item in value.items())
-        return "{ " + ", ".join(pairs) + " }"
+        return "{ " + ", ".join(pairs) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_toml, value)) + "]"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 

@@ -5,22 +5,21 @@ refused (interface 5, 7; contract 3), with the right status and form; and on cli
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from causerie.probe.question import (
+    SAMPLES,
     Credential,
     Learned,
-    Messages,
     ProbeQuestion,
     ProbeReply,
     ProbeRequest,
-    ProbeStream,
     Script,
-    Steps,
     Subject,
     answered,
     chat,
+    checked,
     dig,
     joined,
     message_of,
@@ -86,81 +85,50 @@ def _usage(subject: Subject) -> Script:
     """Does the usage add up, with its details?"""
     answer = answered((yield subject.ask(HELLO, MOST).once()))
     usage = dig(answer.document, "usage")
-    missing = []
     parts, total = (answer.prompt or 0) + (answer.completion or 0), dig(usage, "total_tokens")
-    if not answer.prompt or not answer.completion:
-        missing.append("no counts of prompt and completion")
-    if total != parts:
-        missing.append(f"total_tokens is {total}, the sum is {parts}")
-    for path in (
+    details = (
         ("prompt_tokens_details", "cached_tokens"),
         ("completion_tokens_details", "reasoning_tokens"),
-    ):
-        if not isinstance(dig(usage, *path), int):
-            missing.append(f"no `{'.'.join(path)}`")
-    return weighed(missing, of=4)
+    )
+    return checked(
+        (not answer.prompt or not answer.completion, "no counts of prompt and completion"),
+        (total != parts, f"total_tokens is {total}, the sum is {parts}"),
+        *((not isinstance(dig(usage, *path), int), f"no `{'.'.join(path)}`") for path in details),
+    )
 
 
 @question("identity", "contract 2", tokens=80)
 def _identity(subject: Subject) -> Script:
     """Are id, fingerprint and model told?"""
     reply = yield subject.ask(HELLO, MOST).once()
-    answer = answered(reply)
-    missing = []
-    if not str(dig(answer.document, "id") or "").startswith("chatcmpl-"):
-        missing.append("`id` does not begin with chatcmpl-")
-    if not dig(answer.document, "system_fingerprint"):
-        missing.append("no `system_fingerprint`")
-    if (named := dig(answer.document, "model")) != subject.model:
-        missing.append(f"`model` is {named!r:.60}, not what was asked for")
-    if "x-request-id" not in reply.headers:
-        missing.append("no header x-request-id")
-    return weighed(missing, of=4)
+    document = answered(reply).document
+    id, model = str(dig(document, "id") or ""), dig(document, "model")
+    return checked(
+        (not id.startswith("chatcmpl-"), "`id` does not begin with chatcmpl-"),
+        (not dig(document, "system_fingerprint"), "no `system_fingerprint`"),
+        (model != subject.model, f"`model` is {model!r:.60}, not what was asked for"),
+        ("x-request-id" not in reply.headers, "no header x-request-id"),
+    )
 
 
 COMPLETION_QUESTIONS = (_completion, _usage, _identity)
 
 
 _SAY = user("Say ok.")
-_KINDS: tuple[tuple[str, Messages], ...] = (
-    ("a system message", [{"role": "system", "content": "Be brief."}, _SAY]),
-    ("the role developer", [{"role": "developer", "content": "Be brief."}, _SAY]),
-    (
-        "a system message later on",
-        [
-            {"role": "system", "content": "Be brief."},
-            _SAY,
-            {"role": "assistant", "content": "ok"},
-            {"role": "system", "content": "Be kind."},
-            user("Again."),
-        ],
-    ),
-    ("text parts", [{"role": "user", "content": [{"type": "text", "text": "Say ok."}]}]),
-)
-_HINTS = {
-    "user": "probe",
-    "metadata": {"from": "probe"},
-    "store": False,
-    "service_tier": "auto",
-    "prompt_cache_key": "probe",
-    "prediction": {"type": "content", "content": "ok"},
-    "verbosity": "low",
-    "safety_identifier": "probe",
-}
+_HINTS: Mapping[str, object] = SAMPLES["hints"]
 
 
 @question("messages.roles", "2.2, contract 1", asks=4, tokens=60)
 def _roles(subject: Subject) -> Script:
     """Are system, developer, late system messages and text parts taken?"""
     refused = []
-    for name, said in _KINDS:
-        reply = yield subject.ask(said, 4)
-        why = refusal(reply)
-        if why is not None:
-            refused.append(f"{name}: {why}")
-            continue
-        answered(reply)
-    return weighed(refused, of=len(_KINDS))
+    for sample in SAMPLES["roles"]:
+        reply = yield subject.ask(sample["messages"], 4)
+        if (why := refusal(reply)) is not None:
+            refused.append(f"{sample['words']}: {why}")
+        else:
+            answered(reply)
+    return weighed(refused, of=len(SAMPLES["roles"]))
 
 
 @question("hints", "contract 1", asks=9, tokens=50)
@@ -377,22 +345,16 @@ def _form(subject: Subject) -> Script:
 def _chunks(subject: Subject) -> Script:
     """One id, the role first, one finish reason?"""
     stream = streamed((yield _plain_stream(subject)))
-    missing = []
-    if len({str(dig(chunk, "id")) for chunk in stream.chunks}) != 1 or not dig(
-        stream.chunks[0], "id"
-    ):
-        missing.append("not the same `id` on every chunk")
-    if any(dig(chunk, "object") != "chat.completion.chunk" for chunk in stream.chunks):
-        missing.append("`object` is not chat.completion.chunk")
-    first = next(iter(stream.deltas()), {})
-    if first.get("role") != "assistant":
-        missing.append("the first delta has no role")
-    reasons = stream.finishes()
-    if len(reasons) != 1:
-        missing.append(f"{len(reasons)} finish reasons instead of one")
-    if not joined(stream).text:
-        missing.append("no text")
-    return weighed(missing, of=5)
+    ids = {str(dig(chunk, "id") or "") for chunk in stream.chunks}
+    objects = {str(dig(chunk, "object")) for chunk in stream.chunks}
+    first, count = next(iter(stream.deltas()), {}), len(stream.finishes())
+    return checked(
+        (len(ids) != 1 or "" in ids, "not the same `id` on every chunk"),
+        (objects != {"chat.completion.chunk"}, "`object` is not chat.completion.chunk"),
+        (first.get("role") != "assistant", "the first delta has no role"),
+        (count != 1, f"{count} finish reasons instead of one"),
+        (not joined(stream).text, "no text"),
+    )
 
 
 @question("stream.usage", "2.6, S", decides=("stream_options",), tokens=80)
@@ -401,23 +363,15 @@ def _stream_usage(subject: Subject) -> Script:
     stream = streamed((yield _usage_stream(subject)))
     if stream.usage is None:
         return no("no chunk carries usage")
-    missing = _usage_faults(stream)
+    carrying = [chunk for chunk in stream.chunks if dig(chunk, "usage") is not None]
+    is_last = carrying[-1] is stream.chunks[-1]
     total, parts = dig(stream.usage, "total_tokens"), joined(stream)
-    if total != (parts.prompt or 0) + (parts.completion or 0):
-        missing.append("its numbers do not add up")
-    return weighed(missing, of=len(missing) + 1)
-
-
-def _usage_faults(stream: ProbeStream) -> list[str]:
-    missing = []
-    last = stream.chunks[-1]
-    if dig(last, "usage") is None:
-        missing.append("usage is not in the last chunk")
-    elif dig(last, "choices") != []:
-        missing.append("the chunk with usage has choices")
-    if sum(dig(chunk, "usage") is not None for chunk in stream.chunks) > 1:
-        missing.append("several chunks carry usage")
-    return missing
+    return checked(
+        (not is_last, "usage is not in the last chunk"),
+        (is_last and dig(carrying[-1], "choices") != [], "the chunk with usage has choices"),
+        (len(carrying) > 1, "several chunks carry usage"),
+        (total != (parts.prompt or 0) + (parts.completion or 0), "its numbers do not add up"),
+    )
 
 
 @question("stream.unasked", "2.6", tokens=80)
@@ -485,53 +439,46 @@ def _engines(reply: ProbeReply) -> int | None:
     return sum(busy for one in engines if isinstance(busy := dig(one, "busy"), int))
 
 
-Page = tuple[str, Callable[[ProbeReply], int | None]]
-_PAGES: tuple[Page, ...] = (("/health", _engines), ("/slots", _slots), ("/metrics", _gauges))
-
-
-def _page(path: str) -> ProbeRequest:
-    return ProbeRequest("GET", path, at_root=True)
-
-
-def _found() -> Steps[tuple[Page, int] | None]:
-    for page in _PAGES:
-        busy = page[1]((yield _page(page[0])))
-        if busy is not None:
-            return page, busy
-    return None
+BusyReader = Callable[[ProbeReply], int | None]
+"""Returns how many requests a page shows to be running; ``None`` if it is another page."""
+_PAGES: tuple[tuple[str, BusyReader], ...] = (
+    *(("/health", _engines), ("/slots", _slots), ("/metrics", _gauges)),
+)
 
 
 @question("cancel.stream", "contract 2", asks=3 + _LOOKS, tokens=60)
 def _left_stream(subject: Subject) -> Script:
     """Does the work end when a stream is left?"""
-    ask = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
-    return (yield from _left(subject, ask))
+    ask = subject.ask(_LONG, _MOST, stream=True)
+    return _left(subject, replace(ask, leave_at_data=True))
 
 
 @question("cancel.plain", "contract 2", asks=3 + _LOOKS, tokens=60)
 def _left_plain(subject: Subject) -> Script:
     """Does the work end when a plain request is left?"""
-    ask = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
-    return (yield from _left(subject, ask))
+    return _left(subject, replace(subject.ask(_LONG, _MOST), leave_after=0.5))
 
 
 def _left(subject: Subject, ask: ProbeRequest) -> Script:
-    found = yield from _found()
-    if found is None:
-        return (yield from _by_time(subject, ask))
-    page, before = found
+    for path, busy_in in _PAGES:
+        look = ProbeRequest("GET", path, at_root=True)
+        if (before := busy_in((yield look))) is not None:
+            return (yield from _by_page(look, busy_in, before, ask))
+    return (yield from _by_time(subject, ask))
+
+
+def _by_page(look: ProbeRequest, busy_in: BusyReader, before: int, ask: ProbeRequest) -> Script:
     reply = yield ask
     if reply.ended != "left":
         return unclear(refusal(reply) or "it had ended before we could leave")
     waited = 0.0
     slow = min(max(_PAUSE, reply.seconds / 4), _LONGEST_PAUSE)  # a slow server stops slowly
-    for look in range(_LOOKS):
-        pause = slow if look else 0.0
+    for pause in (0.0, *[slow] * (_LOOKS - 1)):
         waited += pause
-        busy = page[1]((yield replace(_page(page[0]), wait_seconds=pause)))
+        busy = busy_in((yield replace(look, wait_seconds=pause)))
         if busy is not None and busy <= before:
-            return yes(f"{page[0]} shows it free {waited:.2g} s later")
-    return no(f"{page[0]} shows it busy {waited:.2g} s later")
+            return yes(f"{look.path} shows it free {waited:.2g} s later")
+    return no(f"{look.path} shows it busy {waited:.2g} s later")
 
 
 def _by_time(subject: Subject, ask: ProbeRequest) -> Script:

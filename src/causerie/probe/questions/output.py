@@ -13,6 +13,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from causerie.probe.question import (
+    SAMPLES,
     Messages,
     ProbeAnswer,
     ProbeCall,
@@ -38,29 +39,8 @@ from causerie.probe.question import (
 from causerie.protocol import bounded_json
 
 _SAID = "Say hello in plain words, not in JSON."  # the word must be there for some servers
-SCHEMA: dict[str, object] = {
-    "type": "object",
-    "properties": {
-        "fruit": {"type": "string", "enum": ["kiwi-7", "plum-3"]},
-        "count": {"type": "integer", "enum": [41, 43]},
-    },
-    "required": ["fruit", "count"],
-    "additionalProperties": False,
-}
-_RARE: dict[str, object] = {
-    "type": "object",
-    "properties": {
-        "codes": {
-            "type": "array",
-            "items": {"type": "integer", "enum": [7, 8, 9]},
-            "minItems": 3,
-            "maxItems": 3,
-            "uniqueItems": True,
-        }
-    },
-    "required": ["codes"],
-    "additionalProperties": False,
-}
+_SCHEMA: Mapping[str, object] = SAMPLES["schemas"]["fruit"]
+_UNIQUE: Mapping[str, object] = SAMPLES["schemas"]["unique"]
 _GRAMMARS = ('start: "code-" /[0-9]{3}/', 'root ::= "code-" [0-9] [0-9] [0-9]')
 _CHOICES = ["zebra-17", "okapi-23"]
 _STRUCTURED = ("structured_outputs",)
@@ -96,7 +76,7 @@ def _follows(schema: Mapping[str, object], text: str) -> bool:
 
 
 def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
-    if _follows(SCHEMA, answer.text):
+    if _follows(_SCHEMA, answer.text):
         return yes() if answer.finish == "stop" else partly(f"finish reason {answer.finish!r}")
     if answer.finish == "length":
         return no(f"not done within the output limit: {answer.text!r:.80}")
@@ -106,14 +86,14 @@ def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
 @question("response_format.schema", "R1", decides=("response_format",), tokens=160)
 def _schema(subject: Subject) -> Script:
     """Does `json_schema` hold?"""
-    answer = answered((yield subject.ask(_SAID, 64, response_format=_format(SCHEMA))))
+    answer = answered((yield subject.ask(_SAID, 64, response_format=_format(_SCHEMA))))
     return _by_schema(answer)
 
 
 @question("response_format.schema.thinking", "R1, contract 1", tokens=420, loud=True)
 def _schema_loud(subject: Subject) -> Script:
     """And with thinking on?"""
-    answer = answered((yield subject.loudly(_SAID, 320, response_format=_format(SCHEMA))))
+    answer = answered((yield subject.loudly(_SAID, 320, response_format=_format(_SCHEMA))))
     verdict = _by_schema(answer)
     if verdict == yes() and not answer.reasoning:
         return partly("followed, but without thinking")
@@ -124,13 +104,13 @@ def _schema_loud(subject: Subject) -> Script:
 def _strict(subject: Subject) -> Script:
     """Is every keyword of a schema enforced, or the schema refused?"""
     # With a keyword that few providers enforce.
-    reply = yield subject.ask(_SAID, 48, response_format=_format(_RARE))
+    reply = yield subject.ask(_SAID, 48, response_format=_format(_UNIQUE))
     if (refused := refusal(reply)) is not None:
         return yes(refused)
     if reply.status >= 500:
         return partly("an error after the answer was made: its rule was broken, or more is wrong")
     answer = answered(reply)
-    if _follows(_RARE, answer.text):
+    if _follows(_UNIQUE, answer.text):
         return yes("it held")
     if answer.finish == "length":
         return unclear("not done within the output limit")
@@ -168,7 +148,7 @@ def _grammar(subject: Subject) -> Script:
 
 QUESTIONS = (
     *(_object, _schema, _schema_loud, _strict),
-    _structured("json", SCHEMA, partial(_follows, SCHEMA)),
+    _structured("json", _SCHEMA, partial(_follows, _SCHEMA)),
     _structured("regex", _CODE.pattern, lambda text: _CODE.fullmatch(text) is not None),
     _structured("choice", _CHOICES, lambda text: text in _CHOICES),
     _grammar,
@@ -177,35 +157,10 @@ QUESTIONS = (
 
 # Tools: functions that may be called, and functions that must be called.
 
-WEATHER_PARAMETERS: dict[str, object] = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string", "maxLength": 24},
-        "unit": {"type": "string", "enum": ["celsius", "kelvin"]},
-    },
-    "required": ["city", "unit"],
-    "additionalProperties": False,
-}
-NOW_PARAMETERS: dict[str, object] = {
-    "type": "object",
-    "properties": {"zone": {"type": "string", "enum": ["utc", "local"]}},
-    "required": ["zone"],
-    "additionalProperties": False,
-}
-WEATHER: dict[str, object] = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather in a city",
-        "parameters": WEATHER_PARAMETERS,
-    },
-}
-NOW: dict[str, object] = {
-    "type": "function",
-    "function": {"name": "now", "description": "The time", "parameters": NOW_PARAMETERS},
-}
-TOOLS = [WEATHER, NOW]
-_PARAMETERS = {"get_weather": WEATHER_PARAMETERS, "now": NOW_PARAMETERS}
+_TOOLS = [{"type": "function", "function": one} for one in SAMPLES["functions"]]
+_WEATHER = _TOOLS[:1]
+_PARAMETERS = {one["name"]: one["parameters"] for one in SAMPLES["functions"]}
+_CALL, _RESULT = SAMPLES["call"], SAMPLES["result"]
 
 
 # If several calls came and the output limit cut the last one, the others are judged.
@@ -241,22 +196,16 @@ def _argument_faults(call: ProbeCall) -> list[str]:
 
 WANTED = "What is the weather in Paris in celsius? Use the function."
 MOST = 128
-_CALL = {
-    "id": "call_a1",
-    "type": "function",
-    "function": {"name": "get_weather", "arguments": '{"city": "Paris", "unit": "celsius"}'},
-}
-_RESULT = {"role": "tool", "tool_call_id": "call_a1", "content": '{"degrees": 31}'}
 
 
 def may(subject: Subject) -> ProbeRequest:
     """Return a question that a tool answers, with the choice left to the model."""
-    return subject.ask(WANTED, MOST, tools=[WEATHER]).once()
+    return subject.ask(WANTED, MOST, tools=_WEATHER).once()
 
 
 def must(subject: Subject) -> ProbeRequest:
     """Return the same with a call forced."""
-    return subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="required").once()
+    return subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="required").once()
 
 
 @question("tools", "2.3, 2.4, T", decides=("tools",), asks=2, tokens=360)
@@ -274,7 +223,7 @@ def _tools(subject: Subject) -> Script:
 @question("tools.stream", "2.3, contract 2", tokens=360)
 def _stream(subject: Subject) -> Script:
     """And in a stream, piece by piece?"""
-    fields = {"tools": [WEATHER], "tool_choice": "required", "stream": True}
+    fields = {"tools": _WEATHER, "tool_choice": "required", "stream": True}
     stream = streamed((yield subject.ask(WANTED, MOST, **fields)))
     answer = joined(stream)
     if not answer.calls:
@@ -301,7 +250,7 @@ def _exchange(subject: Subject) -> Script:
     """Is a tool's result answered?"""
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
-    answer = answered((yield subject.ask(talk, 48, tools=[WEATHER])))
+    answer = answered((yield subject.ask(talk, 48, tools=_WEATHER)))
     if answer.calls:
         return partly("taken, and answered with another call")
     if not answer.text.strip():
@@ -322,7 +271,7 @@ def _history(subject: Subject) -> Script:
         ("a result that answers no call", {"content": "", "tool_calls": [_CALL]}, stray),
     ):
         talk: Messages = [user(WANTED), {"role": "assistant", **fields}, result]
-        reply = yield subject.ask(talk, 8, tools=[WEATHER])
+        reply = yield subject.ask(talk, 8, tools=_WEATHER)
         if reply.status >= 500:
             missing.append(f"{name}: status {reply.status}")
         elif (refused := refusal(reply)) is not None:
@@ -336,7 +285,7 @@ def _history(subject: Subject) -> Script:
 def _none(subject: Subject) -> Script:
     """Does `tool_choice: none` keep it from calling?"""
     free = answered((yield may(subject)))
-    answer = answered((yield subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="none")))
+    answer = answered((yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="none")))
     if answer.calls:
         return no("accepted, no effect: a call came")
     if free.calls:
@@ -350,7 +299,7 @@ def _none(subject: Subject) -> Script:
 def _parallel(subject: Subject) -> Script:
     """Does `parallel_tool_calls: false` leave one call?"""
     said = "Get the weather in Paris and the weather in Rome. Make two calls."
-    fields = {"tools": TOOLS, "tool_choice": "required"}
+    fields = {"tools": _TOOLS, "tool_choice": "required"}
     many = answered((yield subject.ask(said, 160, **fields, parallel_tool_calls=True)))
     one = answered((yield subject.ask(said, 160, **fields, parallel_tool_calls=False)))
     words = f"{len(many.calls)} calls with it, {len(one.calls)} without"
@@ -386,7 +335,7 @@ def _forced(kind: str, words: str, choice: object, name: str | None) -> ProbeQue
     def script(subject: Subject) -> Script:
         ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
         said = "Say hello." if required else WANTED
-        answer = answered((yield ask(said, most, tools=TOOLS, tool_choice=choice)))
+        answer = answered((yield ask(said, most, tools=_TOOLS, tool_choice=choice)))
         verdict = _grade_calls(answer, name)
         if loud and verdict == yes() and not answer.reasoning:
             return partly("called, but without thinking")

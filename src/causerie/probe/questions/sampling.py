@@ -18,6 +18,7 @@ from causerie.probe.question import (
     Steps,
     Subject,
     answered,
+    checked,
     dig,
     joined,
     no,
@@ -28,7 +29,6 @@ from causerie.probe.question import (
     streamed,
     unclear,
     user,
-    weighed,
     yes,
 )
 from causerie.protocol.declaration import Effect
@@ -148,21 +148,18 @@ def _logprobs(subject: Subject) -> Script:
     tokens = dig(answer.document, "choices", 0, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
         return no("accepted, no effect: no `logprobs.content`")
-    return weighed(_odd_logprobs(tokens, answer), of=4)
-
-
-def _odd_logprobs(tokens: list[object], answer: ProbeAnswer) -> list[str]:
-    missing = []
-    if any(not isinstance(dig(one, "logprob"), int | float) for one in tokens):
-        missing.append("a token without `logprob`")
+    numbers, pieces = ([dig(one, name) for one in tokens] for name in ("logprob", "bytes"))
     tops = [dig(one, "top_logprobs") for one in tokens]
-    if any(not isinstance(top, list) or len(top) != 2 for top in tops):
-        missing.append("not two `top_logprobs` a token")
-    if any(not isinstance(dig(one, "bytes"), list) for one in tokens):
-        missing.append("a token without `bytes`")
-    if not answer.reasoning and "".join(str(dig(one, "token")) for one in tokens) != answer.text:
-        missing.append("the tokens are not the text")
-    return missing
+    text = "".join(str(dig(one, "token")) for one in tokens)
+    return checked(
+        (not all(isinstance(one, int | float) for one in numbers), "a token without `logprob`"),
+        (
+            not all(isinstance(top, list) and len(top) == 2 for top in tops),
+            "not two `top_logprobs` a token",
+        ),
+        (not all(isinstance(one, list) for one in pieces), "a token without `bytes`"),
+        (not answer.reasoning and text != answer.text, "the tokens are not the text"),
+    )
 
 
 def _of_effects(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import itemgetter
 
 from causerie.probe.question import (
+    SAMPLES,
     Learned,
     Messages,
     ProbeAnswer,
@@ -32,17 +34,8 @@ _LEGS = "How many legs do 3 spiders, 4 dogs and 5 birds have in all? Think about
 MOST = 96
 ROOM = 768
 _TAGS = ("<think>", "</think>")
-_BY_TEMPLATE = "chat_template_kwargs.enable_thinking"
-_SWITCHES: tuple[tuple[str, Mapping[str, object], Mapping[str, object]], ...] = (
-    (
-        _BY_TEMPLATE,
-        {"chat_template_kwargs": {"enable_thinking": True}},
-        {"chat_template_kwargs": {"enable_thinking": False}},
-    ),
-    ("reasoning_effort", {"reasoning_effort": "high"}, {"reasoning_effort": "none"}),
-    ("reasoning", {"reasoning": {"effort": "high"}}, {"reasoning": {"effort": "none"}}),
-    ("thinking", {"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}),
-)
+_SWITCHES = SAMPLES["switches"]
+_BY_TEMPLATE = _SWITCHES[0]["name"]
 
 
 def thought(answer: ProbeAnswer) -> bool:
@@ -60,7 +53,7 @@ def _switch(subject: Subject) -> Script:
     """Can thinking be turned on and off?"""
     thinks = yield from _with(subject, {})
     ever = bool(thinks)
-    for name, on, off in _SWITCHES:
+    for name, on, off in map(itemgetter("name", "on", "off"), _SWITCHES):
         loud = yield from _with(subject, on)
         ever = ever or bool(loud)
         if not loud:
@@ -77,7 +70,7 @@ def _switch(subject: Subject) -> Script:
 
 
 def _both_ways(name: str, rule: str, words: str, switch: int) -> ProbeQuestion:
-    _, on, off = _SWITCHES[switch]
+    on, off = _SWITCHES[switch]["on"], _SWITCHES[switch]["off"]
 
     @question(name, rule, f"Does {words} do it?", decides=(name,), asks=2, tokens=140)
     def script(subject: Subject) -> Script:
