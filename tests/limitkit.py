@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, Literal
 
@@ -16,6 +16,8 @@ from causerie.distributed.connection import ConnectionOptions, DistributedOption
 from causerie.distributed.limits import DistributedCounters
 
 MILLISECOND = 1_000_000
+MINUTE = 60_000  # milliseconds, as all times of a book
+TENTH = 100
 PATIENT = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away
 
 
@@ -119,3 +121,55 @@ async def shared_counters(server: ValkeyServer, **how: Any) -> AsyncIterator[Dis
     """Counters of one more replica, joined; see :func:`replica`."""
     async with replica(server, **how) as one:
         yield DistributedCounters(one)
+
+
+Part = Callable[[Tokens], int]
+PARTS: dict[str, Part] = {
+    "requests": lambda _: 1,
+    "tokens": lambda tokens: tokens.input + tokens.output,
+    "input": lambda tokens: tokens.input,
+    "output": lambda tokens: tokens.output,
+}
+
+
+@dataclass(eq=False)
+class Seen:
+    """A request that was let in: when (in ms), what it counts as, and whether it runs."""
+
+    at: int
+    scopes: tuple[RateScope, ...]
+    reserved: Tokens
+    counts: list[tuple[int, Tokens]] = field(default_factory=list)
+    running: bool = True
+
+
+@dataclass
+class Book:
+    """All that was let in, kept the slow and obvious way."""
+
+    seen: list[Seen] = field(default_factory=list)
+
+    def used(self, scope: RateScope, part: str, now: int, back: int) -> int:
+        """In the last ``back`` milliseconds, this one included."""
+        if part == "requests":
+            return sum(now - each.at < back for each in self.seen if scope in each.scopes)
+        return sum(
+            PARTS[part](tokens)
+            for each in self.seen
+            if scope in each.scopes
+            for at, tokens in each.counts
+            if now - at < back
+        )
+
+    def running(self, scope: RateScope) -> int:
+        return sum(each.running for each in self.seen if scope in each.scopes)
+
+    def fits(self, scopes: tuple[RateScope, ...], need: Tokens, now: int, back: int) -> bool:
+        return all(
+            self.running(scope) < scope.concurrent
+            and all(
+                self.used(scope, part, now, back) + PARTS[part](need) <= getattr(scope, part)
+                for part in PARTS
+            )
+            for scope in scopes
+        )

@@ -25,7 +25,7 @@ _NEEDED = (
     "causerie/http/pages/static/htmx.min.js",
     "causerie/http/pages/static/inter.LICENSE",
     "causerie/http/pages/static/inter.woff2",
-    "causerie/distributed/take.lua",
+    "causerie/distributed/windows.lua",
     "causerie/hosted/store/migrations/script.py.mako",
 )
 _PLACEHOLDER = ".example"

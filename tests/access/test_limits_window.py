@@ -2,75 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from casekit import examples, first_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limitkit import CountedIn, ServiceView, Used, key, model, open_service_view, told
+from limitkit import (
+    MINUTE,
+    PARTS,
+    TENTH,
+    Book,
+    CountedIn,
+    Seen,
+    ServiceView,
+    Used,
+    key,
+    model,
+    open_service_view,
+    told,
+)
 
 from causerie.access.limits import Lease, RateScope, Tokens
 from causerie.errors import RateLimited
 
-MINUTE = 60_000  # milliseconds
-TENTH = 100
-
-Part = Callable[[Tokens], int]
-PARTS: dict[str, Part] = {
-    "requests": lambda _: 1,
-    "tokens": lambda tokens: tokens.input + tokens.output,
-    "input": lambda tokens: tokens.input,
-    "output": lambda tokens: tokens.output,
-}
 KEY = key(requests_per_minute=5, tokens_per_minute=100, concurrent=3)
 MODEL = model(requests_per_minute=8, input_tokens_per_minute=60, output_tokens_per_minute=70)
 SCOPES = (KEY, MODEL)
-
-
-@dataclass
-class Seen:
-    """A request that was let in: when (in ms), what it counts as, and whether it runs."""
-
-    at: int
-    scopes: tuple[RateScope, ...]
-    reserved: Tokens
-    counts: list[tuple[int, Tokens]] = field(default_factory=list)
-    running: bool = True
-
-
-@dataclass
-class Book:
-    """All that was let in, kept the slow and obvious way."""
-
-    seen: list[Seen] = field(default_factory=list)
-
-    def used(self, scope: RateScope, part: str, now: int, back: int) -> int:
-        """In the last ``back`` milliseconds, this one included."""
-        if part == "requests":
-            return sum(now - each.at < back for each in self.seen if scope in each.scopes)
-        return sum(
-            PARTS[part](tokens)
-            for each in self.seen
-            if scope in each.scopes
-            for at, tokens in each.counts
-            if now - at < back
-        )
-
-    def running(self, scope: RateScope) -> int:
-        return sum(each.running for each in self.seen if scope in each.scopes)
-
-    def fits(self, scopes: tuple[RateScope, ...], need: Tokens, now: int, back: int) -> bool:
-        return all(
-            self.running(scope) < scope.concurrent
-            and all(
-                self.used(scope, part, now, back) + PARTS[part](need) <= getattr(scope, part)
-                for part in PARTS
-            )
-            for scope in scopes
-        )
 
 
 pauses = st.one_of(st.integers(0, 300), st.integers(0, 30_000), st.sampled_from([60_000, 60_100]))

@@ -15,43 +15,26 @@ from importlib.resources import files
 from secrets import token_hex
 from typing import Any, Literal, TypeVar
 
+import msgspec
 import structlog
+from msgspec import Struct
 from valkey.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
 from valkey.exceptions import ValkeyError
 
 from causerie.errors import StoreUnavailable
 
-
-@dataclass(frozen=True, slots=True)
-class LuaScript:
-    """A script, and its name in the server once it is loaded."""
-
-    text: bytes
-    name: bytes
-
-
-def _script(*parts: str) -> LuaScript:
-    folder = files(__package__)
-    text = b"\n".join(folder.joinpath(f"{part}.lua").read_bytes() for part in parts)
-    return LuaScript(text, sha1(text, usedforsecurity=False).hexdigest().encode())
-
-
-TAKE = _script("window", "take")
-RELEASE = _script("window", "release")
-JOIN = _script("join")
-BEAT = _script("beat")
-HOLD = _script("amounts", "hold")
-SETTLE = _script("amounts", "settle")
-ALL = (TAKE, RELEASE, JOIN, BEAT, HOLD, SETTLE)
-
+_PARTS = ("replica", "windows", "budgets", "batch")
+SCRIPT = b"\n".join(files(__package__).joinpath(f"{part}.lua").read_bytes() for part in _PARTS)
+"""The script that carries out operations; its name in the server is its digest."""
+_NAME = sha1(SCRIPT, usedforsecurity=False).hexdigest()
 
 _BATCH = 256
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 _log = structlog.get_logger(__name__)
 
-Argument = str | bytes | int
-Reply = Sequence[int] | int
+Word = str | int | Sequence["Word"]
+"""A part of an operation, as MessagePack has it."""
 
 
 def _ignore(*_: object) -> None:
@@ -75,24 +58,22 @@ class ConnectionOptions:
     """Certificates to trust in addition to the system's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptCall:
-    """A script with its keys and arguments, and the callbacks for its reply or failure.
+class Operation(Struct, frozen=True, eq=False):
+    """What this process tells or asks the server, and the callbacks for its answer or failure.
 
-    ``answered`` raises :class:`ConnectionLost` to begin anew on another connection.
+    ``words`` begin with a name that the script knows; ``keys`` are those that are among them.
     """
 
-    script: LuaScript
-    keys: Sequence[Argument]
-    arguments: Sequence[Argument]
-    answered: Callable[[Reply], None] = _ignore
+    words: Sequence[Word]
+    keys: Sequence[str]
+    answered: Callable[[Any], None] = _ignore
     failed: Callable[[], None] = _ignore
 
 
 Answer = TypeVar("Answer")
-KEPT_MILLISECONDS = 86_400_000  # longer than any request runs
-
-Held = Mapping[str, Argument]  # by key
+Held = Mapping[str, int]  # by key
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[int, list[Any]]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +96,9 @@ class Replica:
     a new name, because nobody knows which commands of the former one were executed, and reports
     what it really holds.
 
-    Commands are sent in order; those that wait for a reply to earlier ones are sent together. All
-    commands without a reply fail with the connection.
+    Operations are carried out in order. Those that come while the server answers earlier ones are
+    sent together, as one command: so the busier the server is, the less it has to do for each.
+    All operations without an answer fail with the connection.
     """
 
     def __init__(self, url: str, options: DistributedOptions | None = None) -> None:
@@ -126,7 +108,7 @@ class Replica:
         if url.startswith(("valkeys:", "rediss:")):
             tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.line.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
-        self._waiting: deque[ScriptCall] = deque()
+        self._waiting: deque[Operation] = deque()
         self._work = asyncio.Event()
         self._random = random.Random()
         self._loss_logged = False
@@ -173,38 +155,33 @@ class Replica:
     def key(self, name: str) -> str:
         return f"{self._place}:{name}"
 
-    @property
-    def processes(self) -> str:
-        return self.key("processes")
-
-    def send(self, command: ScriptCall) -> None:
-        """Send a command after all earlier ones; it fails at once without a connection.
+    def send(self, operation: Operation) -> None:
+        """Send an operation after all earlier ones; it fails at once without a connection.
 
         What is lost with a connection is part of what this process reports on the next one.
         """
         if self.here:
-            self._waiting.append(command)
+            self._waiting.append(operation)
             self._work.set()
         else:
-            command.failed()
+            operation.failed()
 
     async def ask(
         self,
-        script: LuaScript,
-        keys: Sequence[Argument],
-        arguments: Sequence[Argument],
-        read: Callable[[Reply], Answer],
+        words: Sequence[Word],
+        keys: Sequence[str],
+        read: Callable[[Any], Answer],
         undo: Callable[[Answer], None] = _ignore,
     ) -> Answer:
-        """Send a command, and return what ``read`` makes of its reply.
+        """Send an operation, and return what ``read`` makes of its answer.
 
-        Raises :class:`ConnectionLost`, as ``read`` may. ``undo`` is called with an answer whose
-        caller was cancelled.
+        Raises :class:`ConnectionLost`. ``undo`` is called with an answer whose caller was
+        cancelled.
         """
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        def answered(reply: Reply) -> None:
-            answer = read(reply)
+        def answered(told: Any) -> None:  # as the script has it
+            answer = read(told)
             if outcome.done():
                 undo(answer)
             else:
@@ -214,7 +191,7 @@ class Replica:
             if not outcome.done():
                 outcome.set_exception(ConnectionLost())
 
-        self.send(ScriptCall(script, keys, arguments, answered, failed))
+        self.send(Operation(words, keys, answered, failed))
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -223,7 +200,7 @@ class Replica:
             raise
 
     def waits_until(self) -> int:
-        """Return the time limit of a command sent now, in microseconds of the server's clock."""
+        """Return the time limit of an operation sent now, in microseconds of the server's clock."""
         return _now() + self._ahead + int(self._options.line.reply_seconds * 1_000_000)
 
     async def _run(self) -> None:
@@ -249,15 +226,12 @@ class Replica:
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
             await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
-            for script in ALL:
-                await connection.send_command("SCRIPT LOAD", script.text)
-                await connection.read_response()
+            await connection.send_command("SCRIPT LOAD", SCRIPT)
+            await connection.read_response()
             former, self.process = self.process, token_hex(8)
             self.joins += 1
             self._reported = self._held()
-            await self._exchange(
-                connection, [self._report(former, self._reported, self._set_clock)]
-            )
+            await self._exchange(connection, [_report(self._reported)], former)
         self._loss_logged = False
         self._ready.set()
         self._report_changes()
@@ -273,27 +247,32 @@ class Replica:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(beat_at):
                         await self._work.wait()
-            if loop.time() >= beat_at:
-                arguments: list[Argument] = [self.process, self._life]
-                self._waiting.append(ScriptCall(BEAT, [self.processes], arguments, self._beaten))
-                beat_at = loop.time() + beat_seconds
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
             try:
                 async with asyncio.timeout(self._options.line.reply_seconds):
-                    await self._exchange(connection, batch)
+                    await self._exchange(connection, batch)  # an empty one says that we live
             finally:
-                for command in batch:  # those that have no answer; the others are gone from it
-                    command.failed()
+                for operation in batch:  # those that have no answer; the others are gone from it
+                    operation.failed()
+            beat_at = loop.time() + beat_seconds
 
-    async def _exchange(self, connection: AbstractConnection, batch: list[ScriptCall]) -> None:
-        packed = connection.pack_commands(
-            ("EVALSHA", each.script.name, len(each.keys), *each.keys, *each.arguments)
-            for each in batch
-        )
+    async def _exchange(
+        self, connection: AbstractConnection, batch: list[Operation], *joining: str
+    ) -> None:
+        keys = {key for operation in batch for key in operation.keys}
+        words = _encode([operation.words for operation in batch])
+        life = int(1000 * self._options.life_seconds)
+        command: list[str | int | bytes] = ["EVALSHA", _NAME, 1 + len(keys), self.key("processes")]
+        command += [*keys, self.process, life, words, *joining]
+        packed = connection.pack_command(*command)
         await connection.send_packed_command(packed, check_health=False)
-        while batch:
-            reply: Any = await connection.read_response()
-            batch[0].answered(reply)
+        reply: Any = await connection.read_response()
+        if not reply:
+            raise ConnectionLost  # the server does not know this process any more
+        time, answers = _decode(reply)
+        self._ahead = time - _now()  # again and again: its clock may be put forward or back
+        for answer in answers:
+            batch[0].answered(answer)
             del batch[0]
 
     def _lost(self, failure: Exception | None) -> None:
@@ -305,18 +284,8 @@ class Replica:
         while self._waiting:
             self._waiting.popleft().failed()
 
-    def _held(self) -> dict[str, Argument]:
+    def _held(self) -> dict[str, int]:
         return {key: value for held in self._holders for key, value in held().items()}
-
-    def _set_clock(self, reply: Reply) -> None:
-        # Again and again: the server's clock may be put forward or back.
-        if isinstance(reply, int):
-            self._ahead = reply - _now()
-
-    def _beaten(self, reply: Reply) -> None:
-        if not reply:
-            raise ConnectionLost
-        self._set_clock(reply)
 
     def _report_changes(self) -> None:
         # Counts may have changed while the reply to the first report was on its way.
@@ -327,17 +296,11 @@ class Replica:
             if self._reported.get(key, 0) != held.get(key, 0)
         }
         if changed:
-            self.send(self._report("", changed))
+            self.send(_report(changed))
 
-    def _report(
-        self, former: str, held: Held, answered: Callable[[Reply], None] = _ignore
-    ) -> ScriptCall:
-        arguments: list[Argument] = [former, self.process, self._life, KEPT_MILLISECONDS]
-        return ScriptCall(JOIN, [self.processes, *held], arguments + list(held.values()), answered)
 
-    @property
-    def _life(self) -> int:
-        return int(1000 * self._options.life_seconds)
+def _report(held: Held) -> Operation:
+    return Operation(["report", *([key, str(count)] for key, count in held.items())], list(held))
 
 
 def _now() -> int:

@@ -1,10 +1,10 @@
 """Limits and budgets that replicas share: windows of all scopes in the server, leases from them,
 and spent and held amounts.
 
-One script takes a request from all its scopes or from none, by the server's clock; another holds
-its estimate in all its budgets or in none, and a third releases it and adds the spent amount.
-Running requests and holds are counted by process, so they end with a process that dies. Without the
-server each replica counts in its own memory, or refuses, as configured.
+An operation takes a request from all its scopes or from none, by the server's clock; another holds
+its estimate in all its budgets or in none. Two more release what was taken, and count what was
+spent. Running requests and holds are counted by process, so they end with a process that dies.
+Without the server each replica counts in its own memory, or refuses, as configured.
 
 The database is the truth of spent amounts: a replica reports them where the server knows less.
 Nothing is counted twice, because a replica writes into the database only after the server has
@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
@@ -38,28 +39,21 @@ from causerie.access.limits import (
 from causerie.access.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
 from causerie.access.windows import MemoryCounters, MemoryLease
 from causerie.distributed.connection import (
-    HOLD,
-    KEPT_MILLISECONDS,
-    RELEASE,
-    SETTLE,
-    TAKE,
-    Argument,
     ConnectionLost,
+    Operation,
     Replica,
-    Reply,
-    ScriptCall,
+    Word,
 )
 
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
-_WIDTH = 13  # numbers of a reply for each scope
 
 
 class ScopeWindow(Struct):
     """The window of a scope at one moment.
 
     ``first`` and ``freed`` are the ticks after which one more unit of each measure is free, or as
-    many as the request needs; 0 if none is taken.
+    many as a refused request needs; 0 if none is taken.
     """
 
     scope: RateScope
@@ -69,21 +63,11 @@ class ScopeWindow(Struct):
     output: int
     running: int
     first: Sequence[int]
-    freed: Sequence[int]
+    freed: Sequence[int] = ()
 
     @property
     def used(self) -> tuple[int, int, int, int]:
         return self.requests, self.input + self.output, self.input, self.output
-
-
-def read(scopes: Sequence[RateScope], reply: Sequence[int]) -> list[ScopeWindow]:
-    """Return the windows in a reply of ``take.lua``."""
-    found = []
-    for scope, at in zip(scopes, range(2, len(reply), _WIDTH), strict=True):
-        tick, requests, input, output, running = reply[at : at + 5]
-        first, freed = reply[at + 5 : at + 9], reply[at + 9 : at + 13]
-        found.append(ScopeWindow(scope, tick, requests, input, output, running, first, freed))
-    return found
 
 
 def refused(
@@ -148,15 +132,15 @@ class DistributedLease(Lease):
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
     def _end(self, input: int, output: int, requests: int) -> None:
-        changes = []
+        taken = []
         for each, reserved in zip(self.found, self.outputs, strict=True):
             more = (0, 0)
             if each.scope.counts_tokens:
                 more = input - self.input, output - reserved
                 each.input += more[0]
                 each.output += more[1]
-            changes.append(more)
-        self.keeper.release(self.found, changes, requests)
+            taken.append((each.scope, each.tick, *more))
+        self.keeper.release(taken, requests)
 
 
 class LocalLease(Lease):
@@ -168,11 +152,11 @@ class LocalLease(Lease):
 
     def release(self, input: int, output: int) -> None:
         self.lease.release(input, output)
-        self.keeper.left(self.scopes)
+        self.keeper.release([(scope, 0, 0, 0) for scope in self.scopes])
 
     def undo(self) -> None:
         self.lease.undo()
-        self.keeper.left(self.scopes)
+        self.keeper.release([(scope, 0, 0, 0) for scope in self.scopes])
 
     def limit_statuses(self) -> LimitStatuses:
         return self.lease.limit_statuses()
@@ -229,25 +213,25 @@ class DistributedCounters:
         self, scopes: Sequence[RateScope], need: Tokens
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
-        keys: list[Argument] = [self.replica.processes]
-        arguments: list[Argument] = [self.replica.process, self.moment(), need.input]
+        words: list[Word] = ["take", self._moment(), need.input]
+        keys: list[str] = []
         for scope, output in zip(scopes, outputs, strict=True):
-            keys += self.keys(scope)
-            arguments += [scope.requests, scope.tokens, scope.input, scope.output]
-            arguments += [scope.concurrent, int(scope.counts_tokens), output]
+            names = self._keys(scope)
+            limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
+            words.append((*names, *limits, scope.counts_tokens, output))
+            keys += names
         answer = partial(self._answer, scopes, need.input, outputs)
-        return await self.replica.ask(TAKE, keys, arguments, answer, _undo)
+        return await self.replica.ask(words, keys, answer, _undo)
 
     def _answer(
-        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], reply: Reply
+        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], answer: Any
     ) -> DistributedLease | QuotaRefusal:
-        if isinstance(reply, int) or reply[0] < 0:
-            raise ConnectionLost
-        found = read(scopes, reply)
-        if not reply[0]:
-            return refused(found, input, outputs, reply[1])
+        taken, now, *windows = answer
+        found = [ScopeWindow(scope, *each) for scope, each in zip(scopes, windows, strict=True)]
+        if not taken:
+            return refused(found, input, outputs, now)
         self.count(scopes, 1)
-        return DistributedLease(self, found, input, outputs, reply[1], self.elapsed())
+        return DistributedLease(self, found, input, outputs, now, self.elapsed())
 
     def count(self, scopes: Sequence[RateScope], more: int) -> None:
         """Add to the number of running requests."""
@@ -256,39 +240,34 @@ class DistributedCounters:
             if not self._running[scope.id]:
                 del self._running[scope.id]
 
-    def release(
-        self, found: Sequence[ScopeWindow], changes: Sequence[tuple[int, int]], requests: int
-    ) -> None:
-        """Release a lease in the server, without waiting for it."""
-        self.count([each.scope for each in found], -1)
-        keys: list[Argument] = []
-        arguments: list[Argument] = [self.replica.process, self.moment(), requests]
-        for each, (input, output) in zip(found, changes, strict=True):
-            keys += self.keys(each.scope)
-            arguments += [each.tick, input, output]
-        self.replica.send(ScriptCall(RELEASE, keys, arguments))
+    def release(self, taken: Sequence[tuple[RateScope, int, int, int]], requests: int = 0) -> None:
+        """Release what was taken, without waiting for the server.
 
-    def left(self, scopes: Sequence[RateScope]) -> None:
-        """Release a lease that was taken without the server, which may know of it by now."""
-        self.count(scopes, -1)
-        keys = [key for scope in scopes for key in self.keys(scope)]
-        arguments: list[Argument] = [self.replica.process, self.moment(), 0]
-        self.replica.send(ScriptCall(RELEASE, keys, arguments + [0, 0, 0] * len(scopes)))
+        Of each scope the tick, and how much more input and output was used than was reserved; a
+        tick of 0 for a lease without the server, which may know of it by now.
+        """
+        self.count([scope for scope, *_ in taken], -1)
+        words: list[Word] = ["release", self._moment(), requests]
+        keys: list[str] = []
+        for scope, *used in taken:
+            names = self._keys(scope)
+            words.append((*names, *used))
+            keys += names
+        self.replica.send(Operation(words, keys))
 
-    def moment(self) -> str:
-        """Return the argument of the scripts for the present time; empty: the server's."""
-        return "" if self._now is None else str(self._now())
+    def _moment(self) -> int:
+        # Of the server's clock: 0 says now.
+        return 0 if self._now is None else self._now()
 
     def elapsed(self) -> int:
         """Return a monotonic time in microseconds."""
         return time.monotonic_ns() // 1000 if self._now is None else self._now()
 
-    def keys(self, scope: RateScope) -> tuple[str, str, str]:
-        """Return the keys of a scope's window, ticks and running requests."""
+    def _keys(self, scope: RateScope) -> tuple[str, str]:
         key = self.replica.key
-        return key(f"window:{scope.id}"), key(f"ticks:{scope.id}"), key(f"running:{scope.id}")
+        return key(f"minute:{scope.id}"), key(f"running:{scope.id}")
 
-    def _held(self) -> dict[str, Argument]:
+    def _held(self) -> dict[str, int]:
         return {self.replica.key(f"running:{id}"): count for id, count in self._running.items()}
 
 
@@ -300,6 +279,7 @@ def _undo(taken: DistributedLease | QuotaRefusal) -> None:
 # Budgets.
 
 _UNKNOWN = -2
+_BILLION = 10**9
 
 
 class DistributedBudgets:
@@ -331,20 +311,18 @@ class DistributedBudgets:
             if answer.outcome is HoldOutcome.HELD:
                 self.give_back(wants)
 
-        arguments: list[Argument] = [self._replica.process, int(read), KEPT_MILLISECONDS]
-        for want in wants:
-            arguments += [want.amount, want.estimate, want.spent]
-        answer = partial(self._answer, wants)
-        return await self._replica.ask(HOLD, self._keys(wants), arguments, answer, undo)
+        keys, words = self._keys(wants), list[Word](("hold", read))
+        for key, want in zip(keys, wants, strict=True):
+            words.append((key, _parts(want.amount), _parts(want.estimate), _parts(want.spent)))
+        return await self._replica.ask(words, keys, partial(self._answer, wants), undo)
 
-    def _answer(self, wants: Sequence[HoldRequest], reply: Reply) -> HoldAnswer:
-        if isinstance(reply, int) or reply[0] == -1:
-            raise ConnectionLost
-        if reply[0] == _UNKNOWN:
+    def _answer(self, wants: Sequence[HoldRequest], answer: Any) -> HoldAnswer:
+        held, *parts = answer
+        if held == _UNKNOWN:
             return HoldAnswer(HoldOutcome.UNKNOWN)
-        numbers = [int(each) for each in reply[1:]]
-        stood = list(zip(numbers[::2], numbers[1::2], strict=True))
-        if not reply[0]:
+        amounts = [high * _BILLION + low for high, low in parts]
+        stood = list(zip(amounts[::2], amounts[1::2], strict=True))
+        if not held:
             return HoldAnswer(HoldOutcome.REFUSED, stood)
         self._count(wants, 1)
         return HoldAnswer(HoldOutcome.HELD, stood)
@@ -356,8 +334,7 @@ class DistributedBudgets:
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
         self._count(wants, -1)
-        keys, arguments = self._settling(wants, [0] * len(wants), held=True)
-        self._replica.send(ScriptCall(SETTLE, keys, arguments))
+        self._replica.send(Operation(*self._settling(wants, [0] * len(wants), held=True)))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
@@ -365,21 +342,19 @@ class DistributedBudgets:
         """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count(wants, -1)
-        keys, arguments = self._settling(wants, spent, held=held)
         with suppress(ConnectionLost):
-            await self._replica.ask(SETTLE, keys, arguments, _require_joined)
+            await self._replica.ask(*self._settling(wants, spent, held=held), _nothing)
 
     def _settling(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
-    ) -> tuple[list[Argument], list[Argument]]:
-        replica = self._replica
-        arguments: list[Argument] = [replica.process, replica.waits_until(), KEPT_MILLISECONDS]
-        for want, more in zip(wants, spent, strict=True):
-            arguments += [want.estimate if held else 0, more]
-        return self._keys(wants), arguments
+    ) -> tuple[Sequence[Word], Sequence[str]]:
+        keys, words = self._keys(wants), list[Word](("settle", self._replica.waits_until()))
+        for key, want, more in zip(keys, wants, spent, strict=True):
+            words.append((key, _parts(want.estimate if held else 0), _parts(more)))
+        return words, keys
 
-    def _keys(self, wants: Sequence[HoldRequest]) -> list[Argument]:
-        return [self._replica.processes, *(self._key(want.place) for want in wants)]
+    def _keys(self, wants: Sequence[HoldRequest]) -> list[str]:
+        return [self._key(want.place) for want in wants]
 
     def _key(self, place: str) -> str:
         return self._replica.key(f"budget:{place}")
@@ -390,10 +365,13 @@ class DistributedBudgets:
             if not self._held[want.place]:
                 del self._held[want.place]
 
-    def _held_by_key(self) -> dict[str, Argument]:
+    def _held_by_key(self) -> dict[str, int]:
         return {self._key(place): held for place, held in self._held.items()}
 
 
-def _require_joined(reply: Reply) -> None:
-    if reply == -1:
-        raise ConnectionLost
+def _parts(amount: int) -> tuple[int, int]:
+    return divmod(amount, _BILLION)
+
+
+def _nothing(_: Any) -> None:
+    pass
