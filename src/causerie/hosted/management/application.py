@@ -5,7 +5,7 @@ and the OpenAPI document made from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -183,11 +183,29 @@ def _query(query: type[Struct]) -> list[Schema]:
 
 
 def _schemas() -> dict[str, Any]:
-    types = {each for one in ROUTES for each in (one.query, one.answer) if issubclass(each, Struct)}
-    types |= {one.body for one in ROUTES if one.takes_body}
-    ordered = sorted(types, key=lambda each: each.__name__)
-    _, components = msgspec.json.schema_components(ordered, ref_template=_REF)
-    return components
+    bodies = _components({one.body for one in ROUTES if one.takes_body})
+    others = {each for one in ROUTES for each in (one.query, one.answer)}
+    return _components(others) | {name: _as_decoded(each) for name, each in bodies.items()}
+
+
+def _components(types: Iterable[type]) -> dict[str, Any]:
+    structs = sorted({one for one in types if issubclass(one, Struct)}, key=lambda it: it.__name__)
+    return msgspec.json.schema_components(structs, ref_template=_REF)[1]
+
+
+def _as_decoded(schema: Any) -> Any:
+    """Return the schema of a body with what its decoder accepts besides.
+
+    A decimal is exact as a JSON number too, and a set may repeat an item.
+    """
+    if isinstance(schema, list):
+        return [_as_decoded(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _as_decoded(each) for name, each in schema.items() if name != "uniqueItems"}
+    if made.get("format") == "decimal":
+        made["type"] = ["string", "number"]
+    return made
 
 
 PREFIX = "/api"
