@@ -437,7 +437,7 @@ async def test_a_number_that_is_the_whole_answer_is_checked_at_its_end(schema: s
     rules: dict[str, Any] = {
         "oneOf": {**DIGITS, "oneOf": [{"minimum": 4}, {"maximum": 6}]},
         "not": {**DIGITS, "not": {"anyOf": [{"const": 5}, {"multipleOf": 5}]}},
-        "anything": {"oneOf": [{}] * 9},
+        "anything": {"oneOf": [{"not": {"const": f"{at}"}} for at in range(9)]},
     }[schema]
     request, chat = asked(rules), chat_of(5)
     if schema == "anything":

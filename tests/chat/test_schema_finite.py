@@ -189,6 +189,29 @@ def test_what_counting_refutes_is_refused_where_it_stands(schema: dict[str, obje
     assert json.loads(optional.text)["properties"] == {"a": False}
 
 
+_SMALL = {"type": "integer", "maximum": 9}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[{}] * 9, [_SMALL] * 9, [{}, _SMALL] * 5, [_SMALL, *[{}] * 8], [True] * 40],
+    ids=json.dumps,
+)
+def test_options_that_are_never_alone_are_refused(options: list[object]) -> None:
+    """Each was drawn again and again, until the work of the request was used up."""
+    with pytest.raises(SchemaRefused, match="no finite document"):
+        prepare({"oneOf": options}, param="schema")
+
+
+def test_options_that_are_never_alone_still_exclude_others() -> None:
+    options = [*[{"maximum": 9}] * 9, {"type": "integer", "minimum": 5}]
+    schema = {"type": "integer", "oneOf": options}
+    assert admitted(schema, 12)
+    assert not admitted({"type": "integer", "oneOf": options[:-1] + [_SMALL]}, 12)
+    prepared = prepare(schema, param="schema")
+    assert ("#/oneOf", "oneOf") in prepared.left
+
+
 @pytest.mark.parametrize(
     "schema",
     [

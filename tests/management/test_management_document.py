@@ -59,6 +59,30 @@ def test_schemas_are_schemas() -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
+async def test_an_amount_is_exact_as_text_and_as_a_number(world: World) -> None:
+    amount = DOCUMENT["components"]["schemas"]["BudgetBody"]["properties"]["amount"]
+    assert amount["type"] == ["string", "number"]
+    async with office(world) as services:
+        user = await world.person("ann")
+        for given in (b'"0.100000001"', b"0.100000001", b"100000001e-9"):
+            body = b'{"budgets": [{"amount": %s}]}' % given
+            put = await services.ask(OPERATOR, f"/users/{user.id}/bounds", body, method="PUT")
+            assert put.json()["budgets"][0]["amount"] == "0.100000001"
+        for given in (b"1e400", b"1e-99999", b"-1", b"true", b"9" * 70):
+            body = b'{"budgets": [{"amount": %s}]}' % given
+            put = await services.ask(OPERATOR, f"/users/{user.id}/bounds", body, method="PUT")
+            assert put.status == 400, given
+
+
+async def test_a_set_of_a_body_may_repeat_an_item(world: World) -> None:
+    rights = DOCUMENT["components"]["schemas"]["CreateOperatorKey"]["properties"]["rights"]
+    assert "uniqueItems" not in rights
+    async with office(world) as services:
+        body = {"name": "ops", "rights": ["read", "read"]}
+        made = await services.ask(OPERATOR, "/operator-keys", body)
+    assert made.json()["rights"] == ["read"]
+
+
 @pytest.fixture(scope="module")
 def address(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server in a thread of its own, since schemathesis blocks."""

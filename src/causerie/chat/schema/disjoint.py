@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -110,6 +111,21 @@ class SchemaDisjointness:
             for first in range(second):
                 if not self._excludes(options[first], options[second], frame, 0):
                     yield first, second
+
+    def possible(self, options: Sequence[object]) -> list[int]:
+        """Return the options that may be the only one to hold.
+
+        An option that is there twice is never alone. Beside one that always holds, no other is.
+        """
+        always = [at for at, option in enumerate(options) if option is True or option == {}]
+        texts = [self._written(option) for option in options]
+        times = Counter(texts)
+        return [at for at in always or range(len(options)) if not texts[at] or times[texts[at]] == 1]
+
+    def _written(self, option: object) -> str:
+        text = canonical(option) if self._spend(1) else ""
+        self._spend(len(text) // _CHARACTERS_A_STEP)
+        return text
 
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), frame

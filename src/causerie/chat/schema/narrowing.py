@@ -160,14 +160,15 @@ class SchemaNarrowing:
         if not pairs:
             return
         del parts.schema["oneOf"]
+        possible = self._disjointness.possible(options)
         if len(pairs) > _MOST_PAIRS:
             parts.left.append("oneOf")
-            parts.either([parts.place("oneOf", at) for at in range(len(options))])
+            parts.either([parts.place("oneOf", at) for at in possible] or [_NEVER])
             return
         ways = []
-        for at, option in enumerate(options):
+        for at in possible:
             rivals = [a if b == at else b for a, b in pairs if at in (a, b)]
-            way = self._option_without_rivals(parts, schema, option, at, rivals)
+            way = self._option_without_rivals(parts, schema, options[at], at, rivals)
             ways += [way] if way is not None else []
         parts.either(ways or [_NEVER])
 

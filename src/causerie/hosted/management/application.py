@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -203,18 +203,34 @@ def _query(query: type[Struct]) -> list[Schema]:
 
 
 def _schemas() -> dict[str, Any]:
-    types = {each for one in ROUTES for each in (one.query, one.answer) if issubclass(each, Struct)}
-    types |= {one.body for one in ROUTES if one.takes_body}
-    return _components(sorted(types, key=lambda each: each.__name__))
+    bodies = _components({one.body for one in ROUTES if one.takes_body})
+    others = {each for one in ROUTES for each in (one.query, one.answer)}
+    return _components(others) | {name: _as_decoded(each) for name, each in bodies.items()}
 
 
-def _components(types: Sequence[type[Struct]]) -> dict[str, Any]:
-    _, components = msgspec.json.schema_components(types, ref_template=_REF)
+def _components(types: Iterable[type]) -> dict[str, Any]:
+    structs = sorted({one for one in types if issubclass(one, Struct)}, key=lambda it: it.__name__)
+    _, components = msgspec.json.schema_components(structs, ref_template=_REF)
     for name, schema in components.items():
         for kind in reversed(getattr(_KINDS.get(name), "__mro__", ())):
             for field, words in _FIELDS.get(kind.__name__, {}).items():
                 schema["properties"][field]["description"] = words
     return components
+
+
+def _as_decoded(schema: Any) -> Any:
+    """Return the schema of a body with what its decoder accepts besides.
+
+    A decimal is exact as a JSON number too, and a set may repeat an item.
+    """
+    if isinstance(schema, list):
+        return [_as_decoded(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _as_decoded(each) for name, each in schema.items() if name != "uniqueItems"}
+    if made.get("format") == "decimal":
+        made["type"] = ["string", "number"]
+    return made
 
 
 PREFIX = "/api"
