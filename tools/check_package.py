@@ -22,7 +22,7 @@ _URLS = ("Homepage", "Documentation", "Source", "Issues")
 _NEEDED = (
     "causerie/py.typed",
     "causerie/http/pages/templates/base.html",
-    "causerie/http/pages/static/htmx.min.js",
+    "causerie/http/pages/static/vendor/htmx.js",
     "causerie/http/pages/static/inter.LICENSE",
     "causerie/http/pages/static/inter.woff2",
     "causerie/distributed/windows.lua",

@@ -63,7 +63,7 @@ async def test_pages_of_no_project_lead_to_the_one_that_was_open_last(place: Pla
     ]
     visitor = await place.visitor_of(user)
     for last, led in (("", first), (second.id, second), ("prj_other", first)):
-        visitor.cookies["causerie-project"] = last  # as static/frame.js notes it
+        visitor.cookies["causerie-project"] = last  # as static/site.js notes it
         assert (await visitor.get("/")).target == f"/projects/{led.id}/overview"
         assert f'href="/console/projects/{led.id}/usage"' in (await visitor.get("/operator")).text
 

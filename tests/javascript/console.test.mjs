@@ -65,6 +65,31 @@ test("emphasis, code and links", () => {
   assert.deepEqual(inline("\\*a\\*").join(""), "*a*");
 });
 
+test("formulas; amounts of money are none", () => {
+  const formula = (text, display, source) => ({ type: "formula", text, display, source });
+  assert.deepEqual(inline("so \\(a^2\\) and \\[b\\] or $c_1$."), [
+    "so ", formula("a^2", false, "\\(a^2\\)"), " and ", formula("b", true, "\\[b\\]"), " or ", formula("c_1", false, "$c_1$"), ".",
+  ]);
+  for (const text of ["$5 and $6", "$5-$6", "a $5, b 6$ c", "US$5 or US$6", "$ x $", "$a\nb$", "2$ to 3$", "one $ only", "\\$x$"]) {
+    assert.ok(!inline(text).some((piece) => piece.type === "formula"), text);
+  }
+  assert.deepEqual(inline("\\(open \\[1\\]").map((piece) => piece.type ?? piece), ["(", "open ", "formula"]);
+  const [block, after] = parse("$$\n\\frac{a}{b}\n- c\n$$\n\\[ x\n\\]");
+  assert.deepEqual([block.type, block.text, after.type, after.text], ["formula", "\\frac{a}{b}\n- c", "formula", "x"]);
+  assert.deepEqual(types("$$ a $$ b\n\n$$\n\nc"), ["paragraph", "paragraph", "paragraph"]);
+  assert.deepEqual(inline("`$a$`"), [{ type: "code", text: "$a$" }]);
+});
+
+test("tasks and footnotes", () => {
+  const [list] = parse("- [ ] open\n- [x] **done**\n- [y] neither");
+  assert.deepEqual(list.items.map((item) => item.done), [false, true, undefined]);
+  assert.deepEqual(list.items[0][0].inline, ["open"]);
+  const [text, note] = parse("So[^a].\n\n[^a]: Because.\n  It is.");
+  assert.deepEqual(text.inline[1], { type: "note", id: "a" });
+  assert.deepEqual([note.type, note.id, note.blocks[0].type], ["note", "a", "paragraph"]);
+  assert.deepEqual(inline("[^a b] [x](https://a.b)").at(-1).type, "link");
+});
+
 test("nothing becomes a link that runs or leaves the web", () => {
   for (const to of ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "//evil", "/console/sign-out", "file:///etc"]) {
     assert.ok(!JSON.stringify(parse(`[x](${to}) <${to}> ![p](${to})`)).includes('"link"'), to);
@@ -74,7 +99,7 @@ test("nothing becomes a link that runs or leaves the web", () => {
 
 // Where this takes squared time it does not end within what a test may take.
 test("long texts of one piece are read to their end, and none is lost", () => {
-  const nasty = ["*", "_", "`", "[", "**a ", "[a](", "> ", "- ", "~~", "|", "\\", "<h", "*a _b ", "``a` "];
+  const nasty = ["*", "_", "`", "[", "**a ", "[a](", "> ", "- ", "~~", "|", "\\", "<h", "*a _b ", "``a` ", "$", "$$", "$a", "$$ a\n", "$$ a $$ b\n", "\\[ a\n", "\\(", "[^1]: ", "[^1]: a\n", "- [ ] "];
   for (const piece of nasty) parse(piece.repeat(Math.ceil(100_000 / piece.length)));
   const [spaces, hashes, ticks] = [" ", "#", "`"].map((mark) => mark.repeat(100_000));
   parse([`# a${spaces}${hashes}${spaces}b`, `\`\`\`${spaces}\``, `${ticks}a\``, `- ${spaces}x`, `a|b\n${spaces}-${spaces}x`, `a|b\n|${spaces}-x`].join("\n\n"));
@@ -91,6 +116,8 @@ test("any cut of a text can be shown", () => {
 test("a text that grows reads as the whole text does, at every letter", () => {
   const texts = [
     "a\n-\n--\n---x\n1\n1.\n1. b\n\n   c\n\nd | e\n-|-\n1 | 2\n-|-|-\n> q\n> r\n```js\nx\n``\n```\n\n\ny",
+    "a\n$$\nx\n- y\n$$\nb\n$$ c\n\n$$ d $$ e\n\\[\nx\n\n\\[ y \\]\n$$$$\n$$z$$\n$$ open\n+ a\n\n+ b\n\nc",
+    "a[^1] b\n[^1]: c\nd\n\n[^x]:\n- [ ] e\n- [x] f\n  g\n[^1]: [^2]: h",
     "x\r\ny\r\n\r\n- a\r\n\r\n  b\r\n\r\nz\n#\n# h\n~~~\n\n~~\n~~~~\n    z\n\n  \n - l\n1) m\n***\n* * *",
   ];
   for (const text of texts) {

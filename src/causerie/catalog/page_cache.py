@@ -12,6 +12,7 @@ from decimal import Decimal
 from operator import itemgetter
 from urllib.parse import parse_qsl, urlencode
 
+import brotli
 import msgspec
 
 from causerie.catalog.listing import Listing
@@ -134,6 +135,7 @@ _FRESH_SECONDS = 2.0
 _MOST_PAGES = 256
 _MOST_BYTES = 32 * 1024 * 1024
 _GZIP_LEVEL = 1
+_GZIP_BEST = 9
 _encode = msgspec.json.Encoder().encode
 
 
@@ -144,11 +146,20 @@ class CachedPage:
     body: bytes
     etag: str
     _small: bytes = b""
+    lasting: bool = False  # the same for as long as the service runs: worth the smallest form
+    _smallest: bytes = b""
 
     async def small(self) -> bytes:
         if not self._small:
-            self._small = await offload(gzip.compress, self.body, _GZIP_LEVEL, mtime=0)
+            level = _GZIP_BEST if self.lasting else _GZIP_LEVEL
+            self._small = await offload(gzip.compress, self.body, level, mtime=0)
         return self._small
+
+    async def smallest(self) -> bytes:
+        """Return the body in Brotli, which takes long and is done once."""
+        if not self._smallest:
+            self._smallest = await offload(brotli.compress, self.body)
+        return self._smallest
 
     @property
     def size(self) -> int:

@@ -193,7 +193,9 @@ async def send_cached(
     """Send the page, or status 304 if the client has this version of it."""
     headers = {"vary": "accept-encoding", **headers, "etag": page.etag}
     body = page.body
-    if exchange.headers.accepts("gzip"):
+    if page.lasting and exchange.headers.accepts("br"):
+        body, headers["content-encoding"] = await page.smallest(), "br"
+    elif exchange.headers.accepts("gzip"):
         body, headers["content-encoding"] = await page.small(), "gzip"
     known = exchange.headers.get("if-none-match", "") if status == 200 else ""
     if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):

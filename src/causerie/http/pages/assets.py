@@ -7,7 +7,6 @@ are ES modules, and a page preloads all that its script imports.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -86,7 +85,8 @@ SHEETS: Mapping[str, Sequence[str]] = {
     "docs.css": ("70-docs",),
 }
 """Style sheets and their parts: of every page, and of pages by subject."""
-_IMPORT = re.compile(r'(\b(?:from|import)[ (]")\./(\w+\.js)(")')
+_ENDS = tuple(f".{kind}" for kind in _TYPES)
+_IMPORT = re.compile(r'(\b(?:from |import[ (]|URL\()")\./(\w+\.js)(")')
 _STATIC_IMPORT = re.compile(r'^(?:import|\}) (?:.* from )?"\./(\w+\.js)";$', re.MULTILINE)
 _TYPEFACE = re.compile(r"url\(\./([a-z]+\.woff2)\)")
 
@@ -145,15 +145,14 @@ class Statics:
         hashed = hashlib.sha256(content).hexdigest()[:16]
         address = f"{prefix}/{stem}.{hashed}.{kind}"
         self._addresses[name] = address
-        small = gzip.compress(content, mtime=0)
-        self._files[address] = CachedPage(content, f'W/"{hashed}"', small)
+        self._files[address] = CachedPage(content, f'W/"{hashed}"', lasting=True)
 
 
 @cache
 def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
     folder = files(__package__) / "static"
-    kept = [each for each in folder.iterdir() if each.name.rpartition(".")[2] in _TYPES]
-    others = {each.name: each.read_bytes() for each in kept}
-    names = [name for name in others if name.endswith((".css", ".js"))]
-    texts = {name: others.pop(name).decode() for name in names}
+    found = [*folder.iterdir(), *(folder / "vendor").iterdir()]
+    others = {each.name: each.read_bytes() for each in found if each.name.endswith(_ENDS)}
+    own = [each.name for each in folder.iterdir() if each.name.endswith((".css", ".js"))]
+    texts = {name: others.pop(name).decode() for name in own}
     return others, texts

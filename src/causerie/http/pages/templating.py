@@ -114,7 +114,8 @@ class StandalonePage:
         page = self._rendered.get(key)
         if page is None:
             body = self._template.render(values()).encode()
-            page = CachedPage(body, f'W/"{blake2b(body, digest_size=12).hexdigest()}"')
+            etag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
+            page = CachedPage(body, etag, lasting=True)
             self._rendered = {key: page}
         headers = {**PAGE_HEADERS, "cache-control": "no-cache"} | ({"vary": vary} if vary else {})
         await send_cached(exchange, page, headers, content_type="text/html; charset=utf-8")

@@ -1,12 +1,16 @@
-// Files that go with the next message: pictures where the model takes them, and text for every model.
+// Files that go with the next message: pictures where the model takes them; text, and that of PDF, for every model.
+
+import { chip } from "./said.js";
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const LARGEST_PICTURE = 8 * 1024 * 1024; // bytes; as text in a request it takes a third more
 const LARGEST_TEXT = 512 * 1024;
+const LARGEST_PDF = 32 * 1024 * 1024;
 
 export class Attachments {
-  /** `list` shows them; `tell` gets what cannot be attached and why. */
-  constructor(list, tell) {
+  /** `list` shows them; `tell` gets what cannot be attached and why. Files come by the `input`, which
+   *  the `button` opens, are dropped on `place`, or pasted into `draft`. */
+  constructor(list, tell, { button, input, place, draft }) {
     this.list = list;
     this.tell = tell;
     this.files = [];
@@ -15,6 +19,27 @@ export class Attachments {
       const item = event.target.closest("button")?.closest("li");
       if (item) this.remove([...list.children].indexOf(item));
     });
+    draft.addEventListener("paste", (event) => this.given(event, event.clipboardData.files));
+    place.addEventListener("dragover", (event) => event.preventDefault());
+    place.addEventListener("drop", (event) => this.given(event, event.dataTransfer.files));
+    button.addEventListener("click", () => input.click());
+    input.addEventListener("change", () => {
+      this.add([...input.files]);
+      input.value = "";
+    });
+  }
+
+  given(event, files) {
+    if (files.length === 0) return;
+    event.preventDefault();
+    this.add([...files]);
+  }
+
+  /** Whether the model takes all that is attached; says what it does not. */
+  fit() {
+    const misfit = this.pictures ? null : this.files.find((file) => file.url);
+    if (misfit) this.tell(`${misfit.name}: this model takes no pictures.`);
+    return !misfit;
   }
 
   async add(files) {
@@ -34,12 +59,17 @@ export class Attachments {
       if (file.size > LARGEST_PICTURE) throw new Error(`${file.name} is larger than 8 MB.`);
       return { name: file.name, url: await address(file) };
     }
+    if (file.type === "application/pdf") {
+      if (file.size > LARGEST_PDF) throw new Error(`${file.name} is larger than 32 MB.`);
+      const { textOf } = await import("./pdf_text.js");
+      return { name: file.name, text: await textOf(file, LARGEST_TEXT) };
+    }
     if (file.size > LARGEST_TEXT) throw new Error(`${file.name} is larger than 512 kB.`);
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
       return { name: file.name, text };
     } catch {
-      throw new Error(`${file.name} is neither text nor a picture (PNG, JPEG, GIF, WebP).`);
+      throw new Error(`${file.name} is neither text, nor PDF, nor a picture (PNG, JPEG, GIF, WebP).`);
     }
   }
 
@@ -53,45 +83,26 @@ export class Attachments {
     this.show();
   }
 
-  /** The content of a message with this text, or "" where there is nothing to say. */
-  content(text) {
-    const texts = this.files.filter((file) => file.text !== undefined).map(({ name, text: inside }) => fenced(name, inside));
-    const whole = [...texts, text].filter(Boolean).join("\n\n");
-    const pictures = this.files.filter((file) => file.url);
-    if (pictures.length === 0) return whole;
-    const parts = pictures.map(({ url }) => ({ type: "image_url", image_url: { url } }));
-    return whole ? [{ type: "text", text: whole }, ...parts] : parts;
+  /** What is attached, which is nothing from now on. */
+  take() {
+    const { files } = this;
+    this.clear();
+    return files;
   }
 
   show() {
     this.list.hidden = this.files.length === 0;
-    this.list.replaceChildren(...this.files.map(({ name, url }) => {
+    this.list.replaceChildren(...this.files.map((file) => {
       const item = document.createElement("li");
-      const label = document.createElement("span");
-      label.className = "cut";
-      label.textContent = label.title = name;
       const remove = document.createElement("button");
       remove.type = "button";
       remove.className = "button button-plain button-small";
       remove.textContent = "Remove";
-      remove.setAttribute("aria-label", `Remove ${name}`);
-      if (url) {
-        const picture = document.createElement("img");
-        picture.src = url;
-        picture.alt = "";
-        item.append(picture);
-      }
-      item.append(label, remove);
+      remove.setAttribute("aria-label", `Remove ${file.name}`);
+      item.append(chip(file), remove);
       return item;
     }));
   }
-}
-
-/** Text between marks that it does not hold itself. */
-function fenced(name, text) {
-  const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([marks]) => marks.length));
-  const marks = "`".repeat(longest + 1);
-  return `${name}:\n${marks}\n${text.replace(/\n$/, "")}\n${marks}`;
 }
 
 function address(file) {

@@ -7,10 +7,11 @@ import { Conversations } from "./conversations.js";
 import { Door } from "./door.js";
 import { ChatList } from "./chat_list.js";
 import { measured, option, takesImages, thinks } from "./models.js";
-import { Pane } from "./pane.js";
+import { Pane, Thread } from "./pane.js";
 import { Settings } from "./settings.js";
 import { onSuggestion, showSuggestions } from "./suggestions.js";
 import { toast } from "./toast.js";
+import { deleteTurns } from "./turns.js";
 
 const TITLE = 60; // characters of the first message that name a conversation
 
@@ -21,30 +22,55 @@ const base = element("base");
 const suggestions = document.querySelector(".suggestions");
 const narrow = matchMedia("(max-width: 70rem)");
 
+/** A chat of one or two conversations; `kept` is what the browser keeps of it, from its first message on. */
+class Chat {
+  constructor(page, kept = null) {
+    this.kept = kept;
+    this.gone = false; // deleted: a reply that still comes is not kept
+    this.threads = (kept?.panes ?? [[]]).map((turns, index) => {
+      const thread = new Thread(this, page);
+      thread.model = kept?.models[index] ?? "";
+      thread.turns.fill(turns);
+      return thread;
+    });
+  }
+
+  get busy() {
+    return this.threads.some((thread) => thread.running);
+  }
+
+  async stop() {
+    await Promise.all(this.threads.map((thread) => thread.stop()));
+  }
+}
+
 class ChatPage {
   constructor(conversations) {
     this.settings = new Settings(form);
     this.door = new Door(base.value);
     this.entries = [];
-    this.current = null; // the conversation that is open; null before its first message
     this.opened = null; // until the models and the conversation of the address are there
+    this.answering = new Map(); // chats whose replies come while another one is shown, by their ids
     this.panes = [...document.querySelectorAll(".pane")].map((section) => new Pane(section, this));
-    this.attachments = new Attachments(element("attachments"), (words) => toast(words));
+    const places = { button: element("attach"), input: element("file"), place: element("main"), draft };
+    this.attachments = new Attachments(element("attachments"), (words) => toast(words), places);
     this.list = new ChatList(conversations, this);
     this.conversations = conversations;
+    this.chat = new Chat(this);
+    this.panes[0].show(this.chat.threads[0]);
     this.listen();
   }
 
   get active() {
-    return this.panes.filter((pane) => pane.shown);
+    return this.panes.filter((pane) => pane.thread);
   }
 
   get busy() {
-    return this.panes.some((pane) => pane.running);
+    return this.chat?.busy ?? false;
   }
 
   get waits() {
-    return this.active.some((pane) => pane.turns.pending());
+    return this.chat.threads.some((thread) => thread.turns.pending());
   }
 
   entry(model) {
@@ -67,25 +93,34 @@ class ChatPage {
   /** Send what is written; while the page opens, once it is open. */
   async send() {
     await this.opened;
-    const content = this.attachments.content(draft.value.trim());
-    if (!content.length || this.waits || !this.ready()) return;
+    const text = draft.value.trim();
+    if (!(text || this.attachments.files.length) || this.waits || !this.ready() || !this.attachments.fit()) return;
     draft.value = "";
-    this.attachments.clear();
-    this.say(content);
+    this.say(text, this.attachments.take());
   }
 
-  say(content) {
-    for (const pane of this.active) {
-      pane.turns.say(content);
-      pane.ask();
+  say(text, files) {
+    for (const thread of this.chat.threads) {
+      thread.turns.say(text, files);
+      thread.ask();
     }
-    this.keep();
+    this.keep(this.chat);
   }
 
-  edited(nth, content) {
-    for (const pane of this.active) pane.turns.cut(nth);
-    this.say(content);
+  /** Send a message anew; the former one, with what followed it, stays as a version. */
+  edited(nth, text) {
+    const { files } = this.chat.threads[0].turns.said[nth];
+    for (const { turns } of this.chat.threads) turns.branch(turns.said[nth]);
+    this.say(text, files);
     return true;
+  }
+
+  /** Delete a message; one of the person in both conversations. */
+  deleted(turn, turns) {
+    const nth = turns.said.indexOf(turn);
+    const all = this.chat.threads.map((thread) => [thread.turns, thread.turns.said[nth]]);
+    const { chat } = this;
+    deleteTurns(nth === -1 ? [[turns, turn]] : all, () => this.keep(chat));
   }
 
   can(ability) {
@@ -105,47 +140,66 @@ class ChatPage {
     draft.focus();
   }
 
-  async stop() {
-    await Promise.all(this.panes.map((pane) => pane.stop()));
-  }
-
-  /** Write the open conversation down. */
-  async keep() {
-    const panes = this.active.map((pane) => pane.turns.plain());
-    if (panes[0].length === 0) return;
+  /** Write a chat down; the settings and models are those of the one that is shown. */
+  async keep(chat) {
+    const panes = chat.threads.map((thread) => thread.turns.plain());
+    if (chat.gone || !(chat.kept || panes[0].length)) return;
     const now = Date.now();
-    if (!this.current) {
+    if (!chat.kept) {
       const id = crypto.randomUUID?.() ?? `${now}-${Math.random()}`;
-      const text = this.panes[0].turns.turns[0].text().replace(/\s+/g, " ").trim();
-      this.current = { id, title: text.slice(0, TITLE) || "Picture", created: now };
+      const [first] = chat.threads[0].turns.turns;
+      const text = (first.text() || first.files?.[0]?.name || "").replace(/\s+/g, " ").trim();
+      chat.kept = { id, title: text.slice(0, TITLE) || "Chat", created: now };
       history.replaceState(null, "", `#${id}`);
     }
-    const models = this.active.map((pane) => pane.model);
-    Object.assign(this.current, { updated: now, panes, models, settings: this.settings.values() });
-    await this.list.put(this.current);
+    if (chat === this.chat) chat.kept.settings = this.settings.values();
+    Object.assign(chat.kept, { updated: now, panes, models: chat.threads.map((thread) => thread.model) });
+    await this.list.put(chat.kept);
+    if (!chat.busy) this.answering.delete(chat.kept.id);
+    this.list.paint();
   }
 
-  /** Write down what has come of a reply: a page that is hidden may be closed without a word. */
+  /** Write down what has come of replies: a page that is hidden may be closed without a word. */
   keepArriving() {
-    if (this.busy) this.keep();
+    for (const chat of new Set([this.chat, ...this.answering.values()])) if (chat.busy) this.keep(chat);
   }
 
-  /** Open the conversation that the address names, or begin a new one. */
+  /** Open the conversation that the address names, or begin a new one. Replies that come go on. */
   async open() {
     const id = location.hash.slice(1);
-    if (this.current?.id === id) return;
-    await this.stop();
-    const found = id ? await this.conversations.get(id) : null;
-    this.current = found;
-    this.compare(found?.panes.length === 2);
-    if (found) this.settings.fill(found.settings);
+    if (id && this.chat.kept?.id === id) return;
+    if (this.chat.busy) this.answering.set(this.chat.kept.id, this.chat);
+    const found = id && !this.answering.has(id) ? await this.conversations.get(id) : null;
+    if (location.hash.slice(1) !== id) return; // another one was opened meanwhile
+    this.show(this.answering.get(id) ?? new Chat(this, found));
+    if (!narrow.matches) draft.focus();
+  }
+
+  /** Show a chat with its settings; a new one has none, whatever the last one had. */
+  show(chat) {
+    const chosen = this.panes.map((pane) => pane.model);
+    const door = base.value;
+    form.reset();
+    base.value = door;
+    this.chat = chat;
+    if (chat.kept) this.settings.fill(chat.kept.settings);
     this.panes.forEach((pane, index) => {
-      pane.fill(found?.panes[index] || []);
-      if (found?.models[index]) pane.choose(found.models[index]);
+      const thread = chat.threads[index] ?? null;
+      const model = thread?.model || chosen[index];
+      pane.show(thread);
+      pane.choose(model);
     });
+    element("compare").setAttribute("aria-pressed", String(chat.threads.length === 2));
     this.settings.follow();
     this.changed();
-    if (!narrow.matches) draft.focus();
+  }
+
+  /** End what is deleted: a reply of it is not written down. */
+  async forget() {
+    const { chat } = this;
+    chat.gone = true;
+    await chat.stop();
+    this.answering.delete(chat.kept?.id);
   }
 
   async begin() {
@@ -154,16 +208,21 @@ class ChatPage {
     draft.focus();
   }
 
-  compare(wanted) {
+  /** Add a second conversation that has the same messages, or take it away. */
+  compare() {
     const [first, second] = this.panes;
-    if (wanted && !second.shown) {
-      second.fill(first.turns.plain());
+    const { threads } = this.chat;
+    if (threads.length === 2) threads.pop();
+    else {
+      threads.push(new Thread(this.chat, this));
+      threads[1].turns.fill(threads[0].turns.plain());
       const other = this.entries.find((each) => each.id !== first.model);
       if (other) second.choose(other.id);
     }
-    second.section.hidden = !wanted;
-    element("compare").setAttribute("aria-pressed", String(wanted));
+    second.show(threads[1] ?? null);
+    element("compare").setAttribute("aria-pressed", String(threads.length === 2));
     this.changed();
+    if (this.chat.kept) this.keep(this.chat);
   }
 
   /** Show what there is to do now. */
@@ -174,14 +233,14 @@ class ChatPage {
     element("send").disabled = waits || this.entries.length === 0;
     draft.disabled = waits;
     draft.placeholder = waits ? "Answer the tool calls first" : draft.dataset.placeholder;
-    this.attachments.pictures = this.active.every((pane) => takesImages(this.entry(pane.model)));
+    this.attachments.pictures = this.active.length > 0 && this.active.every((pane) => takesImages(this.entry(pane.model)));
     showSuggestions(suggestions, (ability) => this.can(ability));
     element("compare").disabled = busy || this.entries.length === 0;
     for (const pane of this.panes) {
-      pane.section.toggleAttribute("data-running", pane.running !== null);
-      pane.section.querySelector(".empty").hidden = !pane.turns.empty || this.entries.length === 0;
+      pane.section.toggleAttribute("data-running", Boolean(pane.thread?.running));
+      pane.section.querySelector(".empty").hidden = !pane.thread?.turns.empty || this.entries.length === 0;
     }
-    this.list.show(this.current);
+    this.list.show(this.chat.kept);
   }
 
   showSettings(shown) {
@@ -239,19 +298,9 @@ class ChatPage {
       this.send();
     });
     onSuggestion(suggestions, (message, does) => this.suggest(message, does));
-    draft.addEventListener("paste", (event) => this.attach(event, event.clipboardData.files));
-    element("main").addEventListener("dragover", (event) => event.preventDefault());
-    element("main").addEventListener("drop", (event) => this.attach(event, event.dataTransfer.files));
-    element("attach").addEventListener("click", () => element("file").click());
-    element("file").addEventListener("change", (event) => {
-      this.attachments.add([...event.target.files]);
-      event.target.value = "";
-    });
-    element("stop").addEventListener("click", () => this.stop());
-    element("compare").addEventListener("click", async () => {
-      this.compare(!this.panes[1].shown);
-      if (this.current) await this.keep();
-    });
+    element("stop").addEventListener("click", () => this.chat.stop());
+    element("compare").addEventListener("click", () => this.compare());
+    narrow.addEventListener("change", () => this.showSettings(false)); // they would cover what is written
     element("show-settings").addEventListener("click", () => this.showSettings(form.hidden));
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", () => this.changed());
@@ -269,14 +318,14 @@ class ChatPage {
     });
     addEventListener("pagehide", () => {
       this.keepArriving();
-      this.stop();
+      for (const chat of [this.chat, ...this.answering.values()]) chat.stop();
     });
     document.addEventListener("keydown", (event) => this.pressed(event));
   }
 
   pressed(event) {
     const command = event.ctrlKey || event.metaKey;
-    if (event.key === "Escape" && this.busy && !document.querySelector("dialog[open]")) this.stop();
+    if (event.key === "Escape" && this.busy && !document.querySelector("dialog[open]")) this.chat.stop();
     if (command && event.key.toLowerCase() === "k") {
       event.preventDefault();
       this.list.search();
@@ -286,12 +335,6 @@ class ChatPage {
       this.begin();
     }
   }
-
-  attach(event, files) {
-    if (files.length === 0) return;
-    event.preventDefault();
-    this.attachments.add([...files]);
-  }
 }
 
 const conversations = await Conversations.open();
@@ -299,10 +342,9 @@ await conversations.load();
 const page = new ChatPage(conversations);
 element("show-code").addEventListener("click", async () => {
   const { answerable, codeDialog } = await import("./code.js");
-  const request = () => (page.busy || page.ready() ? answerable(page.panes[0].request(), draft.value.trim()) : null);
+  const request = () => (page.busy || page.ready() ? answerable(page.chat.threads[0].request(), draft.value.trim()) : null);
   await codeDialog(request, () => page.door.base)();
 }, { once: true });
-page.showSettings(!narrow.matches);
 element("unkept").hidden = conversations.kept;
 page.opened = page.enter().then(() => page.open());
 await page.opened;

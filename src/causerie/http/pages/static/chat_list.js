@@ -54,6 +54,7 @@ export class ChatList {
       label.textContent = label.title = name;
       link.append(label);
       if (id === head?.id) link.setAttribute("aria-current", "page");
+      else if (this.page.answering.has(id)) link.dataset.answering = "";
       return link;
     });
     const at = [...element("chats").children].indexOf(document.activeElement);
@@ -96,7 +97,7 @@ export class ChatList {
   }
 
   async remove() {
-    await this.page.stop();
+    await this.page.forget();
     const gone = this.current;
     await this.conversations.remove(gone.id);
     await this.page.begin();

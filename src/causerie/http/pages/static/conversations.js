@@ -3,8 +3,6 @@
 // A head is what the list and the search need; the pictures of a conversation are in its body, which
 // is read when it is opened.
 
-import { textOf } from "./said.js";
-
 const NAME = "causerie";
 const STORES = ["heads", "bodies"];
 
@@ -92,7 +90,8 @@ export class Conversations {
 
 /** Everything that was said, to search in. */
 function plainText({ panes }) {
-  return panes.flat().map((each) => (each.said === undefined ? each.answer.message.content : textOf(each.said))).join("\n");
+  const words = (each) => (each.said === undefined ? [each.answer.message.content] : [each.said, ...(each.files ?? []).map(({ name }) => name)]);
+  return panes.flat().flatMap(words).join("\n");
 }
 
 function opened() {

@@ -1,8 +1,6 @@
 // Copies what stands in the element that the button names, and says so.
 
-document.addEventListener("click", async (event) => {
-  const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
-  if (!button) return;
+export async function press(button) {
   const source = document.getElementById(button.dataset.copy);
   if (!source) return;
   const text = source.value ?? source.textContent;
@@ -26,4 +24,4 @@ document.addEventListener("click", async (event) => {
     button.classList.remove("copied");
     if (label) label.textContent = before;
   }, 1600);
-});
+}

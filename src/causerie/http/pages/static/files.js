@@ -1,6 +1,7 @@
 // Conversations as files: to keep, to hand on, and to read back. Needs no page.
 
 const KIND = "causerie conversations";
+const DEEPEST = 50; // versions within versions
 const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
 /** What is in a file that is no file of ours. */
@@ -25,7 +26,7 @@ export function fromFile(text) {
 }
 
 function conversation(found) {
-  const panes = list(found?.panes).slice(0, 2).map((pane) => list(pane).map(turn));
+  const panes = list(found?.panes).slice(0, 2).map((pane) => list(pane).map((each) => turn(each)));
   const models = list(found.models).map(words);
   const settings = list(found.settings).map((pair) => [words(pair?.[0]), words(pair?.[1])]);
   return {
@@ -34,14 +35,23 @@ function conversation(found) {
   };
 }
 
-function turn(found) {
-  if (found?.said !== undefined) return { said: content(found.said) };
-  const { message, finish, usage, firstAt, thoughtAt, endedAt } = record(found?.answer);
+function turn(found, depth = 0) {
+  const { tails, nth } = found?.versions ?? {};
+  if (!tails) return message(found);
+  if (depth > DEEPEST || !Number.isInteger(nth) || !(nth in list(tails))) throw broken();
+  const others = tails.map((tail, index) => (index === nth ? null : list(tail).map((each) => turn(each, depth + 1))));
+  if (others.some((tail) => tail?.length === 0)) throw broken();
+  return { ...message(found), versions: { tails: others, nth } };
+}
+
+function message(found) {
+  if (found?.said !== undefined) return { said: words(found.said), files: list(found.files ?? []).map(file) };
+  const { message: said, finish, usage, firstAt, thoughtAt, endedAt } = record(found?.answer);
   return {
     model: words(found.model), schema: found.schema ?? null, stopped: found.stopped === true,
     results: Array.isArray(found.results) ? found.results.map(words) : null,
     answer: {
-      message: reply(record(message)), finish: typeof finish === "string" ? finish : null, usage: counts(usage),
+      message: reply(record(said)), finish: typeof finish === "string" ? finish : null, usage: counts(usage),
       firstAt: number(firstAt), thoughtAt: number(thoughtAt), endedAt: number(endedAt), id: "",
     },
   };
@@ -59,14 +69,10 @@ function reply(message) {
   return made;
 }
 
-function content(found) {
-  if (typeof found === "string") return found;
-  return list(found).map((each) => {
-    if (each?.type === "text") return { type: "text", text: words(each.text) };
-    const url = each?.image_url?.url;
-    if (typeof url !== "string" || !PICTURE.test(url)) throw broken();
-    return { type: "image_url", image_url: { url } };
-  });
+function file({ name, text, url }) {
+  if (text !== undefined) return { name: words(name), text: words(text) };
+  if (typeof url !== "string" || !PICTURE.test(url)) throw broken();
+  return { name: words(name), url };
 }
 
 function counts(usage) {
@@ -99,16 +105,15 @@ export function toMarkdown({ title, panes }) {
   const parts = [`# ${title}`];
   for (const pane of panes) {
     for (const each of pane) {
-      if (each.said !== undefined) parts.push("## You", said(each.said));
+      if (each.said !== undefined) parts.push("## You", said(each));
       else parts.push(`## ${each.model}`, each.answer.message.content, ...calls(each));
     }
   }
   return `${parts.join("\n\n")}\n`;
 }
 
-function said(content) {
-  if (typeof content === "string") return content;
-  return content.map((each) => (each.type === "text" ? each.text : "(picture)")).join("\n\n");
+function said({ said: text, files = [] }) {
+  return [...files.map(({ name }) => `(${name})`), text].join("\n\n");
 }
 
 function calls({ answer, results }) {

@@ -8,8 +8,11 @@ const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,7})([-*+]|\d{1,9}[.)])( +|$)/;
 const DIVIDER = /^\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$/;
+const TASK = /^\[([ xX])\]\s+/;
+const NOTE = /^\[\^([\w-]{1,40})\]/;
 const SAFE = /^(https?:\/\/|mailto:)[^\s]+$/i;
 const DEEPEST = 8;
+const MOST_LINES = 200; // of one formula
 
 /** The blocks of a text, each with its source as `raw`. */
 export function parse(text, depth = 0) {
@@ -39,10 +42,45 @@ function blockAt(lines, at, depth) {
     return [{ type: "heading", level: heading[1].length, inline: inline(title) }, at + 1];
   }
   if (RULE.test(line)) return [{ type: "rule" }, at + 1];
+  if (isFormula(line)) return formula(lines, at, depth);
+  if (depth < DEEPEST && isNote(line)) return note(lines, at, depth);
   if (depth < DEEPEST && QUOTE.test(line)) return quoted(lines, at, depth);
   if (depth < DEEPEST && ITEM.test(line)) return listed(lines, at, depth);
   if (isTable(lines, at)) return table(lines, at);
   return paragraph(lines, at, depth);
+}
+
+/** A formula of lines of its own, none of them empty. While a text grows, one that is open may be closed yet. */
+function formula(lines, at, depth) {
+  const ends = lines[at].trim().startsWith("$$") ? "$$" : "\\]";
+  const first = lines[at].trim().slice(2);
+  let end = at + 1;
+  if (!first.includes(ends)) {
+    const last = Math.min(lines.length, at + MOST_LINES);
+    while (end < last && lines[end].trim() && !lines[end].includes(ends)) end += 1;
+    if (end === lines.length) return [{ type: "paragraph", inline: inline(lines.slice(at).join("\n").trim()) }, end];
+    end += 1;
+  }
+  const source = lines.slice(at, end).join("\n").trim();
+  if (source.indexOf(ends, 2) !== source.length - 2) return paragraph(lines, at, depth);
+  return [{ type: "formula", text: source.slice(2, -2).trim(), source }, end];
+}
+
+function isFormula(line) {
+  return /^ {0,3}(\$\$|\\\[)/.test(line);
+}
+
+/** The text of a footnote: what follows its mark, with lines that are indented. */
+function note(lines, at, depth) {
+  let end = at + 1;
+  while (end < lines.length && lines[end].trim() && !startsBlock(lines[end])) end += 1;
+  const [mark, id] = NOTE.exec(lines[at].trimStart());
+  const text = lines.slice(at, end).join("\n").trim().slice(mark.length + 1);
+  return [{ type: "note", id, blocks: parse(text.trim(), depth + 1) }, end];
+}
+
+function isNote(line) {
+  return /^ {0,3}\[\^[\w-]{1,40}\]:/.test(line);
 }
 
 /** The words of a heading: hash marks end it only behind a space, so that "C#" is a word. */
@@ -79,7 +117,11 @@ function listed(lines, at, depth) {
     if (!mark || /\d/.test(mark[2]) !== ordered || mark[1].length > first[1].length + 1) break;
     if (RULE.test(lines[end])) break;
     const next = itemEnd(lines, end, mark);
-    list.items.push(parse(dedented(lines, end, next, mark[0].length), depth + 1));
+    const text = dedented(lines, end, next, mark[0].length);
+    const task = TASK.exec(text);
+    const item = parse(task ? text.slice(task[0].length) : text, depth + 1);
+    if (task) item.done = task[1] !== " ";
+    list.items.push(item);
     end = next;
   }
   return [list, end];
@@ -114,7 +156,7 @@ function dedented(lines, at, end, width) {
 }
 
 function startsBlock(line) {
-  return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line);
+  return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || isFormula(line) || isNote(line);
 }
 
 function isTable(lines, at) {
@@ -198,15 +240,38 @@ export function inline(text, depth = 0) {
 
 function special(text, at, depth, missing) {
   const here = text[at];
+  const math = here === "$" || here === "\\" ? formulaIn(text, at, missing) : null;
+  if (math) return math;
   if (here === "\\" && /[\\`*_{}[\]()#+\-.!|~<>]/.test(text[at + 1] || "")) {
     return [text[at + 1], at + 2];
   }
   if (here === "`") return codeSpan(text, at, missing);
   if (here === "\n") return [{ type: "break" }, at + 1];
   if (here === "h" || here === "<") return bareLink(text, at);
+  const noted = here === "[" && NOTE.exec(text.slice(at, at + 50));
+  if (noted) return [{ type: "note", id: noted[1] }, at + noted[0].length];
   if (depth >= DEEPEST) return null;
   if (here === "[" || (here === "!" && text[at + 1] === "[")) return link(text, at, depth);
   return "*_~".includes(here) ? emphasis(text, at, depth, missing) : null;
+}
+
+const FORMULAS = [["$$", "$$", true], ["\\[", "\\]", true], ["\\(", "\\)", false], ["$", "$", false]];
+
+/** A formula between words. One dollar begins one only where it cannot be an amount of money. */
+function formulaIn(text, at, missing) {
+  const found = FORMULAS.find(([begin]) => text.startsWith(begin, at));
+  if (!found || missing.has(`math ${found[0]}`)) return null;
+  const [begin, ends, display] = found;
+  const from = at + begin.length;
+  const to = text.indexOf(ends, from + 1);
+  if (to === -1) {
+    missing.add(`math ${begin}`);
+    return null;
+  }
+  const inside = text.slice(from, to);
+  const money = /^\s|\s$|\n|^\d[^\\^_=+{]*$/.test(inside) || /\d/.test(text[to + 1] || "") || /\w/.test(text[at - 1] || "");
+  if (begin === "$" && money) return null;
+  return [{ type: "formula", text: inside.trim(), display, source: text.slice(at, to + ends.length) }, to + ends.length];
 }
 
 function codeSpan(text, at, missing) {
@@ -341,16 +406,19 @@ export class Sheet {
   show(text, whole = true) {
     this.rest?.remove();
     this.rest = null;
-    const blocks = this.text.read(text, whole);
+    const blocks = nested(this.text.read(text, whole));
     blocks.forEach((block, index) => {
       const before = this.shown[index];
+      const ended = whole || index < blocks.length - 1;
       this.shown[index] = block;
-      if (before === block || before?.raw === block.raw) return;
       const old = this.element.children[index];
-      if (old && grows(before, block)) {
-        old.querySelector("code").firstChild.appendData(block.text.slice(before.text.length));
-      } else if (old) old.replaceWith(blockNode(block));
-      else this.element.append(blockNode(block));
+      if (before?.raw !== block.raw || before.rank !== block.rank) {
+        if (old && grows(before, block) && old.dataset.coloured === undefined) {
+          old.querySelector("code").firstChild.appendData(block.text.slice(before.text.length));
+        } else if (old) old.replaceWith(blockNode(block));
+        else this.element.append(blockNode(block));
+      }
+      if (ended && block.type === "code") colour(this.element.children[index], block);
     });
     while (this.element.children.length > blocks.length) this.element.lastElementChild.remove();
     this.shown.length = blocks.length;
@@ -359,6 +427,17 @@ export class Sheet {
       endOf(this.element).append(this.rest);
     }
   }
+}
+
+/** The blocks, of which headings have a `rank` below the page's own, without a gap: h2, then h3. */
+function nested(blocks) {
+  const above = [];
+  for (const block of blocks.filter(({ type }) => type === "heading")) {
+    while (above.at(-1) >= block.level) above.pop();
+    above.push(block.level);
+    block.rank = above.length + 1;
+  }
+  return blocks;
 }
 
 /** The element that the next words belong to, as far as one can know. */
@@ -386,7 +465,11 @@ function make(name, ...children) {
 function blockNode(block) {
   switch (block.type) {
     case "heading":
-      return make(`h${Math.min(block.level + 2, 6)}`, ...pieceNodes(block.inline));
+      return headingNode(block);
+    case "formula":
+      return make("p", formulaNode({ ...block, display: true }));
+    case "note":
+      return noteNode(block);
     case "rule":
       return make("hr");
     case "quote":
@@ -400,6 +483,44 @@ function blockNode(block) {
     default:
       return make("p", ...pieceNodes(block.inline));
   }
+}
+
+/** A heading; in a list or a quotation it is none of the page's. */
+function headingNode({ rank, level, inline: pieces }) {
+  const node = make(rank ? `h${Math.min(rank, 6)}` : "p", ...pieceNodes(pieces));
+  node.className = `heading heading-${Math.min(level, 4)}`;
+  return node;
+}
+
+function noteNode({ id, blocks }) {
+  const node = make("div", make("sup", id), ...blocks.map(blockNode));
+  node.className = "footnote";
+  node.dataset.note = id;
+  return node;
+}
+
+let typeset = null; // draws formulas, once a text has had one
+
+/** A formula, as its source until what draws it has come. */
+function formulaNode({ text, display, source }) {
+  const node = make("span", source);
+  node.className = display ? "formula formula-display" : "formula";
+  if (display) node.tabIndex = 0; // it may have to be scrolled
+  if (typeset) typeset(node, text, display);
+  else {
+    import("./formulas.js").then((found) => {
+      typeset = found.typeset;
+      typeset(node, text, display);
+    }, () => {}); // no network: the source stays
+  }
+  return node;
+}
+
+/** Give a listing the colours of its language, once it has ended. */
+function colour(figure, { language, text }) {
+  if (!language || figure.dataset.coloured !== undefined) return;
+  figure.dataset.coloured = "";
+  import("./highlight.js").then(({ highlight }) => highlight(figure.querySelector("code"), language, text), () => {});
 }
 
 function codeNode(block) {
@@ -422,9 +543,20 @@ function listNode(block) {
   for (const item of block.items) {
     const tight = item.length && item[0].type === "paragraph";
     const first = tight ? pieceNodes(item[0].inline) : [];
-    list.append(make("li", ...first, ...item.slice(tight ? 1 : 0).map(blockNode)));
+    const node = make("li", ...first, ...item.slice(tight ? 1 : 0).map(blockNode));
+    if (item.done !== undefined) node.prepend(taskNode(item.done));
+    list.append(node);
   }
   return list;
+}
+
+function taskNode(done) {
+  const node = make("span");
+  node.className = "task";
+  node.setAttribute("role", "img");
+  node.setAttribute("aria-label", done ? "Done:" : "To do:");
+  node.toggleAttribute("data-done", done);
+  return node;
 }
 
 function tableNode(block) {
@@ -441,7 +573,20 @@ function tableNode(block) {
   );
   const frame = make("div", table);
   frame.className = "table-scroll";
+  frame.tabIndex = 0; // it may have to be scrolled
   return frame;
+}
+
+/** The mark of a footnote leads to its text. */
+function noteMark(id) {
+  const button = make("button", id);
+  button.type = "button";
+  button.className = "note-mark";
+  button.setAttribute("aria-label", `Footnote ${id}`);
+  button.addEventListener("click", () => {
+    button.closest(".prose").querySelector(`[data-note="${CSS.escape(id)}"]`)?.scrollIntoView({ block: "center" });
+  });
+  return make("sup", button);
 }
 
 function pieceNodes(pieces) {
@@ -449,6 +594,8 @@ function pieceNodes(pieces) {
     if (typeof piece === "string") return document.createTextNode(piece);
     if (piece.type === "break") return make("br");
     if (piece.type === "code") return make("code", piece.text);
+    if (piece.type === "formula") return formulaNode(piece);
+    if (piece.type === "note") return noteMark(piece.id);
     if (piece.type === "link" && SAFE.test(piece.to)) {
       const anchor = make("a", ...pieceNodes(piece.inline));
       anchor.href = piece.to;

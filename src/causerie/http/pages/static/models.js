@@ -7,6 +7,16 @@ export function takesImages(entry) {
   return Boolean(entry?.architecture?.input_modalities?.includes("image"));
 }
 
+/** Whether a model goes on with a message that has begun. */
+export function continues(entry) {
+  return Boolean(entry && measured(entry) && entry.supported_parameters?.includes("continue_final_message"));
+}
+
+/** Whether a model is in memory, in words, where the list says it. */
+function loadWords({ loaded }) {
+  return loaded === undefined ? [] : [loaded ? "loaded" : "loads when asked"];
+}
+
 /** What a model can do, in words: as measured, as its provider claims, or that nobody knows. */
 function abilityWords(entry) {
   const of = (names, words) => [...new Set(Object.keys(words).filter((name) => names.includes(name)).map((name) => words[name]))];
@@ -39,7 +49,7 @@ export function costOf(usage, option) {
 
 /** What a model can do, and how much it reads at once. */
 export function abilities(entry) {
-  const found = abilityWords(entry);
+  const found = [...loadWords(entry), ...abilityWords(entry)];
   const context = entry.context_length;
   return context ? [...found, `${new Intl.NumberFormat("en").format(context)} tokens of context`] : found;
 }
@@ -60,7 +70,7 @@ export function thinks(entry) {
 export function option(entry) {
   const made = new Option(entry.id, entry.id);
   made.dataset.parameters = measured(entry) ? (entry.supported_parameters || []).join(" ") : "";
-  made.dataset.abilities = abilityWords(entry).join(", ");
+  made.dataset.abilities = [...loadWords(entry), ...abilityWords(entry)].join(", ");
   made.dataset.thinks = thinks(entry);
   made.dataset.efforts = (entry.reasoning?.supported_efforts || []).join(" ");
   made.dataset.must = entry.reasoning?.mandatory ? "yes" : "no";

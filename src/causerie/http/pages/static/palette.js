@@ -8,7 +8,7 @@ opener?.addEventListener("click", (event) => {
   const elsewhere = event.ctrlKey || event.metaKey || event.shiftKey;
   if (window.htmx || library || elsewhere || document.readyState !== "complete") return; // or a page of its own
   event.preventDefault();
-  library = import("./htmx.min.js").then(() => opener.click());
+  library = import("./htmx.js").then(() => opener.click());
 });
 
 function typing(element) {

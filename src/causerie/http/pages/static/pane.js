@@ -1,53 +1,35 @@
-// One conversation with one model: its messages, and the request that waits for a reply.
+// One conversation with one model, and the place on the page where one of them is shown.
 
 import { Answer, read } from "./completion.js";
-import { abilities, thinks } from "./models.js";
+import { abilities, continues, thinks } from "./models.js";
 import { Picker } from "./picker.js";
 import { Turns } from "./turns.js";
 
-export class Pane {
+/** A conversation. A reply that streams goes on while another chat is shown. */
+export class Thread {
   /** `page` has the door, the settings and the models; it is told of what changes. */
-  constructor(section, page) {
-    this.section = section;
+  constructor(chat, page) {
+    this.chat = chat;
     this.page = page;
-    this.select = section.querySelector("select");
-    this.picker = new Picker(this.select);
-    this.turns = new Turns(section.querySelector(".talk"), "");
+    this.list = document.createElement("div");
+    this.list.className = "talk";
+    this.list.tabIndex = 0;
+    this.list.setAttribute("role", "log");
+    this.list.setAttribute("aria-label", "Messages");
     this.running = null; // the AbortController of the reply that streams
     this.asked = Promise.resolve();
-    this.turns.isLoaded = (model) => thinks(page.entry(model) ?? {}) !== "maybe";
-    this.turns.ready = () => page.ready();
-    this.turns.onAgain = () => this.ask();
-    this.turns.onAnswered = () => this.ask();
-    this.turns.onEdited = (nth, content) => page.edited(nth, content);
-    this.select.addEventListener("change", () => this.follow());
-  }
-
-  get shown() {
-    return !this.section.hidden;
-  }
-
-  get model() {
-    return this.select.value;
-  }
-
-  /** Choose a model, if the door has it. */
-  choose(model) {
-    if ([...this.select.options].some((each) => each.value === model)) this.select.value = model;
-    this.follow();
-  }
-
-  follow() {
-    this.picker.show();
-    const entry = this.page.entry(this.model);
-    this.section.querySelector("[data-is=abilities]").replaceChildren(...(entry ? abilities(entry) : []).map((word) => {
-      const item = document.createElement("li");
-      item.className = "badge";
-      item.textContent = word;
-      return item;
-    }));
-    this.page.settings.follow(); // the first model is chosen outside of their form
-    this.page.changed();
+    this.turns = new Turns(this.list, "");
+    Object.assign(this.turns, {
+      isLoaded: (model) => thinks(page.entry(model) ?? {}) !== "maybe",
+      continues: (model) => continues(page.entry(model)),
+      ready: () => page.ready(),
+      onAgain: () => this.ask(),
+      onAnswered: () => this.ask(),
+      onContinue: (reply) => this.resume(reply),
+      onEdited: (nth, text) => page.edited(nth, text),
+      onDelete: (turn) => page.deleted(turn, this.turns),
+      onChanged: () => page.keep(chat),
+    });
   }
 
   request() {
@@ -58,18 +40,26 @@ export class Pane {
   }
 
   ask() {
-    this.asked = this.answer();
+    const turn = () => this.turns.begin(this.model, this.page.settings.wanted());
+    this.asked = this.answer(this.request(), turn, () => new Answer());
     return this.asked;
   }
 
-  async answer() {
-    const body = this.request();
-    const turn = this.turns.begin(this.model, this.page.settings.wanted());
-    const answer = new Answer();
+  /** Go on with a reply that was stopped: the model continues its last message. */
+  resume(reply) {
+    const body = { ...this.request(), model: reply.model, continue_final_message: true, add_generation_prompt: false };
+    this.asked = this.answer(body, () => reply, () => reply.resume());
+    return this.asked;
+  }
+
+  async answer(body, begun, made) {
+    const { page, chat } = this;
+    const turn = begun();
+    const answer = made();
     this.running = new AbortController();
-    this.page.changed();
+    page.changed();
     try {
-      await read(await this.page.door.complete(body, this.running.signal), answer, () => turn.show(answer));
+      await read(await page.door.complete(body, this.running.signal), answer, () => turn.show(answer));
       answer.end();
       turn.finish(answer);
     } catch (failure) {
@@ -78,9 +68,9 @@ export class Pane {
       else turn.fail(answer, failure);
     }
     this.running = null;
-    await this.page.keep();
-    await this.page.learn(body.model);
-    this.page.changed();
+    await page.keep(chat);
+    await page.learn(body.model);
+    page.changed();
   }
 
   /** End the reply that streams; what has come stays. */
@@ -88,9 +78,52 @@ export class Pane {
     this.running?.abort();
     await this.asked;
   }
+}
 
-  fill(turns) {
-    this.turns.clear();
-    this.turns.fill(turns);
+/** Where a conversation is shown, with the choice of its model. */
+export class Pane {
+  constructor(section, page) {
+    this.section = section;
+    this.page = page;
+    this.select = section.querySelector("select");
+    this.picker = new Picker(this.select);
+    this.thread = null;
+    this.select.addEventListener("change", () => this.follow());
+    section.querySelector("[data-do=end]").addEventListener("click", () => this.thread.turns.follow(true));
+  }
+
+  get model() {
+    return this.select.value;
+  }
+
+  /** Show a conversation, or none. */
+  show(thread) {
+    this.section.hidden = !thread;
+    this.section.querySelector(".talk")?.remove();
+    this.thread = thread;
+    if (!thread) return;
+    this.section.querySelector("[data-do=end]").before(thread.list);
+    this.follow();
+    thread.turns.follow(true);
+  }
+
+  /** Choose a model, if the door has it. */
+  choose(model) {
+    if ([...this.select.options].some((each) => each.value === model)) this.select.value = model;
+    this.follow();
+  }
+
+  follow() {
+    if (this.thread) this.thread.model = this.model;
+    this.picker.show();
+    const entry = this.page.entry(this.model);
+    this.section.querySelector("[data-is=abilities]").replaceChildren(...(entry ? abilities(entry) : []).map((word) => {
+      const item = document.createElement("li");
+      item.className = "badge";
+      item.textContent = word;
+      return item;
+    }));
+    this.page.settings.follow(); // the first model is chosen outside of their form
+    this.page.changed();
   }
 }

@@ -1,11 +1,13 @@
 // The playground: a conversation, its settings, and the request that they make.
 
+import { Attachments } from "./attachments.js";
 import { answerable, codeDialog } from "./code.js";
 import { Answer, reach, read } from "./completion.js";
 import { Picker } from "./picker.js";
 import { costOf } from "./models.js";
-import { Turns } from "./turns.js";
 import { Settings } from "./settings.js";
+import { toast } from "./toast.js";
+import { Turns } from "./turns.js";
 
 const play = document.getElementById("play");
 const form = document.getElementById("settings");
@@ -19,6 +21,10 @@ const kept = `playground ${play.dataset.user} ${play.dataset.chat}`;
 
 const settings = new Settings(form);
 const turns = new Turns(document.getElementById("talk"), play.dataset.activity);
+const attachments = new Attachments(document.getElementById("attachments"), (words) => toast(words), {
+  button: document.getElementById("attach"), input: document.getElementById("file"), place: play, draft,
+});
+const beside = [...form.querySelectorAll("[data-beside] > select")]; // the other models that answer
 turns.costOf = (model, usage) => costOf(usage, optionOf(model));
 let running = null; // the AbortController of the answer that streams
 
@@ -35,7 +41,7 @@ function request() {
 function ready() {
   try {
     settings.request();
-    return true;
+    return running === null;
   } catch (failure) {
     settings.show(failure);
     return false;
@@ -46,15 +52,27 @@ async function ask() {
   if (!ready()) return;
   const body = request();
   const wanted = settings.wanted();
-  const asked = [[body, turns.begin(settings.model, wanted)]];
-  const second = form.elements.beside.value;
-  if (second && second !== settings.model) asked.push([{ ...body, model: second }, turns.beside(second, wanted)]);
+  const asked = [[body, turns.begin(settings.model, wanted), new Answer()]];
+  for (const model of others()) asked.push([{ ...body, model }, turns.beside(model, wanted), new Answer()]);
+  await answers(asked);
+}
+
+/** Show the replies to requests, each in its turn, until all have ended. */
+async function answers(asked) {
   running = new AbortController();
   refresh();
-  await Promise.all(asked.map(([each, turn]) => stream(each, turn)));
+  await Promise.all(asked.map((each) => stream(...each)));
   running = null;
   refresh();
   keep();
+}
+
+/** The models beside the first one, each once. */
+function others() {
+  const chosen = new Set(beside.map((select) => select.value));
+  chosen.delete("");
+  chosen.delete(settings.model);
+  return [...chosen];
 }
 
 function optionOf(model) {
@@ -62,8 +80,7 @@ function optionOf(model) {
 }
 
 /** Show the reply to a request in its turn, until its end. */
-async function stream(body, turn) {
-  const answer = new Answer();
+async function stream(body, turn, answer) {
   try {
     const routed = optionOf(body.model)?.matches("[data-routed]") ? "?routed=yes" : "";
     const response = await reach(play.dataset.chat + routed, {
@@ -85,8 +102,8 @@ async function stream(body, turn) {
 
 function send() {
   const text = draft.value.trim();
-  if (running || !text || turns.pending() || !ready()) return;
-  turns.say(text);
+  if (running || !(text || attachments.files.length) || turns.pending() || !ready() || !attachments.fit()) return;
+  turns.say(text, attachments.take());
   draft.value = "";
   ask();
 }
@@ -98,6 +115,11 @@ function refresh() {
   sendButton.disabled = waits || !settings.model;
   draft.disabled = waits;
   draft.placeholder = waits ? "Answer the tool calls first" : draft.dataset.placeholder;
+  const asked = [settings.model, ...others()].map(optionOf);
+  attachments.pictures = asked.every((option) => /\bimages\b/.test(option?.dataset.abilities));
+  beside.forEach((select, index) => {
+    select.parentElement.hidden = index > 0 && !select.value && !beside[index - 1].value;
+  });
   play.toggleAttribute("data-running", running !== null);
   document.getElementById("empty").hidden = !turns.empty;
   document.getElementById("clear").disabled = turns.empty;
@@ -165,10 +187,19 @@ document.getElementById("clear").addEventListener("click", () => {
 });
 turns.ready = ready;
 turns.onAgain = () => ask();
-turns.onEdited = (nth, content) => {
-  if (running) return false;
-  turns.cut(nth);
-  turns.say(content);
+turns.onContinue = (reply) => {
+  const body = { ...request(), model: reply.model, continue_final_message: true, add_generation_prompt: false };
+  answers([[body, reply, reply.resume()]]);
+};
+turns.continues = (model) => optionOf(model)?.dataset.parameters.split(" ").includes("continue_final_message") ?? false;
+turns.onChanged = () => {
+  refresh();
+  keep();
+};
+turns.onEdited = (nth, text) => {
+  const { files } = turns.said[nth];
+  turns.branch(turns.said[nth]);
+  turns.say(text, files);
   ask();
   return true;
 };
@@ -187,13 +218,14 @@ document.getElementById("project")?.addEventListener("change", (event) => {
 window.addEventListener("pagehide", () => running?.abort());
 
 const door = document.getElementById("door");
-codeDialog(() => (ready() ? answerable(request(), draft.value.trim()) : null), () => door.value);
+codeDialog(() => (running || ready() ? answerable(request(), draft.value.trim()) : null), () => door.value);
 
-for (const { value } of form.elements.model.options) form.elements.beside.add(new Option(value, value));
+for (const { value } of form.elements.model.options) for (const select of beside) select.add(new Option(value, value));
 const initial = new FormData(form);
 restore();
 takeShared();
 new Picker(form.elements.model);
-new Picker(form.elements.beside);
+for (const select of beside) new Picker(select);
+document.querySelector("[data-do=end]").addEventListener("click", () => turns.follow(true));
 settings.follow();
 refresh();

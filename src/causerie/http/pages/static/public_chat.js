@@ -49,18 +49,19 @@ async function ask() {
   changed();
 }
 
-function say(content) {
-  turns.say(content);
+function say(text) {
+  turns.say(text);
   ask();
 }
 
 turns.ready = () => running === null;
 turns.onAgain = () => ask();
-turns.onEdited = (nth, content) => {
-  turns.cut(nth);
-  say(content);
+turns.onEdited = (nth, text) => {
+  turns.branch(turns.said[nth]);
+  say(text);
   return true;
 };
+turns.onChanged = () => changed();
 
 element("composer").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -80,6 +81,7 @@ element("clear").addEventListener("click", () => {
   changed();
   draft.focus();
 });
+document.querySelector("[data-do=end]").addEventListener("click", () => turns.follow(true));
 const suggestions = document.querySelector(".suggestions");
 showSuggestions(suggestions, () => false);
 onSuggestion(suggestions, (message) => {

@@ -33,7 +33,6 @@ async function run(area, panel) {
   send.disabled = false;
 }
 
-document.addEventListener("click", (event) => {
-  const area = event.target instanceof Element && event.target.matches("[data-run-send]") ? event.target.closest("[data-run]") : null;
-  if (area) run(area, area.closest("#panel"));
-});
+export function press(button) {
+  run(button.closest("[data-run]"), button.closest("#panel"));
+}

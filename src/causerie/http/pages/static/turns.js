@@ -1,8 +1,9 @@
-// What was said in the playground, as it is shown: one item for each message.
+// A conversation as it is shown: one turn for each message, of which there may be several versions.
 
 import { Answer } from "./completion.js";
 import { Sheet } from "./markdown.js";
 import { Said } from "./said.js";
+import { toast } from "./toast.js";
 
 const REST = 3; // times the length of a painting, before the next one
 const NEAR = 80; // pixels from the end within which new text is followed
@@ -25,18 +26,27 @@ export class Turns {
     this.list = list;
     this.activity = activity;
     this.turns = [];
-    this.others = []; // replies of a second model, beside those that the conversation goes on with
+    this.others = []; // replies of other models, beside those that the conversation goes on with
+    this.branched = null; // the versions of what is said next
     this.isLoaded = () => true; // whether a model replies at once
+    this.continues = () => false; // whether a model goes on with a reply that was stopped
     this.costOf = () => null; // what the usage of a model costs, in dollars
     this.ready = () => true; // whether there can be a request; what there is stays until then
     this.onAgain = () => {};
+    this.onContinue = () => {}; // gets the reply
     this.onAnswered = () => {};
-    this.onEdited = () => false; // gets which message of the person it is, and its new content
+    this.onEdited = () => false; // gets which message of the person it is, and its new text
+    this.onDelete = (turn) => deleteTurns([[this, turn]], this.onChanged);
+    this.onChanged = () => {}; // what is kept has changed, without a request
     this.atEnd = true;
     list.addEventListener("click", (event) => this.clicked(event));
-    list.addEventListener("scroll", () => {
-      this.atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR;
-    }, { passive: true });
+    list.addEventListener("scroll", () => this.scrolled(), { passive: true });
+  }
+
+  /** Say whether the end is in sight, to what leads there. */
+  scrolled() {
+    this.atEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < NEAR;
+    this.list.toggleAttribute("data-away", !this.atEnd);
   }
 
   get empty() {
@@ -53,15 +63,38 @@ export class Turns {
     return this.turns.at(-1)?.waits ?? false;
   }
 
-  say(content) {
-    this.add(new Said(content));
+  say(text, files) {
+    this.add(new Said(text, files));
     this.follow(true);
   }
 
-  /** Take away this message of the person, counted from 0, and all that came after it. */
-  cut(nth) {
-    const said = this.turns.filter((each) => each instanceof Said)[nth];
-    for (const each of this.turns.splice(this.turns.indexOf(said))) remove(each);
+  /** The messages of the person. */
+  get said() {
+    return this.turns.filter((each) => each instanceof Said);
+  }
+
+  /** Put a turn, with all after it, away as a version; what is said next is another one. */
+  branch(turn) {
+    const { tails, nth } = turn.versions ?? { tails: [null], nth: 0 };
+    const at = this.turns.indexOf(turn);
+    const [first, ...rest] = turn.plain() ? this.plain(at) : [];
+    if (first) tails[nth] = [{ ...first, versions: undefined }, ...rest];
+    else tails.splice(nth, 1); // a reply that failed is none
+    this.branched = { tails: [...tails, null], nth: tails.length };
+    this.empty(at);
+  }
+
+  /** Show the version before or after that of a turn. */
+  turnTo(turn, step) {
+    const { nth } = turn.versions;
+    const gone = !turn.plain();
+    this.branch(turn);
+    const tails = this.branched.tails.slice(0, -1); // nothing new is said
+    const next = Math.min(Math.max(gone && step > 0 ? nth : nth + step, 0), tails.length - 1);
+    const [shown] = tails.splice(next, 1, null);
+    this.branched = { tails, nth: next };
+    this.fill(shown);
+    this.onChanged();
   }
 
   begin(model, schema) {
@@ -71,14 +104,18 @@ export class Turns {
     return turn;
   }
 
-  /** The reply of a second model, beside the last one. No later request sends it. */
+  /** The reply of another model, beside the last one. No later request sends it. */
   beside(model, schema) {
     const last = this.turns.at(-1);
     const turn = new Reply(this, model, schema);
-    const pair = document.createElement("div");
-    pair.className = "duo";
-    last.node.replaceWith(pair);
-    pair.append(last.node, turn.node);
+    let row = last.node.closest(".duo");
+    if (!row) {
+      row = document.createElement("div");
+      row.className = "duo";
+      last.node.replaceWith(row);
+      row.append(last.node);
+    }
+    row.append(turn.node);
     this.others.push(turn);
     this.follow(true);
     return turn;
@@ -87,18 +124,38 @@ export class Turns {
   add(turn) {
     this.turns.push(turn);
     this.list.append(turn.node);
+    turn.versions = this.branched;
+    this.branched = null;
+    const { tails, nth } = turn.versions ?? { tails: [] };
+    part(turn.node, "versions").hidden = tails.length < 2;
+    part(turn.node, "nth").textContent = `${nth + 1}/${tails.length}`;
+  }
+
+  /** Take away the turns from this place on. */
+  empty(at) {
+    for (const turn of this.turns.splice(at)) remove(turn);
   }
 
   clear() {
     this.turns = [];
     this.others = [];
+    this.branched = null;
     this.list.replaceChildren();
+  }
+
+  /** Put a turn that was taken away back into its place. */
+  putBack(turn, at) {
+    const next = this.turns[at];
+    this.turns.splice(at, 0, turn);
+    if (next) (next.node.closest(".duo") ?? next.node).before(turn.node);
+    else this.list.append(turn.node);
   }
 
   /** Keep the end in sight, unless somebody has scrolled away from it. */
   follow(always = false) {
     this.atEnd ||= always;
     if (this.atEnd) this.list.scrollTop = this.list.scrollHeight;
+    this.scrolled();
   }
 
   clicked(event) {
@@ -108,31 +165,49 @@ export class Turns {
     const turn = [...this.turns, ...this.others].find((each) => each.node.contains(button));
     if (button.dataset.do === "edit") turn.edit((content) => this.edited(turn, content));
     if (button.dataset.do === "copy") copyText(button, turn.text());
-    if (["again", "answer"].includes(button.dataset.do) && !this.ready()) return;
-    if (button.dataset.do === "again" && turn === this.turns.at(-1) && turn.finished) {
-      this.turns.pop();
-      remove(turn);
-      this.onAgain();
-    }
-    if (button.dataset.do === "answer") {
-      turn.answer();
-      this.onAnswered();
-    }
+    if (!["again", "answer", "continue", "delete", "older", "newer"].includes(button.dataset.do) || !this.ready()) return;
+    const acts = {
+      again: () => turn.finished && this.again(turn),
+      continue: () => this.onContinue(turn),
+      delete: () => this.onDelete(turn),
+      older: () => this.turnTo(turn, -1),
+      newer: () => this.turnTo(turn, 1),
+      answer: () => {
+        turn.answer();
+        this.onAnswered();
+      },
+    };
+    acts[button.dataset.do]();
   }
 
-  edited(turn, content) {
-    const nth = this.turns.filter((each) => each instanceof Said).indexOf(turn);
-    return this.ready() && this.onEdited(nth, content);
+  again(turn) {
+    if (turn !== this.turns.at(-1)) return;
+    this.branch(turn);
+    this.onAgain();
   }
 
-  plain() {
-    return this.turns.map((turn) => turn.plain()).filter(Boolean);
+  edited(turn, text) {
+    return this.ready() && this.onEdited(this.said.indexOf(turn), text);
+  }
+
+  /** What is kept, from a place on. A reply that failed has its last version in its place. */
+  plain(from = 0) {
+    return this.turns.slice(from).flatMap((turn) => {
+      const kept = turn.plain();
+      const { tails, nth } = turn.versions ?? { tails: [] };
+      if (tails.length < 2) return kept ? [kept] : [];
+      if (kept) return [{ ...kept, versions: { tails, nth } }];
+      const others = tails.toSpliced(nth, 1);
+      const [[first, ...rest]] = others.splice(-1, 1, null);
+      return [{ ...first, versions: { tails: others, nth: others.length - 1 } }, ...rest];
+    });
   }
 
   fill(kept) {
     for (const each of kept) {
+      this.branched = each.versions ?? this.branched;
       if (each.said !== undefined) {
-        this.say(each.said);
+        this.say(each.said, each.files);
         continue;
       }
       const answer = Object.assign(new Answer(), each.answer);
@@ -147,6 +222,20 @@ export class Turns {
 
 function remove(turn) {
   (turn.node.closest(".duo") ?? turn.node).remove();
+}
+
+/** Delete messages of conversations, each with its conversation, until somebody takes it back. */
+export function deleteTurns(pairs, changed) {
+  const places = pairs.map(([turns, turn]) => turns.turns.indexOf(turn));
+  pairs.forEach(([turns, turn], index) => {
+    turns.turns.splice(places[index], 1);
+    remove(turn);
+  });
+  changed();
+  toast("The message was deleted.", () => {
+    pairs.forEach(([turns, turn], index) => turns.putBack(turn, places[index]));
+    changed();
+  });
 }
 
 async function copyText(button, text) {
@@ -181,9 +270,26 @@ class Reply {
     this.thought = part(this.node, "thought");
     this.thought.addEventListener("toggle", () => { this.touched ||= this.byHand; });
     this.thought.querySelector("summary").addEventListener("click", () => { this.byHand = true; });
+    this.wait();
+  }
+
+  wait() {
     this.begun = performance.now();
     this.waiting = setInterval(() => this.showWaiting(), 1000);
+    part(this.node, "waits").hidden = false;
     this.showWaiting();
+  }
+
+  /** Go on with a reply that was stopped or cut; gives the answer, which begins with what there is. */
+  resume() {
+    const answer = new Answer();
+    answer.message = { ...this.finished.message };
+    this.finished = null;
+    this.stopped = this.sound = false;
+    this.arriving = answer;
+    part(this.node, "wrong").hidden = part(this.node, "foot").hidden = true;
+    this.wait();
+    return answer;
   }
 
   /** How long nothing has come: a model that is not in memory is loaded first. */
@@ -262,7 +368,7 @@ class Reply {
       part(this.node, "thought-time").textContent = thinks ? "" : lasted(answer.thoughtAt - answer.firstAt);
       if (!this.touched) this.thought.open = thinks && this.painting !== null && !answer.endedAt;
     }
-    this.sheet.show(message.content || "", whole);
+    this.sheet.show(whole ? readable(message.content || "") : message.content || "", whole);
     this.calls(message.tool_calls || [], whole);
     if (answer.firstAt === null) return;
     this.endWaiting();
@@ -291,6 +397,8 @@ class Reply {
     this.state("");
     this.facts(answer);
     this.node.querySelector("[data-do=copy]").hidden = !this.text();
+    const cut = this.stopped || answer.finish === "length";
+    this.node.querySelector("[data-do=continue]").hidden = !(cut && this.sound && this.text() && this.turns.continues(this.model));
     part(this.node, "foot").hidden = false;
   }
 
@@ -412,6 +520,12 @@ class Reply {
   }
 }
 
+/** A text that is JSON as a whole, as a listing of it; any other as it is. */
+function readable(text) {
+  const shown = /^\s*[[{]/.test(text) ? pretty(text, "") : "";
+  return shown ? `~~~json\n${shown}\n~~~` : text;
+}
+
 function kept({ message, finish, usage, firstAt, thoughtAt, endedAt, id }) {
   return { message, finish, usage, firstAt, thoughtAt, endedAt, id };
 }
@@ -435,11 +549,11 @@ function appendTo(place, text) {
   if (shown.length < text.length) shown.appendData(text.slice(shown.length));
 }
 
-function pretty(text) {
+function pretty(text, otherwise = text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    return text;
+    return otherwise;
   }
 }
 

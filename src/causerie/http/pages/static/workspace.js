@@ -6,4 +6,3 @@ import "./times.js";
 import "./rows.js";
 import "./table.js";
 import "./palette.js";
-import "./run.js";
