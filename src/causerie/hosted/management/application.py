@@ -24,7 +24,7 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.management import accounts, operator, reports, requests, usage, views
+from causerie.hosted.management import accounts, operator, requests, usage, views
 from causerie.hosted.management.requests import NoQuery
 from causerie.hosted.management.routing import (
     ID_PATTERN,
@@ -92,7 +92,7 @@ _HANDLED = (
 ROUTES: Sequence[ApiRoute] = sorted(
     (
         *_HANDLED,
-        *acts("accounts", views, reports, requests),
+        *acts("accounts", views, requests),
         *acts("operations", operator, ports, configuring),
     ),
     key=lambda one: one.path,
@@ -104,7 +104,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 _KINDS = {
     name: each
-    for module in (views, reports, requests, operator, ports, configuring, provider_models)
+    for module in (views, requests, operator, ports, configuring, provider_models)
     for name, each in vars(module).items()
 }
 _REF = "#/components/schemas/{name}"
