@@ -257,7 +257,7 @@ async def show_credits(context: RequestContext) -> None:
     credits = context.accounts.credits
     found = await credits.of(context.actor, project_id)
     page = page_of(found, context.query, lambda each: (each.note, each.id))
-    sales = context.services.sales
+    sales = context.services.open_to.sales
     await context.show(
         "project/credits.html",
         account=await credits.balance(context.actor, project_id),
@@ -281,7 +281,7 @@ def _who(credit: Credit) -> str:
 
 async def buy_credits(context: RequestContext) -> None:
     """Show a link to the page of the payment: the content policy lets no form lead there."""
-    project_id, sales = context.project.id, context.services.sales
+    project_id, sales = context.project.id, context.services.open_to.sales
     await context.accounts.credits.require(context.actor, Action.CREDITS_BUY, project_id)
     if sales.stripe is None:
         raise NotFound("Credits are not sold here.")

@@ -53,7 +53,7 @@ def send_letter(
     ``address`` is that of its button. Only services with a mail server and a public address send
     letters: a link that began with the host that a visitor names would lead its reader there.
     """
-    outbox, service = context.services.outbox, context.services.site.brand.name
+    outbox, service = context.services.open_to.outbox, context.services.site.brand.name
     if outbox is None:
         return False
     words, values = WORDS["letters"][kind], {**values, "service": service, "base": context.base}
@@ -404,7 +404,7 @@ async def enter_sign_up(context: RequestContext) -> None:
     if not asked.known:
         kind, address = "sign_up", link_address(context.base, asked.made.token, after)
     send_letter(context, email, kind, address)
-    by_mail = context.services.outbox is not None
+    by_mail = context.services.open_to.outbox is not None
     shown = {"email": email, "by_mail": by_mail, "next": after, "path": "/sign-up"}
     await context.show("sign_in/asked.html", **shown)
 

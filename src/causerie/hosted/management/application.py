@@ -108,18 +108,7 @@ _KINDS = {
     for name, each in vars(module).items()
 }
 _REF = "#/components/schemas/{name}"
-_ERRORS = {
-    "400": "The request is wrong; `param` names the field.",
-    "401": "No key, or one that is not valid.",
-    "403": "The key may not do this.",
-    "404": "There is no such thing, or the key may not see it.",
-    "408": "The body did not arrive in time.",
-    "409": "It does not go with what is there.",
-    "413": "The body is too large.",
-    "415": "The body is not declared as JSON.",
-    "500": "Our fault.",
-    "503": "The database cannot be asked now; nothing was changed. See `Retry-After`.",
-}
+_ERRORS: Mapping[str, str] = _FIELDS["errors"]
 _WITH_BODY = ("408", "409", "413", "415")
 
 
