@@ -30,7 +30,6 @@ from causerie.hosted.accounts.keys import (
     LinkKind,
     NewLink,
     OneTimeLink,
-    member_owner,
     new_link,
     rules_of,
 )
@@ -451,4 +450,4 @@ class AccessRules(AccountService):
             raise no_such("member")
         if changes and member.role is Role.OWNER:
             await require(tx, actor, Action.OWNERS_CHANGE, project_id)
-        return member_owner(project_id, user_id)
+        return own_bounds(project_id, user_id)
