@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from edgekit import call, serving
 from managekit import OPERATOR, Office, office
 from openapikit import operations, tried
 
+from causerie.hosted.management import application
 from causerie.hosted.management.application import ROUTES, openapi_document
 from causerie.hosted.store.database import Database
 
@@ -52,6 +54,26 @@ def test_every_operation_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for route in ROUTES:
         assert f"`{route.method} /api{route.path}`" in page, route.path
+
+
+def test_words_of_fields_are_of_what_the_document_has() -> None:
+    """A class that was renamed would lose its words without a sign."""
+    file = Path(application.__file__).with_name("fields.toml")
+    table = tomllib.loads(file.read_text(encoding="utf-8"))
+    said = {
+        field.get("description")
+        for schema in DOCUMENT["components"]["schemas"].values()
+        for field in schema.get("properties", {}).values()
+    } | {
+        each.get("description")
+        for methods in DOCUMENT["paths"].values()
+        for operation in methods.values()
+        for each in operation.get("parameters", ())
+    }
+    kinds = {kind: fields for kind, fields in table.items() if kind != "errors"}
+    assert len(kinds) > 30
+    for kind, fields in kinds.items():
+        assert set(fields.values()) <= said, kind
 
 
 def test_schemas_are_schemas() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from causerie.hosted.accounts.access import AccessRules
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import KeyIssuing, OperatorKeyIssuing
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
-from causerie.hosted.accounts.projects import Projects
+from causerie.hosted.accounts.projects import AccessRules, Projects
 from causerie.hosted.accounts.provisioning import GroupMemberships, Provisioning, SsoProvisioning
 from causerie.hosted.accounts.recordings import Recordings
 from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets

@@ -208,7 +208,7 @@ def _lower(one: Limit, other: Limit) -> Limit:
 
 
 def own_bounds(project_id: str, user_id: str = "") -> str:
-    """Return the owner of the bounds that owners of a project set for it, or for a member."""
+    """Return the owner of bounds that a project's owners set, for it or for a member."""
     return f"member:{project_id}/{user_id}" if user_id else f"own:{project_id}"
 
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 import msgspec
 
@@ -63,7 +62,7 @@ def _request(one: UsageRecord) -> Sequence[str]:
         *(str(one.attempts), str(one.status), one.code or "", one.reason, one.finish or ""),
         str(one.stream).lower(),
         *map(str, (one.prompt, one.cached, one.written, one.completion, one.reasoning, one.units)),
-        *(_money(one.amount), str(one.estimated).lower()),
+        *(f"{one.amount:f}", str(one.estimated).lower()),
         *("" if us is None else f"{us / _SECOND:.6f}" for us in (one.queue_us, first)),
         f"{one.duration_us / _SECOND:.6f}",
     ]
@@ -123,7 +122,7 @@ def _statement(one: ChargedSum, month: str, name: str) -> Sequence[str]:
     return [
         *(month, one.project_id, name, one.tag, provider),
         one.served_by.removeprefix(f"{provider}/"),
-        *(one.model, *map(str, (*counts, one.units)), _money(one.cost)),
+        *(one.model, *map(str, (*counts, one.units)), f"{one.cost:f}"),
     ]
 
 
@@ -148,7 +147,3 @@ def _json_line(one: Recording) -> bytes:
         "cut": [name for name, (_, cut) in said.items() if cut],
     }
     return msgspec.json.encode(line) + b"\n"
-
-
-def _money(amount: Decimal) -> str:
-    return f"{amount:f}"

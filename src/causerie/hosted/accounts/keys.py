@@ -14,7 +14,7 @@ from enum import StrEnum
 from causerie.access.allowed import AccessRule
 from causerie.access.networks import NetworkList
 from causerie.errors import NotFound
-from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets
+from causerie.hosted.accounts.bounds import UNBOUNDED, LimitsAndBudgets, own_bounds
 from causerie.hosted.accounts.people import (
     Action,
     Actor,
@@ -102,16 +102,11 @@ def may_hold(person_status: PersonStatus | None, purpose: Purpose) -> bool:
     return member and extent(action, columns(person_status)) is Extent.ALL
 
 
-def member_owner(project_id: str, user_id: str) -> str:
-    """Return the owner of the rule for a member of a project."""
-    return f"member:{project_id}/{user_id}"
-
-
 def rules_of(project_id: str, user_id: str) -> Mapping[str, str]:
     """Return the owners of the rules for a key, and whose rules they are."""
     owners = {f"project:{project_id}": "project"}
     if user_id:
-        owners |= {f"user:{user_id}": "person", member_owner(project_id, user_id): "member"}
+        owners |= {f"user:{user_id}": "person", own_bounds(project_id, user_id): "member"}
     return owners
 
 

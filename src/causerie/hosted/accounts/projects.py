@@ -1,4 +1,4 @@
-"""Projects and their members."""
+"""Projects and their members, and the models and doors that they and people may use."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from causerie.access.allowed import AccessRule
+from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, counted
-from causerie.hosted.accounts.access import found_rules
 from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
 from causerie.hosted.accounts.authorization import (
     Narrowed,
@@ -32,6 +31,7 @@ from causerie.hosted.accounts.keys import (
     NewLink,
     OneTimeLink,
     new_link,
+    rules_of,
 )
 from causerie.hosted.accounts.people import (
     Action,
@@ -393,3 +393,61 @@ class Projects(AccountService):
         for key in given:
             await tx.keys.change(key)
         return Narrowed(keys_transferred=tuple(given))
+
+
+async def found_rules(tx: Transaction, project_id: str, user_id: str) -> tuple[AccessRule, ...]:
+    owners = rules_of(project_id, user_id)
+    return tuple(
+        AccessRule(owners[owner], rule) for owner, rule in (await tx.keys.access([*owners])).items()
+    )
+
+
+class AccessRules(AccountService):
+    """Rules of projects, of users (without a project) and of members (with both).
+
+    Methods raise :class:`Forbidden` without the right, and :class:`NotFound` for what the actor may
+    not see.
+    """
+
+    async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
+        async with self._store.reading() as tx:
+            owner = await self._owner(tx, actor, project_id, user_id)
+            return (await tx.keys.access([owner])).get(owner, ALL)
+
+    async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
+        """Return the rules for keys of the actor in a project."""
+        async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
+            return await found_rules(tx, project_id, actor.person)
+
+    async def set(
+        self, actor: Actor, access: Access, project_id: str = "", user_id: str = ""
+    ) -> None:
+        """Replace a rule; raise :class:`InvalidRequest` for a wrong one."""
+        access.check()
+        async with self._store.writing() as tx:
+            owner = await self._owner(tx, actor, project_id, user_id, changes=True)
+            before = (await tx.keys.access([owner])).get(owner, ALL)
+            await tx.keys.set_access(owner, access)
+            await tx.keys.announce(f"user:{user_id}" if user_id else owner, self._clock())
+            action, subject = f"{owner.partition(':')[0]}.access", user_id or project_id
+            words = difference(before.words(), access.words())
+            await self._record(tx, actor, action, subject, project_id or None, access=words)
+
+    async def _owner(
+        self, tx: Transaction, actor: Actor, project_id: str, user_id: str, *, changes: bool = False
+    ) -> str:
+        if not project_id:
+            await require(tx, actor, Action.BOUNDS_SET if changes else Action.USERS_SEE)
+            return f"user:{(await found_user(tx, user_id)).id}"
+        if not user_id:
+            needs = Action.BOUNDS_SET if changes else Action.PROJECT_SEE
+            await visible_project(tx, actor, project_id, needs)
+            return f"project:{project_id}"
+        needs = Action.MEMBERS_CHANGE if changes else Action.MEMBERS_SEE
+        await visible_project(tx, actor, project_id, needs)
+        member = await tx.projects.membership(project_id, user_id)
+        if member is None:
+            raise no_such("member")
+        if changes and member.role is Role.OWNER:
+            await require(tx, actor, Action.OWNERS_CHANGE, project_id)
+        return own_bounds(project_id, user_id)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
-from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.errors import (
     Forbidden,
     InvalidRequest,
@@ -25,10 +23,11 @@ from causerie.hosted.accounts.tokens import Session, form_token_fits, new_token
 from causerie.hosted.console.catalog_view import path_of_model, path_of_provider
 from causerie.hosted.console.entries import lowest_price
 from causerie.hosted.console.fields import FormFields
-from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
+from causerie.hosted.console.public_chat import PublicChat
 from causerie.hosted.console.request_context import (
     PREFIX,
     ConsoleServices,
+    OpenPages,
     RequestContext,
     Site,
     token_in,
@@ -36,35 +35,17 @@ from causerie.hosted.console.request_context import (
 from causerie.hosted.console.routes import ROUTES, SIGN_UP_ROUTES, PageRoute
 from causerie.hosted.console.service_view import ServiceView, folded
 from causerie.hosted.identity.provider import OidcProvider
-from causerie.hosted.payments.stripe import Sales
 from causerie.http.exchange import BodyLimits, Exchange, read_body
 from causerie.http.pages.assets import Statics
 from causerie.http.pages.branding import logo_addresses
 from causerie.http.pages.templating import environment
 from causerie.http.routing import RouteTable
-from causerie.observe.mail import Outbox
 
 _NOW = partial(datetime.now, UTC)
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
 _FORM = "application/x-www-form-urlencoded"
 _FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPages:
-    """Rights of strangers in addition to reading the catalog."""
-
-    sign_up: bool = False
-    """People may ask for accounts without an invitation."""
-    outbox: Outbox | None = None
-    """Sends letters with links, if the service has a public address."""
-    rankings: bool = False
-    sales: Sales = Sales()  # noqa: RUF009 - frozen
-    chat: PublicChatOptions = PublicChatOptions()  # noqa: RUF009 - frozen
-    shared: SharedBudgetStore | None = None
-    """Where replicas count the messages of visitors together."""
-    status: bool = False
 
 
 class ConsoleApplication:
@@ -77,7 +58,7 @@ class ConsoleApplication:
         site: Site | None = None,
         *,
         clock: Callable[[], datetime] = _NOW,
-        open_to: OpenPages = OpenPages(),
+        open_to: OpenPages = OpenPages(),  # noqa: B008 - frozen
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
@@ -89,19 +70,9 @@ class ConsoleApplication:
         templates = environment(self._statics, site.brand, logos)
         templates.globals |= {"lowest_price": lowest_price, "folded": folded}
         templates.globals |= {"path_of_model": path_of_model, "path_of_provider": path_of_provider}
+        chat = PublicChat(open_to.chat, clock, open_to.shared)
         self._services = ConsoleServices(
-            accounts,
-            service_view,
-            templates,
-            site,
-            clock,
-            PublicChat(open_to.chat, clock, open_to.shared),
-            open_to.sign_up,
-            providers,
-            open_to.outbox,
-            open_to.rankings,
-            open_to.status,
-            open_to.sales,
+            accounts, service_view, templates, site, clock, chat, open_to, providers
         )
 
     async def answer(self, exchange: Exchange) -> None:

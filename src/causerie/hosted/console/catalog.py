@@ -173,7 +173,7 @@ async def popular_tokens(context: RequestContext) -> Mapping[str, int] | None:
 
 
 async def _sees_rankings(context: RequestContext) -> bool:
-    if context.services.public_rankings:
+    if context.services.open_to.rankings:
         return True
     return context.user is not None and await context.may(Action.USAGE_SEE_ALL)
 
@@ -237,7 +237,7 @@ async def show_provider(context: RequestContext) -> None:
 
 async def show_status(context: RequestContext) -> None:
     """``GET /status``: how all providers stand, and how they stood for 90 days."""
-    public = context.services.public_status
+    public = context.services.open_to.status
     if not (public or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
     market = _market(context)
@@ -287,7 +287,7 @@ async def show_rankings(context: RequestContext) -> None:
         ranking=ranking,
         names=names,
         last=ranking.until - timedelta(seconds=1),
-        public=context.services.public_rankings,
+        public=context.services.open_to.rankings,
     )
 
 

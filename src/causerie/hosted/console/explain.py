@@ -10,25 +10,12 @@ from typing import Any
 from causerie.errors import InvalidRequest
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.words import WORDS
 from causerie.hosted.operations.explanation import RoutingExplanation
 from causerie.hosted.operations.ports import RouteQuery
 from causerie.protocol.numbers import money
 
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
-    },
-}
-_SCHEMA = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "answer",
-        "schema": {"type": "object", "properties": {"answer": {"type": "string"}}},
-    },
-}
-_FORMATS: Mapping[str, Any] = {"json_object": {"type": "json_object"}, "json_schema": _SCHEMA}
+_FORMATS: Mapping[str, Any] = WORDS["explain"]["formats"]
 _LISTS = ("order", "only", "ignore")
 _PRICES = ("prompt", "completion")
 _PICKS = (
@@ -48,7 +35,7 @@ def _body(form: FormFields) -> bytes:
     if most := form.get("max_tokens"):
         made["max_tokens"] = _number(most, "max_tokens")
     if form.get("tools"):
-        made["tools"] = [_TOOL]
+        made["tools"] = [WORDS["explain"]["tool"]]
     if found := _FORMATS.get(form.get("format")):
         made["response_format"] = found
     if effort := form.get("effort"):

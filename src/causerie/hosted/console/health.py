@@ -70,7 +70,14 @@ async def show(context: RequestContext) -> None:
         [day] = strips({name: buckets}, now)
         spent = costs.get(name, Decimal(0)) if costs is not None else None
         rows.append(
-            ProviderHealth(name, len(found), _summed(name, found), day, _latency(buckets), spent)
+            ProviderHealth(
+                name,
+                len(found),
+                _summed(name, found),
+                day,
+                _median(one.first_token for one in buckets),
+                spent,
+            )
         )
     rows.sort(key=lambda row: (_TONES.index(row.badge.tone), -(row.failing or 0), row.name))
     await context.show(
@@ -131,10 +138,6 @@ def _merged(view: ServiceView, targets: Iterable[str]) -> Sequence[TimeBucket]:
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def _latency(buckets: Sequence[TimeBucket]) -> float | None:
-    return _median(one.first_token for one in buckets)
 
 
 _DAYS = 30

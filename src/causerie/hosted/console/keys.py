@@ -139,7 +139,7 @@ async def get_key(context: RequestContext) -> None:
     """Lead to a new key, first to an account, and keep the model that a visitor came from."""
     model = f"?model={quote(context.query.get('model'), safe='')}"
     if context.user is None:
-        first = "sign-up" if context.services.open_to_all else "sign-in"
+        first = "sign-up" if context.services.open_to.sign_up else "sign-in"
         context.go(f"/{first}?next={quote(f'{PREFIX}/get-key{model}', safe='')}")
         return
     project = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])

@@ -40,12 +40,6 @@ async def show_users(context: RequestContext) -> None:
     )
 
 
-async def ask_invitation(context: RequestContext) -> None:
-    await context.check_right(Action.USERS_INVITE)
-    email, operator = context.form.get("email"), context.form.get("operator") == "yes"
-    await context.show("operator/invite.html", email=email, operator=operator)
-
-
 async def invite(context: RequestContext) -> None:
     email, operator = context.form.get("email") or None, context.form.get("operator") == "yes"
     made = await context.accounts.users.invite(context.actor, email=email, operator=operator)

@@ -41,7 +41,7 @@ async def show_start(context: RequestContext) -> None:
         context.go("/profile", done="factor-required")
         return
     found = context.usual([each for each, _ in await context.accounts.projects.of(context.me)])
-    if context.services.sales.open and await context.may(Action.USAGE_SEE_ALL):
+    if context.services.open_to.sales.open and await context.may(Action.USAGE_SEE_ALL):
         context.go("/operator/business", done=context.query.get("done"))
     elif found is not None:
         context.go(f"/projects/{found.id}/overview", done=context.query.get("done"))
@@ -87,6 +87,8 @@ async def show_overview(context: RequestContext) -> None:
         "requests": ever.requests > 0,
     }
     errors, more = await _errors(context, project.id)
+    may = await context.rights()
+    sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
     await context.show(
         "overview.html",
         **await _month(context, project.id),
@@ -98,8 +100,8 @@ async def show_overview(context: RequestContext) -> None:
         more_errors=more,
         error_days=_ERROR_DAYS,
         done=done,
-        configures=await context.may(Action.CONFIGURATION_CHANGE),
-        health=await _service_health(context) if await _sees_service(context) else None,
+        configures=may(Action.CONFIGURATION_CHANGE),
+        health=await _service_health(context) if sees_service else None,
         most_troubled=_TROUBLED,
     )
 
@@ -148,11 +150,6 @@ async def _near(
     ]
     near = [(key, each) for key, each in fullest if each.level != "good"]
     return sorted(near, key=lambda pair: -pair[1].share)[:_MODELS]
-
-
-async def _sees_service(context: RequestContext) -> bool:
-    may = await context.rights()
-    return may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
 
 
 async def _service_health(context: RequestContext) -> dict[str, Any]:

@@ -1,23 +1,25 @@
-"""A project: its members and invitations, limits and budgets, name, end, and log."""
+"""A project: its members and invitations, limits and budgets, name, end, and credits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import no_such
-from causerie.hosted.accounts.bounds import LimitsAndBudgets
+from causerie.hosted.accounts.bounds import Credit, LimitsAndBudgets
 from causerie.hosted.accounts.exports import contents_lines
 from causerie.hosted.accounts.keys import KeyState, OneTimeLink
 from causerie.hosted.accounts.people import Action, Extent, ProjectMember, Role, RoleColumn, extent
 from causerie.hosted.accounts.spending import PersonSummary, SpendingReader
 from causerie.hosted.console.bounds import BoundsRows, offered
-from causerie.hosted.console.fields import listed, page_of
-from causerie.hosted.console.request_context import RequestContext
+from causerie.hosted.console.fields import listed, page_of, typed_money
+from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.sign_in import show_new_link
 from causerie.hosted.console.words import CHOICES
 from causerie.http.answers import Export
+from causerie.protocol.money import exact
 
 
 async def show(context: RequestContext) -> None:
@@ -80,11 +82,6 @@ async def set_networks(context: RequestContext) -> None:
     networks = listed(context.form.get("networks"))
     await context.accounts.projects.set_networks(context.actor, project_id, networks)
     context.go(f"/projects/{project_id}/settings", done="networks-saved")
-
-
-async def ask_archive(context: RequestContext) -> None:
-    await context.check_right(Action.PROJECT_ARCHIVE)
-    await context.show("project/archive.html")
 
 
 async def ask_bounds(context: RequestContext) -> None:
@@ -161,12 +158,6 @@ def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ..
     if isinstance(each, OneTimeLink):
         return (each.email or "",)
     return each.user.name, each.user.email
-
-
-async def ask_invitation(context: RequestContext) -> None:
-    await context.check_right(Action.MEMBERS_INVITE)
-    email, role = context.form.get("email"), context.form.get("role", Role.MEMBER)
-    await context.show("project/invite.html", email=email, role=role)
 
 
 async def invite(context: RequestContext) -> None:
@@ -259,3 +250,59 @@ def _role(context: RequestContext) -> Role:
         return Role(context.form.get("role"))
     except ValueError as failure:
         raise InvalidRequest("Choose a role.", param="role") from failure
+
+
+async def show_credits(context: RequestContext) -> None:
+    project_id = context.project.id
+    credits = context.accounts.credits
+    found = await credits.of(context.actor, project_id)
+    page = page_of(found, context.query, lambda each: (each.note, each.id))
+    sales = context.services.open_to.sales
+    await context.show(
+        "project/credits.html",
+        account=await credits.balance(context.actor, project_id),
+        page=page,
+        total=len(found),
+        sales=sales,
+        shop=sales.page_for(project_id),
+        amount=context.form.get("amount"),
+        put=context.form.get("put"),
+        note=context.form.get("note"),
+        who=_who,
+    )
+
+
+def _who(credit: Credit) -> str:
+    kind, _, id = credit.by.partition(":")
+    return {"system": id.replace("cli", "command line"), "key": "operator key"}.get(
+        kind, "operator"
+    )
+
+
+async def buy_credits(context: RequestContext) -> None:
+    """Show a link to the page of the payment: the content policy lets no form lead there."""
+    project_id, sales = context.project.id, context.services.open_to.sales
+    await context.accounts.credits.require(context.actor, Action.CREDITS_BUY, project_id)
+    if sales.stripe is None:
+        raise NotFound("Credits are not sold here.")
+    amount = typed_money(context.form.get("amount"), "amount")
+    if not sales.least <= amount <= sales.most:
+        words = f"An amount is from {exact(sales.least)} to {exact(sales.most)}."
+        raise InvalidRequest(words, param="amount")
+    if amount != amount.quantize(Decimal("0.01")):
+        raise InvalidRequest("An amount has two decimals.", param="amount")
+    back = f"{context.base}{PREFIX}/projects/{project_id}/credits"
+    address = await sales.stripe.begin(context.me, project_id, amount, back)
+    await context.show("project/pay.html", address=address, amount=amount)
+
+
+async def put_credits(context: RequestContext) -> None:
+    project_id = context.project.id
+    amount = typed_money(context.form.get("put"), "put", signed=True)
+    note = context.form.get("note")
+    try:
+        await context.accounts.credits.put(context.actor, project_id, amount, note)
+    except InvalidRequest as problem:
+        problem.param = "put" if problem.param == "amount" else problem.param
+        raise
+    context.go(f"/projects/{project_id}/credits", done="credits-put")

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from causerie.access.allowed import AccessRule
 from causerie.access.networks import Network
+from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.catalog.page_cache import CachedPage
 from causerie.errors import Forbidden, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
@@ -36,7 +37,7 @@ from causerie.hosted.accounts.projects import ProjectOverview
 from causerie.hosted.accounts.tokens import Session, SessionClient, form_token
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.console.navigation import NOTICES, sections
-from causerie.hosted.console.public_chat import PublicChat
+from causerie.hosted.console.public_chat import PublicChat, PublicChatOptions
 from causerie.hosted.console.service_view import ServiceView
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.operations.configuring import Configuring
@@ -125,8 +126,23 @@ _OF_IMAGES = {
 }
 
 
+class OpenPages(Struct, frozen=True):
+    """Rights of strangers in addition to reading the catalog."""
+
+    sign_up: bool = False
+    """People may ask for accounts without an invitation."""
+    outbox: Outbox | None = None
+    """Sends letters with links, if the service has a public address."""
+    rankings: bool = False
+    sales: Sales = Sales()
+    chat: PublicChatOptions = PublicChatOptions()
+    shared: SharedBudgetStore | None = None
+    """Where replicas count the messages of visitors together."""
+    status: bool = False
+
+
 class ConsoleServices(Struct, frozen=True):
-    """Services that all requests share. ``open_to_all``: people may sign up without invitation."""
+    """Services that all requests share."""
 
     accounts: Accounts
     service_view: ServiceView
@@ -134,12 +150,8 @@ class ConsoleServices(Struct, frozen=True):
     site: Site
     clock: Callable[[], datetime]
     public_chat: PublicChat
-    open_to_all: bool = False
-    providers: Callable[[], Sequence[OidcProvider]] = tuple
-    outbox: Outbox | None = None
-    public_rankings: bool = False
-    public_status: bool = False
-    sales: Sales = Sales()
+    open_to: OpenPages
+    providers: Callable[[], Sequence[OidcProvider]]
 
     @property
     def has_catalog(self) -> bool:
@@ -351,7 +363,7 @@ class RequestContext:
         around["creates"] = self.user is not None and self.accounts.projects.room_for(found)
         if current is not None and self.user is not None:
             around["balance"] = await self.accounts.credits.left(current.id)
-        selling = around["balance"] is not None or self.services.sales.open
+        selling = around["balance"] is not None or self.services.open_to.sales.open
         around["sections"] = [each.selling(selling) for each in around["sections"]]
         return around
 
@@ -399,9 +411,9 @@ class RequestContext:
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.services.clock(),
             "providers": self.services.providers(),
-            "open_to_all": self.services.open_to_all,
+            "open_to_all": self.services.open_to.sign_up,
             "has_catalog": has_catalog,
-            "has_rankings": self.services.public_rankings,
-            "has_status": self.services.public_status,
+            "has_rankings": self.services.open_to.rankings,
+            "has_status": self.services.open_to.status,
             "has_docs": self.services.site.docs,
         }

@@ -11,19 +11,18 @@ from typing import Any
 
 from msgspec import Struct
 
+from causerie.hosted.accounts.people import Action
 from causerie.hosted.console import (
     activity,
     audit,
     bounds,
     catalog,
-    credits,
     explain,
     health,
     keys,
     operator,
     overview,
     playground,
-    profile,
     project,
     providers,
     settings_entries,
@@ -87,24 +86,36 @@ def _form_entries(pages: EntryFormPages, *, kept: bool = True) -> tuple[PageRout
 _MODULES: Mapping[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        *(activity, audit, bounds, catalog, credits, explain, health, keys, operator, overview),
-        *(playground, profile, project, providers, settings_entries, sign_in, usage),
+        *(activity, audit, bounds, catalog, explain, health, keys, operator, overview),
+        *(playground, project, providers, settings_entries, sign_in, usage),
     )
 }
+
+
+async def _show(context: RequestContext, *, template: str, needs: str = "") -> None:
+    if needs:
+        await context.check_right(Action(needs))
+    await context.show(template)
+
+
+def _page(name: str, fixed: Mapping[str, Any]) -> Page:
+    if name.endswith(".html"):
+        return partial(_show, template=name, **fixed)
+    module, _, page = name.partition(".")
+    found: Page = getattr(_MODULES[module], page)
+    return partial(found, **fixed) if fixed else found
 
 
 def _listed(place: str, *parts: Any) -> tuple[PageRoute, ...]:
     # A row of routes.toml, which says what its parts are.
     method, path = place.split()
-    fixed = [each for each in parts if isinstance(each, dict)]
-    names = [each.split(".") for each in parts if each not in fixed and "." in each]
-    marks = {each: True for each in parts if each not in fixed and "." not in each}
-    page, *others = (getattr(_MODULES[module], page) for module, page in names)
+    fixed: dict[str, Any] = parts[-1] if isinstance(parts[-1], dict) else {}
+    names = [each for each in parts if each is not fixed and "." in each]
+    marks = {each: True for each in parts if each is not fixed and "." not in each}
+    page, *others = (_page(each, {} if number else fixed) for number, each in enumerate(names))
     if method == "FORM":
         return _form(path, page, *others, **marks)
-    return (
-        PageRoute(method, path, partial(page, **fixed[0]) if fixed else page, *others, **marks),
-    )
+    return (PageRoute(method, path, page, *others, **marks),)
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"))

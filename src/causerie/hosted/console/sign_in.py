@@ -1,15 +1,25 @@
-"""Signing in and out, by password or another provider, and the one-time links and sign-ups that
-make accounts. Accounts decide what is right.
+"""Signing in and out, by password or another provider, the one-time links and sign-ups that make
+accounts, and one's own account. Accounts decide what is right.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import msgspec
+import segno
+from markupsafe import Markup
 
-from causerie.errors import Forbidden, NotFound, RateLimited, ServiceError, Unauthenticated
+from causerie.errors import (
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    ServiceError,
+    Unauthenticated,
+)
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
@@ -22,6 +32,7 @@ from causerie.hosted.accounts.tokens import (
     new_token,
     tidy_email,
 )
+from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.words import WORDS
 from causerie.hosted.identity.provider import (
@@ -42,7 +53,7 @@ def send_letter(
     ``address`` is that of its button. Only services with a mail server and a public address send
     letters: a link that began with the host that a visitor names would lead its reader there.
     """
-    outbox, service = context.services.outbox, context.services.site.brand.name
+    outbox, service = context.services.open_to.outbox, context.services.site.brand.name
     if outbox is None:
         return False
     words, values = WORDS["letters"][kind], {**values, "service": service, "base": context.base}
@@ -73,11 +84,6 @@ async def enter_password(context: RequestContext) -> None:
         old_token=context.token,
     )
     go_on(context, started, context.form.get("next"))
-
-
-async def show_code(context: RequestContext) -> None:
-    after = context.form.get("next", context.query.get("next"))
-    await context.show("sign_in/code.html", next=after)
 
 
 async def enter_code(context: RequestContext) -> None:
@@ -158,10 +164,6 @@ async def _may_mail(context: RequestContext, made: NewLink, offered: str) -> boo
     except RateLimited:
         return False
     return True
-
-
-async def show_link(context: RequestContext) -> None:
-    await context.show("links/token.html", next=context.form.get("next", context.query.get("next")))
 
 
 async def follow_link(context: RequestContext) -> None:
@@ -377,10 +379,6 @@ async def change_address(context: RequestContext) -> None:
     context.go("/profile", done="address-changed")
 
 
-async def show_forgotten(context: RequestContext) -> None:
-    await context.show("sign_in/forgotten.html", email=context.form.get("email"))
-
-
 async def send_reset(context: RequestContext) -> None:
     """Mail a link for a new password to the holder of an account."""
     # The answer is the same whether the address has an account, as is the work.
@@ -395,12 +393,6 @@ async def send_reset(context: RequestContext) -> None:
     await context.show("sign_in/asked.html", **shown)
 
 
-async def show_sign_up(context: RequestContext) -> None:
-    after = context.form.get("next", context.query.get("next"))
-    email = context.form.get("email", context.query.get("email"))
-    await context.show("sign_in/account.html", email=email, next=after)
-
-
 async def enter_sign_up(context: RequestContext) -> None:
     """Record the address, and send its holder a letter."""
     # The answer is the same whether the address has an account: only its holder learns that.
@@ -412,6 +404,113 @@ async def enter_sign_up(context: RequestContext) -> None:
     if not asked.known:
         kind, address = "sign_up", link_address(context.base, asked.made.token, after)
     send_letter(context, email, kind, address)
-    by_mail = context.services.outbox is not None
+    by_mail = context.services.open_to.outbox is not None
     shown = {"email": email, "by_mail": by_mail, "next": after, "path": "/sign-up"}
     await context.show("sign_in/asked.html", **shown)
+
+
+_LONGEST_ADDRESS = 600
+_REMOVAL_FIELDS: Mapping[str, str] = {"wrong_code": "code", "wrong_credentials": "password"}
+
+
+async def show_profile(context: RequestContext) -> None:
+    sessions = await context.accounts.sign_in.sessions(context.me)
+    await context.show(
+        "profile/profile.html",
+        identities=await context.accounts.users.identities(context.me),
+        has_factor=await context.accounts.profile.has_factor(context.me),
+        page=page_of(sessions, context.query, lambda _: ()),
+        current=context.session.id if context.session is not None else "",
+        name=context.form.get("name") or context.me.name,
+    )
+
+
+async def rename_account(context: RequestContext) -> None:
+    await context.accounts.profile.rename(context.me, context.form.get("name"))
+    context.go("/profile", done="name-saved")
+
+
+async def change_password(context: RequestContext) -> None:
+    session_id = context.session.id if context.session is not None else None
+    old, new = context.form.raw("old"), context.form.raw("password")
+    try:
+        await context.accounts.profile.change_password(
+            context.me, old, new, context.client, session_id=session_id
+        )
+    except ServiceError as problem:
+        if problem.code == "wrong_credentials":
+            problem.param = "old"
+        raise
+    context.go("/profile", done="password-saved")
+
+
+async def send_address(context: RequestContext) -> None:
+    """Mail a link to the new address, whose holder it has to be."""
+    email = tidy_email(context.form.get("email"))
+    await context.accounts.attempts.begin(passwords.sign_up_scopes(email, context.client.address))
+    made = await context.accounts.profile.new_address(
+        context.me, email, context.form.raw("password"), context.client
+    )
+    if made is not None:
+        address = link_address(context.base, made.token)
+        send_letter(context, email, "address", address, name=context.me.name)
+    context.go("/profile", done="address-asked")
+
+
+async def delete_account(context: RequestContext) -> None:
+    if context.form.get("email").lower() != context.me.email:
+        raise InvalidRequest("Type the address of your account.", param="email")
+    await context.accounts.profile.close(context.me, context.form.raw("password"), context.client)
+    context.keep(new_token(), None)
+    context.go("/sign-in", done="account-deleted")
+
+
+async def enrol_factor(context: RequestContext) -> None:
+    enrolment = await context.accounts.profile.enrol(context.me, context.services.site.brand.name)
+    await _show_enrolment(context, enrolment.address, enrolment.secret)
+
+
+async def enrol_factor_again(context: RequestContext) -> None:
+    await _show_enrolment(context, context.form.get("address"), context.form.get("secret"))
+
+
+async def confirm_factor(context: RequestContext) -> None:
+    codes = await context.accounts.profile.confirm(
+        context.me, context.form.get("code"), context.client
+    )
+    await context.show("profile/codes.html", codes=codes)
+
+
+async def remove_factor(context: RequestContext) -> None:
+    try:
+        await context.accounts.profile.remove_factor(
+            context.me, context.form.raw("password"), context.form.get("code"), context.client
+        )
+    except ServiceError as problem:
+        problem.param = _REMOVAL_FIELDS.get(problem.code or "")
+        raise
+    context.go("/profile", done="factor-removed")
+
+
+async def end_session(context: RequestContext) -> None:
+    await context.accounts.sign_in.end(context.me, context.params["session"])
+    context.go("/profile", done="session-ended")
+
+
+async def end_others(context: RequestContext) -> None:
+    if context.session is not None:
+        await context.accounts.sign_in.end_others(context.me, context.session.id)
+    context.go("/profile", done="sessions-ended")
+
+
+async def _show_enrolment(context: RequestContext, address: str, secret: str) -> None:
+    picture = _picture(address)
+    await context.show("profile/enrol.html", picture=picture, address=address, secret=secret)
+
+
+def _picture(address: str) -> Markup:
+    if not address.startswith("otpauth://totp/") or len(address) > _LONGEST_ADDRESS:
+        return Markup("")
+    code = segno.make(address, error="m", micro=False)
+    drawn = code.svg_inline(border=0, omitsize=True, svgclass=None, lineclass=None)
+    return Markup(drawn)

@@ -195,7 +195,10 @@ async def show(context: RequestContext) -> None:
 
 async def download(context: RequestContext) -> None:
     reader, scope = await _reader(context), context.scope
-    name = _file_name(scope.name if scope is not None else "all", reader.wish)
+    period = reader.wish.period
+    days = f"{period.since.date()}-to-{period.last_day}"
+    whose = _words(scope.name if scope is not None else "all")
+    name = f"usage-{whose}-{days}-by-{reader.wish.by}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
 
 
@@ -333,12 +336,6 @@ def _add(
 def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> Sequence[UsageRow]:
     rows = [UsageRow(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
-
-
-def _file_name(of: str, wish: UsageForm) -> str:
-    words = _words(of)
-    first, last = wish.period.since.date(), wish.period.last_day
-    return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
 
 
 def _words(of: str) -> str:

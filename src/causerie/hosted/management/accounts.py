@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causerie.hosted.management import reports, requests, views
+from causerie.hosted.management import requests, views
 from causerie.hosted.management.routing import Call, WithBody, WithQuery, route
 
 
@@ -27,13 +27,13 @@ async def set_many_bounds(call: WithBody[requests.ManyBounds]) -> views.ChangedV
 
 
 @route("GET /projects", "List projects")
-async def list_projects(call: WithQuery[requests.PageQuery]) -> reports.ProjectList:
+async def list_projects(call: WithQuery[requests.PageQuery]) -> views.ProjectList:
     projects = call.accounts.projects
     if call.actor.project is not None:
         found = [(await projects.see(call.actor, call.actor.project)).project]
     else:
         found = [*await projects.every(call.actor)]
-    page: reports.ProjectList = reports.page_of(reports.ProjectList, found, call.query, call)
+    page: views.ProjectList = views.page_of(views.ProjectList, found, call.query, call)
     return page
 
 

@@ -24,7 +24,7 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.management import accounts, operator, reports, requests, usage, views
+from causerie.hosted.management import accounts, operator, requests, usage, views
 from causerie.hosted.management.requests import NoQuery
 from causerie.hosted.management.routing import (
     ID_PATTERN,
@@ -92,7 +92,7 @@ _HANDLED = (
 ROUTES: Sequence[ApiRoute] = sorted(
     (
         *_HANDLED,
-        *acts("accounts", views, reports, requests),
+        *acts("accounts", views, requests),
         *acts("operations", operator, ports, configuring),
     ),
     key=lambda one: one.path,
@@ -104,22 +104,11 @@ _FIELDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 _KINDS = {
     name: each
-    for module in (views, reports, requests, operator, ports, configuring, provider_models)
+    for module in (views, requests, operator, ports, configuring, provider_models)
     for name, each in vars(module).items()
 }
 _REF = "#/components/schemas/{name}"
-_ERRORS = {
-    "400": "The request is wrong; `param` names the field.",
-    "401": "No key, or one that is not valid.",
-    "403": "The key may not do this.",
-    "404": "There is no such thing, or the key may not see it.",
-    "408": "The body did not arrive in time.",
-    "409": "It does not go with what is there.",
-    "413": "The body is too large.",
-    "415": "The body is not declared as JSON.",
-    "500": "Our fault.",
-    "503": "The database cannot be asked now; nothing was changed. See `Retry-After`.",
-}
+_ERRORS: Mapping[str, str] = _FIELDS["errors"]
 _WITH_BODY = ("408", "409", "413", "415")
 
 

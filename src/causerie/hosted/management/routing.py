@@ -26,9 +26,8 @@ from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.management.reports import Page, page_of
 from causerie.hosted.management.requests import Body, NoBody, NoQuery, PageQuery
-from causerie.hosted.management.views import View
+from causerie.hosted.management.views import Page, View, page_of
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import BodyLimits, Exchange, check_json_type, decompressed, read_body

@@ -27,7 +27,7 @@ from causerie.hosted.accounts.usage import (
     UsageSum,
     time_buckets,
 )
-from causerie.hosted.management import reports, requests, views
+from causerie.hosted.management import requests, views
 from causerie.hosted.management.routing import Call, WithQuery, moment, route
 from causerie.http.answers import Export, Rows, csv_pieces
 
@@ -74,7 +74,7 @@ _COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
 
 
 async def _usage_rows(question: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
-    counted = [reports.TOKENS.get(name, name) for name in _COUNTED]
+    counted = [views.TOKENS.get(name, name) for name in _COUNTED]
     yield [["start", *question.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
     async with aclosing(buckets):
         async for _, sums in buckets:
@@ -99,18 +99,18 @@ Place = tuple[str, tuple[str, ...]]
 
 
 @route("GET /rankings", "Models or providers by tokens, over all projects")
-async def see_ranking(call: WithQuery[requests.RankingQuery]) -> reports.RankingList:
+async def see_ranking(call: WithQuery[requests.RankingQuery]) -> views.RankingList:
     period = RankingPeriod(call.query.period)
     by = call.query.by
     found = await call.accounts.rankings.of_all(by, call.actor, period)
-    return reports.RankingList.of(found, by)
+    return views.RankingList.of(found, by)
 
 
 @route("GET /usage", "Usage and cost over time")
-async def list_usage(call: WithQuery[requests.UsagePage]) -> reports.UsageList:
+async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     query = call.query
     asked = usage_query(query, call.now)
-    after = reports.place_of(query.cursor, tuple[str, tuple[str, ...]])
+    after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
     project = query.project or call.actor.project
     rest = time_buckets(call.accounts.usage, call.actor, project, _from(asked, after))
@@ -121,9 +121,9 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> reports.UsageList:
                 break
     taken = found[: query.limit]
     more = len(found) > len(taken)
-    return reports.UsageList(
-        data=await asyncio.to_thread(lambda: [reports.UsageView.of(each) for each in taken]),
-        next=reports.cursor(_place(taken[-1], asked)) if more else None,
+    return views.UsageList(
+        data=await asyncio.to_thread(lambda: [views.UsageView.of(each) for each in taken]),
+        next=views.cursor(_place(taken[-1], asked)) if more else None,
     )
 
 
@@ -144,27 +144,27 @@ async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
 
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
-async def project_spending(call: Call, project: str) -> reports.ProjectSpending:
+async def project_spending(call: Call, project: str) -> views.ProjectSpending:
     seen = await call.accounts.projects.see(call.actor, project)
     reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
     found = await reader.of_project(seen.bounds.budgets)
-    return reports.ProjectSpending(budgets=[reports.BudgetSpending.of(each) for each in found])
+    return views.ProjectSpending(budgets=[views.BudgetSpending.of(each) for each in found])
 
 
 @route("GET /keys/{key}/spending", "Spending against the budgets of a key")
-async def key_spending(call: Call, key: str) -> reports.KeySpending:
+async def key_spending(call: Call, key: str) -> views.KeySpending:
     seen = await call.accounts.keys.see(call.actor, key)
     used = await call.accounts.usage.last_used(call.actor, seen.project_id)
     reader = SpendingReader(call.accounts.usage, call.actor, seen.project_id, call.now)
     found = await reader.of_owners(By.KEY, {key: seen.bounds.budgets})
-    return reports.KeySpending(
+    return views.KeySpending(
         last_used_at=used.get(key),
-        budgets=[reports.BudgetSpending.of(each) for each in found[key]],
+        budgets=[views.BudgetSpending.of(each) for each in found[key]],
     )
 
 
 @route("GET /usage/first-token", "Time to first token")
-async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> reports.LatencyList:
+async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.LatencyList:
     query = call.query
     since, until = between(query, call.now)
     by = (By(query.by),) if query.by else ()
@@ -172,22 +172,22 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> reports.La
     project = query.project or call.actor.project
     found = await call.accounts.usage.first_tokens(call.actor, project, asked)
     found = sorted(found, key=lambda each: each.group)
-    return reports.LatencyList(data=[reports.LatencyView.of(each, by) for each in found])
+    return views.LatencyList(data=[views.LatencyView.of(each, by) for each in found])
 
 
 @route("GET /requests", "Single requests")
-async def list_requests(call: WithQuery[requests.RequestPage]) -> reports.RequestList:
+async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestList:
     query = call.query
-    before = reports.place_of(query.cursor, tuple[int, str])
+    before = views.place_of(query.cursor, tuple[int, str])
     if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
-        raise reports.no_cursor()
+        raise views.no_cursor()
     wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
     project = query.project or call.actor.project
     found = await call.accounts.usage.requests(call.actor, project, wanted)
     last = found[-1] if len(found) == wanted.count else None
-    return reports.RequestList(
-        data=[reports.RequestView.of(each) for each in found],
-        next=reports.cursor((last.at, last.id)) if last is not None else None,
+    return views.RequestList(
+        data=[views.RequestView.of(each) for each in found],
+        next=views.cursor((last.at, last.id)) if last is not None else None,
     )
 
 
@@ -213,11 +213,11 @@ def _filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
 
 
 @route("GET /audit", "Audit log")
-async def list_audit(call: WithQuery[requests.AuditQuery]) -> reports.AuditList:
+async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     query = call.query
-    before = reports.place_of(query.cursor, int)
+    before = views.place_of(query.cursor, int)
     if before is not None and not 0 <= before < _LARGEST:
-        raise reports.no_cursor()
+        raise views.no_cursor()
     wanted = AuditFilter(
         actor=query.actor or None,
         action=query.action or None,
@@ -229,9 +229,9 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> reports.AuditList:
     project = query.project or call.actor.project
     found = await call.accounts.projects.audit(call.actor, project, wanted)
     full = len(found) == wanted.count
-    return reports.AuditList(
-        data=[views.viewed(reports.AuditView, each) for each in found],
-        next=reports.cursor(found[-1].id) if full else None,
+    return views.AuditList(
+        data=[views.viewed(views.AuditView, each) for each in found],
+        next=views.cursor(found[-1].id) if full else None,
     )
 
 
@@ -246,7 +246,7 @@ def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
     try:
         start = moment(after[0], "cursor") or asked.since
     except InvalidRequest as failure:
-        raise reports.no_cursor() from failure
+        raise views.no_cursor() from failure
     if start >= asked.until:
-        raise reports.no_cursor()
+        raise views.no_cursor()
     return replace(asked, since=max(asked.since, start))
