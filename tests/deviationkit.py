@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from formatkit import Call, write_calls
+from msgspec.structs import replace
 
 from causerie.chat.formats.format import (
     CallId,

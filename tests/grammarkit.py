@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from msgspec import structs
 
 from causerie.chat.formats.format import CallSection, ModelFormat
 from causerie.chat.schema.compiled import Work
@@ -26,8 +27,7 @@ def texts(form: ModelFormat) -> list[str]:
     for calls in ways(form):
         found += [calls.lead, calls.begin, calls.separator, calls.end, *calls.lead_ins]
         for segment in calls.call:
-            values = [getattr(segment, each.name) for each in fields(segment)]
-            found += [value for value in values if isinstance(value, str)]
+            found += [value for value in structs.astuple(segment) if isinstance(value, str)]
     return [text for text in found if text]
 
 

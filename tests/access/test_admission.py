@@ -27,7 +27,7 @@ class Model:
                 await leave.wait()
             finally:
                 self.inside.remove(name)
-        return entry.waited
+        return entry
 
 
 async def turn() -> None:

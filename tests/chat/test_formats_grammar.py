@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -15,6 +14,7 @@ from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
 from grammarkit import Vocabulary, closers, vocabularies
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from causerie.chat.answer import AnswerPlan
 from causerie.chat.call_syntax.choices import anchored, closed_schema

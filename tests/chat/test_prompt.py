@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from causerie.chat.encoding import (
     ControlTokens,

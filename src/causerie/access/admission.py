@@ -9,15 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
 from causerie.errors import InvalidRequest, Overloaded
-
-
-class SlotPlace(Struct, frozen=True):
-    """A place; ``waited`` is the time in the queue, in seconds."""
-
-    waited: float
 
 
 @dataclass(slots=True)
@@ -106,8 +98,8 @@ class SlotQueue:
         return not self.waiting and (slots - taken) * 4 >= slots and taken < slots
 
     @asynccontextmanager
-    async def enter(self, places: int = 1) -> AsyncIterator[SlotPlace]:
-        """Hold ``places`` (one for each choice) during the block.
+    async def enter(self, places: int = 1) -> AsyncIterator[float]:
+        """Hold ``places`` (one for each choice) during the block; yield the seconds in the queue.
 
         Entering raises :class:`Overloaded` if the queue is full or after ``max_wait_seconds`` in
         it, and :class:`InvalidRequest` for more places than slots.
@@ -119,7 +111,7 @@ class SlotQueue:
             waited = time.monotonic() - arrived
         started = time.monotonic()
         try:
-            yield SlotPlace(waited)
+            yield waited
         finally:
             self._recent += 0.2 * (time.monotonic() - started - self._recent)
             self._places.give_back(places)

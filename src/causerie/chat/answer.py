@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 
 from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.call_syntax.base import Schema
@@ -62,17 +63,16 @@ class SchemaCache:
         return made
 
 
-@dataclass(frozen=True, slots=True)
-class Functions:
+class Functions(Struct, frozen=True):
     tools: Mapping[str, Schema]  # closed schemas by name, as constraints and readers take them
     text: str = ""  # all schemas as they were sent, as JSON
     spell: bool = False  # whether a constraint of them may hold the text of a control token
-    arguments: Mapping[str, CheckedSchema] = field(default_factory=dict)
+    arguments: Mapping[str, CheckedSchema] = {}
     """Schemas by name, to check finished calls by."""
     watched: bool = False  # whether a schema has rules that no grammar has
     ignored: tuple[str, ...] = ()
     """Annotations of their schemas that nobody knows, as a response header names them."""
-    grammars: Mapping[str, Embedded] = field(default_factory=dict)
+    grammars: Mapping[str, Embedded] = {}
     """Grammars of the only text that some of them take, within JSON, by name."""
 
     def admits(self, name: str, arguments: str) -> bool:

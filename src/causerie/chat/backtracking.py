@@ -33,7 +33,7 @@ def fork(reader: _T) -> _T:
 
 
 def _forked(value: Any, known: dict[int, Any]) -> Any:
-    kind = type(value)
+    kind: type = type(value)
     if kind is list:
         return [_forked(item, known) for item in value]
     if kind is set:

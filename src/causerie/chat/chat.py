@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
 import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from causerie.chat import thinking
 from causerie.chat.compiler import Compiler
@@ -116,7 +116,7 @@ async def _resumed_replies(
         yield _without_last(resumed, _incomplete_tokens(resumed, model.facts))
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
-        form = replace(form, answer_open="")
+        form = structs.replace(form, answer_open="")
     called = bool(partial.text and partial.calls)
     for text in writings(
         form,
@@ -159,18 +159,16 @@ async def _tokens_behind_prompt(
     return tuple((await model.encoder.encode(alone, engine, scope=scope)).ids)
 
 
-@dataclass(frozen=True, slots=True)
-class TextChatOptions:
+class TextChatOptions(Struct, frozen=True):
     format: str | None = None  # overrides the detected format
     template: str | None = None  # replaces the model's own template
     max_output_tokens: int | None = None  # limit for requests that set none
-    sampling: ModelSampling = SamplingDefaults()  # noqa: RUF009 - frozen
+    sampling: ModelSampling = SamplingDefaults()
     """Goes before the model's own recommendation."""
     omit: tuple[str, ...] = ()  # what clients change at every turn, to be left out of prompts
 
 
-@dataclass(frozen=True, slots=True)
-class ChatReply:
+class ChatReply(Struct, frozen=True):
     """An answer under way: its events, who makes it, the tokens used so far, what was dropped.
 
     ``cache_report`` says what the engine reused, once it reads the prompt; it takes the
@@ -255,9 +253,9 @@ class TextChat:
             source = verified(source, request, plan, choices, partial, self._check_kept)
         # What is left of a reply that another began may be as long as the context lets it be.
         most = len(plan.prompt) + (plan.limit if partial is None else plan.room)
-        async with self.reserve(request.n, most), aclosing(source) as events:
+        async with self.reserve(request.n, most), aclosing(source) as batches:
             changes = [*dropped, *omitted, *unseen, *_unread_reasoning(request), *plan.changes]
-            yield ChatReply(events, model.facts.fingerprint, usage, trail, changes, cache_report)
+            yield ChatReply(batches, model.facts.fingerprint, usage, trail, changes, cache_report)
         if asked is not None and caller is not None and choices[0].asked:
             # What the engine has computed for a request that it has answered.
             made = choices[0]
@@ -400,8 +398,8 @@ async def _merged_events(
     queue: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=64)
 
     async def run(choice: Generation) -> None:
-        async with aclosing(choice.events()) as events:
-            async for batch in events:
+        async with aclosing(choice.events()) as batches:
+            async for batch in batches:
                 await queue.put(batch)
         await queue.put(None)
 

@@ -329,7 +329,18 @@ class _Section:
             case forms.JsonArguments() if name in self._plan.grammars:
                 return _text_argument(schema, self._plan.grammars[name], text)
             case forms.JsonArguments():
-                return _json_arguments(schema, text)
+                if text.manner.white_space is WhiteSpace.PRETTY:
+                    most = MOST_RULES - len(text.rules)
+                    prefix = f"arguments{len(text.functions)}_"
+                    scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
+                    try:
+                        written = pretty_grammar(schema, scope)
+                    except (SchemaRefused, Endless):
+                        pass
+                    else:
+                        text.include(scope.rules)
+                        return written
+                return text.json(schema)
             case forms.ParameterList():
                 return parameter_grammar(segment, schema, text)
             case forms.PythonArguments():
@@ -347,18 +358,3 @@ def _text_argument(schema: Schema, grammar: Embedded, text: GrammarText) -> str:
     [name] = names_in(schema)
     begin, end = rf"\{{{SPACE}{spelled(json.dumps(name))}{SPACE}:{SPACE}\"", rf"\"{SPACE}\}}"
     return f"{text.terminal(f'/{begin}/')} {grammar.start} {text.terminal(f'/{end}/')}"
-
-
-def _json_arguments(schema: Schema, text: GrammarText) -> str:
-    if text.manner.white_space is WhiteSpace.PRETTY:
-        most = MOST_RULES - len(text.rules)
-        prefix = f"arguments{len(text.functions)}_"
-        scope = GrammarText({}, prefix=prefix, most=most, function=text.function)
-        try:
-            written = pretty_grammar(schema, scope)
-        except (SchemaRefused, Endless):
-            pass
-        else:
-            text.include(scope.rules)
-            return written
-    return text.json(schema)

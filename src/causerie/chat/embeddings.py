@@ -43,7 +43,17 @@ class EmbeddingTarget:
     ) -> AsyncIterator[ChatReply]:
         """Answer a request by one batch of events; usage counts the inputs that are finished."""
         del partial
-        _check_request(request)
+        unlisted = request.unlisted
+        given: Any = request.document["input"]
+        if unlisted is not None and request.strict:
+            refused = refusal(unlisted.body, FIELDS["embeddings"])
+            if refused is not None:
+                raise refused
+        if not isinstance(given, str) and not isinstance(given[0], int) and len(given) > MAX_INPUTS:
+            raise InvalidRequest(
+                f"`input` holds {len(given)} texts; send at most {MAX_INPUTS} at a time.",
+                param="input",
+            )
         used = Usage(0, 0)
 
         async def events() -> AsyncGenerator[Batch, None]:
@@ -100,19 +110,6 @@ class EmbeddingTarget:
             if len(one) > facts.context_length:
                 raise PromptTooLong(len(one), facts.context_length)
         return found
-
-
-def _check_request(request: ChatRequest) -> None:
-    unlisted = request.unlisted
-    given: Any = request.document["input"]
-    if unlisted is not None and request.strict:
-        refused = refusal(unlisted.body, FIELDS["embeddings"])
-        if refused is not None:
-            raise refused
-    if not isinstance(given, str) and not isinstance(given[0], int) and len(given) > MAX_INPUTS:
-        raise InvalidRequest(
-            f"`input` holds {len(given)} texts; send at most {MAX_INPUTS} at a time.", param="input"
-        )
 
 
 def _vector_entry(document: Mapping[str, Any], index: int, vector: bytes) -> bytes:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from causerie.chat.call_syntax.base import Schema, without
 from causerie.chat.schema import WhiteSpace, constraint
 from causerie.chat.schema.keywords import SchemaRefused
@@ -20,8 +22,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(Struct, frozen=True):
     """Options of how a grammar is written.
 
     ``end_tokens`` are all tokens that end a text; an engine by itself knows only one.

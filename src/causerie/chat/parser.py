@@ -11,13 +11,7 @@ from causerie.chat.call_syntax.base import Tools, Unreadable, offered_name, text
 from causerie.chat.call_syntax.unmarked import Admits, UnmarkedReader, section_marks
 from causerie.chat.calls import CallPart, CallStarted, Repeats, SectionReader, name_triggers
 from causerie.chat.formats.format import CallSection, MessageHeader, ModelFormat, Reasoning
-from causerie.protocol.events import (
-    ContentEvent,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-)
+from causerie.protocol import events
 
 # Feeding the same text in any pieces gives the same events once joined. No text is lost: what only
 # looked like a call becomes text of the answer.
@@ -26,7 +20,9 @@ _CLOSERS = " \t\r\n}])"  # brackets too many behind a call mean nothing
 _SLICE = 4096  # characters: each part of a text copies what is behind it
 
 
-_Rest = Generator[ContentEvent, None, str]  # events of what was read; returns the text that is left
+_Rest = Generator[
+    events.ContentEvent, None, str
+]  # events of what was read; returns the text that is left
 
 
 class Mode(Enum):
@@ -129,7 +125,7 @@ class Parser:
             )
         return section is not None and (section.open or bool(str(section.unread).strip()))
 
-    def feed(self, text: str) -> list[ContentEvent]:
+    def feed(self, text: str) -> list[events.ContentEvent]:
         """Return the events of ``text``; what may be the beginning of a marker is held back."""
         flow = self._flow
         if (
@@ -139,14 +135,14 @@ class Parser:
             and not (flow.trims and text[-1].isspace())
         ):
             return [flow.event(text)]
-        events: list[ContentEvent] = []
+        read: list[events.ContentEvent] = []
         for at in range(0, len(text), _SLICE) or (0,):
-            events += self._advance(text[at : at + _SLICE])
+            read += self._advance(text[at : at + _SLICE])
         held = self._lost or self._section is not None or self.holding
         self._flow = None if held or self._fresh else self._marks.flows[self.mode]
-        return events
+        return read
 
-    def end(self) -> list[ContentEvent]:
+    def end(self) -> list[events.ContentEvent]:
         """Read the end of a message that the model has ended.
 
         It completes a call that no marker of its own ends.
@@ -156,11 +152,11 @@ class Parser:
             return []
         return self.feed(header.ends[0])
 
-    def finish(self) -> list[ContentEvent]:
+    def finish(self) -> list[events.ContentEvent]:
         """Return the held-back content at the end of the text."""
         return list(self._finish())
 
-    def _finish(self) -> Iterator[ContentEvent]:
+    def _finish(self) -> Iterator[events.ContentEvent]:
         yield from self._end_unmarked()
         while self._section is not None or self._header is not None:
             if self._section is not None:
@@ -176,7 +172,7 @@ class Parser:
         if self.mode is Mode.ANSWER and space and not self.calls:
             yield from self._emit(space)
 
-    def _advance(self, text: str) -> Iterator[ContentEvent]:
+    def _advance(self, text: str) -> Iterator[events.ContentEvent]:
         text = self._pending + text
         self._pending = ""
         while text and not self._lost:
@@ -222,7 +218,7 @@ class Parser:
             return reader.text
         return ""
 
-    def _end_unmarked(self) -> Iterator[ContentEvent]:
+    def _end_unmarked(self) -> Iterator[events.ContentEvent]:
         reader, self._unmarked = self._unmarked, None
         if reader is None or not reader.started:
             return
@@ -322,14 +318,14 @@ class Parser:
         self._begin_part(Mode.ANSWER)
         return section.rest
 
-    def _call_event(self, part: CallPart) -> Iterator[ContentEvent]:
+    def _call_event(self, part: CallPart) -> Iterator[events.ContentEvent]:
         match part:
             case CallStarted(name, given):
                 self.call_open, self._doubled = True, ""
-                started = ToolCallStarted(self.calls, self._call_id(name, given), name)
+                started = events.ToolCallStarted(self.calls, self._call_id(name, given), name)
                 yield from self._repeats.start(started)
             case str(text):
-                yield from self._repeats.add(ToolCallDelta(self.calls, text))
+                yield from self._repeats.add(events.ToolCallDelta(self.calls, text))
             case None:
                 self.call_open = False
                 left = self._repeats.end()
@@ -359,7 +355,7 @@ class Parser:
         yield from self._emit_trimmed(lead + self._mark)
         return rest
 
-    def _emit_trimmed(self, text: str) -> list[ContentEvent]:
+    def _emit_trimmed(self, text: str) -> list[events.ContentEvent]:
         if self._fresh and self._edge != "":
             text = self._without_edge(text)
         if not text:
@@ -394,7 +390,7 @@ class Parser:
             text, self._edge = text[1:], self._edge[1:]
         return text
 
-    def _emit(self, text: str) -> list[ContentEvent]:
+    def _emit(self, text: str) -> list[events.ContentEvent]:
         if not text:
             return []
         said = self._reasoned if self.mode is Mode.REASONING else self._answered
@@ -403,9 +399,9 @@ class Parser:
         self._fresh, self._gap = False, ""
         if self.mode is Mode.REASONING:
             self._reasoned = True
-            return [ReasoningDelta(text)]
+            return [events.ReasoningDelta(text)]
         self._answered = True
-        return [TextDelta(text)]
+        return [events.TextDelta(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +413,7 @@ class _Flow:
     """
 
     first_mark: Callable[[str], object | None]
-    event: type[ReasoningDelta | TextDelta]
+    event: type[events.ReasoningDelta | events.TextDelta]
     trims: bool
 
 
@@ -467,8 +463,8 @@ class _Marks:
             (Mode.ANSWER, True): _Search((*answering.marks, *start)),
         }
         self.flows = {
-            Mode.REASONING: thinking.flow(ReasoningDelta, trims=True),
-            Mode.ANSWER: answering.flow(TextDelta, trims=calls is not None),
+            Mode.REASONING: thinking.flow(events.ReasoningDelta, trims=True),
+            Mode.ANSWER: answering.flow(events.TextDelta, trims=calls is not None),
         }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
@@ -488,7 +484,7 @@ class _Search:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
         self._any = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
-    def flow(self, event: type[ReasoningDelta | TextDelta], *, trims: bool) -> _Flow:
+    def flow(self, event: type[events.ReasoningDelta | events.TextDelta], *, trims: bool) -> _Flow:
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 

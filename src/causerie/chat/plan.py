@@ -6,8 +6,10 @@ Everything that can be refused is refused here: by the template, the context's l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, structs
 
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan, callable_functions
@@ -106,7 +108,7 @@ async def make_plan(
     manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     space = _space_before_reasoning(request, rendered, form) if state == "open" else space
-    first = manner if state == "open" else replace(manner, leading=space)
+    first = manner if state == "open" else structs.replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
     return Plan(
@@ -195,7 +197,7 @@ async def _functions(request: ChatRequest, model: LoadedModel, form: ModelFormat
         for at, tool in enumerate(request.tools)
         if tool.name in functions.grammars
     ]
-    return replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
+    return structs.replace(functions, grammars={}, ignored=(*functions.ignored, *loose))
 
 
 def _call_plan(
@@ -236,7 +238,7 @@ async def _composed(
     answer: AnswerPlan | None,
     manner: Manner,
 ) -> str | None:
-    form = replace(form, thinking=None)  # on which no grammar depends
+    form = structs.replace(form, thinking=None)  # on which no grammar depends
     make = partial(
         compose,
         form,
@@ -302,7 +304,7 @@ def _with_call_lead(
     blanks = None if lead.strip() else leading_call
     written = text_overlap(rendered.text, lead)
     lead = lead[written:] if blanks is None else blanks.removeprefix(space)
-    return replace(form, calls=replace(form.calls, lead=lead))
+    return structs.replace(form, calls=structs.replace(form.calls, lead=lead))
 
 
 def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: ModelFormat) -> str:
@@ -363,9 +365,6 @@ def _visible_control_tokens(form: ModelFormat, control_tokens: Iterable[str]) ->
 def _texts_in(declared: object) -> Iterator[str]:
     if isinstance(declared, str):
         yield declared
-    elif isinstance(declared, tuple):
-        for each in declared:
+    elif isinstance(declared, tuple | Struct):
+        for each in declared if isinstance(declared, tuple) else structs.astuple(declared):
             yield from _texts_in(each)
-    elif is_dataclass(declared):
-        for each in fields(declared):
-            yield from _texts_in(getattr(declared, each.name))

@@ -5,33 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from causerie.chat.formats import format as forms
 from causerie.chat.history import segment_text
 from causerie.chat.schema import WhiteSpace
 from causerie.chat.taint import Traced, authored, joined
+from causerie.protocol import events
 from causerie.protocol.body import is_object
-from causerie.protocol.events import (
-    ContentEvent,
-    Partial,
-    PartialCall,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-)
 
 
-@dataclass(frozen=True, slots=True)
-class ResumedReply:
+class ResumedReply(Struct, frozen=True):
     """A reply so far, from which generation continues."""
 
     tokens: tuple[int, ...]
     texts: tuple[str, ...]  # texts that the model's parser reads
-    partial: Partial  # the part that was sent
+    partial: events.Partial  # the part that was sent
     made: int
     """Tokens that count towards the limits; another model may have counted them in its own."""
 
@@ -43,8 +33,8 @@ class Diverged(Exception):
 class Given:
     """The reply so far; ``new`` tells what goes beyond it."""
 
-    def __init__(self, partial: Partial) -> None:
-        self._said = {ReasoningDelta: partial.reasoning, TextDelta: partial.text}
+    def __init__(self, partial: events.Partial) -> None:
+        self._said = {events.ReasoningDelta: partial.reasoning, events.TextDelta: partial.text}
         self._started = [call.name for call in partial.calls]
         self._arguments = {call.index: call.arguments for call in partial.calls}
 
@@ -54,19 +44,19 @@ class Given:
         left = (*self._said.values(), *self._arguments.values())
         return not (self._started or any(left))
 
-    def new(self, events: Iterable[ContentEvent]) -> list[ContentEvent]:
+    def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
         """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
-        return [left for event in events if (left := self._unknown(event)) is not None]
+        return [left for event in read if (left := self._unknown(event)) is not None]
 
-    def _unknown(self, event: ContentEvent) -> ContentEvent | None:
+    def _unknown(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
-            case ReasoningDelta(text) | TextDelta(text):
+            case events.ReasoningDelta(text) | events.TextDelta(text):
                 self._said[type(event)], left = _skip_known(self._said[type(event)], text)
                 return structs.replace(event, text=left) if left else None
-            case ToolCallDelta(index, text):
+            case events.ToolCallDelta(index, text):
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)
                 return structs.replace(event, arguments=left) if left else None
-            case ToolCallStarted():
+            case events.ToolCallStarted():
                 if not self._started:
                     return event
                 if self._started.pop(0) != event.name:
@@ -90,7 +80,7 @@ _PRETTY_SPACE = re.compile(r"(?:\S|(?<=\S)(?: |\n{1,2}[ \t]{0,32})(?=\S|$))*")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-def can_write(form: forms.ModelFormat, partial: Partial) -> bool:
+def can_write(form: forms.ModelFormat, partial: events.Partial) -> bool:
     if not partial.calls:
         return True
     calls = form.calls
@@ -105,7 +95,7 @@ def answer_space(text: str) -> WhiteSpace:
     return WhiteSpace.PRETTY if _is_pretty(text) else WhiteSpace.ANY
 
 
-def call_space(partial: Partial) -> WhiteSpace:
+def call_space(partial: events.Partial) -> WhiteSpace:
     """Return the white space that the arguments of calls may have after an interrupted reply."""
     alike = all(_is_pretty(call.arguments) for call in partial.calls)
     return WhiteSpace.PRETTY if alike else WhiteSpace.ANY
@@ -117,7 +107,7 @@ def _is_pretty(text: str) -> bool:
 
 def writings(
     form: forms.ModelFormat,
-    partial: Partial,
+    partial: events.Partial,
     *,
     reasoning_open: bool,
     leading: str,
@@ -142,7 +132,9 @@ def writings(
         yield joined((thought, said, before, section))
 
 
-def _thought(form: forms.ModelFormat, partial: Partial, is_open: bool, leading: str) -> Traced:
+def _thought(
+    form: forms.ModelFormat, partial: events.Partial, is_open: bool, leading: str
+) -> Traced:
     marks = form.reasoning
     ended = bool(partial.text or partial.calls)
     opened = leading if is_open else leading + marks.open + marks.after_open
@@ -155,7 +147,7 @@ def _thought(form: forms.ModelFormat, partial: Partial, is_open: bool, leading: 
 
 
 def _call_sections(
-    calls: forms.CallSection, made: Sequence[PartialCall], earlier: int
+    calls: forms.CallSection, made: Sequence[events.PartialCall], earlier: int
 ) -> Iterator[Traced]:
     offset = earlier if any(isinstance(s, forms.CallId) and s.continues for s in calls.call) else 1
     before = [_write_call(calls, one, offset + at, whole=True) for at, one in enumerate(made[:-1])]
@@ -165,7 +157,9 @@ def _call_sections(
         yield joined((authored(calls.begin), authored(calls.separator).join([*before, last]), end))
 
 
-def _write_call(calls: forms.CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
+def _write_call(
+    calls: forms.CallSection, call: events.PartialCall, index: int, *, whole: bool
+) -> Traced:
     parts: list[str] = []
     for segment in calls.call:
         match segment:
@@ -180,7 +174,7 @@ def _write_call(calls: forms.CallSection, call: PartialCall, index: int, *, whol
     return joined(parts)
 
 
-def _call_id(segment: forms.CallId, call: PartialCall, index: int) -> str:
+def _call_id(segment: forms.CallId, call: events.PartialCall, index: int) -> str:
     pattern = segment.pattern.replace("{index}", "[0-9]+").replace("{name}", re.escape(call.name))
     if segment.kept and re.fullmatch(pattern, call.id):
         return call.id

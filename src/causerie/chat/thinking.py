@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from causerie.chat.formats.format import ModelFormat
 from causerie.engines.base import RecommendedSampling
@@ -59,8 +58,7 @@ def _filled(values: S, others: parameters.SamplingDefaults) -> S:
     return structs.replace(values, **missing)
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingPlan:
+class ThinkingPlan(Struct, frozen=True):
     on: bool | None  # the template's argument; ``None``: no argument
     effort: str | None
     written: bool  # the service opens the reasoning itself, because the model would not

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
@@ -20,8 +19,7 @@ Effect = Literal["", "narrows", "penalises"]
 """``narrows``: it cuts unlikely candidates off; ``penalises``: it makes repetition less likely."""
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(Struct, frozen=True):
     """The field of the playground."""
 
     label: str = ""  # empty: the name of the parameter in words
@@ -29,15 +27,14 @@ class Control:
     unset: str = ""  # empty: the neutral value
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """Facts of a parameter that its type does not tell."""
 
     origin: Origin = ""
     neutral: tuple[Any, ...] = ()  # values that ask for nothing; engines get the first one
     effect: Effect = ""
     visible_at: float | None = None  # a value with so strong an effect that a probe sees it
-    engines: Mapping[str, str | None] = field(default_factory=dict)
+    engines: Mapping[str, str | None] = {}
     """Names of its field at engines of our own, where they differ; ``None``: refused there."""
     gguf: str = ""  # its key below `general.sampling.` in GGUF files; empty: its own name
     router: bool = False  # only routers describe it
@@ -47,8 +44,7 @@ class Facts:
     control: Control | None = None  # of the playground; a number has one anyway
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(Struct, frozen=True):
     """A number of the type ``kind`` from ``least`` (itself left out if ``above``) to ``most``."""
 
     kind: type[int] | type[float]
@@ -57,8 +53,7 @@ class Number:
     above: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One parameter, as it was declared. ``type`` is that of its values, without ``None``."""
 
     name: str

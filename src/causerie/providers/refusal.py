@@ -22,14 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from causerie.errors import (
-    ContextLengthExceeded,
-    ErrorClass,
-    InvalidRequest,
-    Overloaded,
-    ServiceError,
-    UpstreamFailed,
-)
+from causerie import errors
 from causerie.protocol import bounded_json
 from causerie.protocol.parameters import HINT_NAMES, HONOURED
 from causerie.providers.dialect import Dialect
@@ -82,7 +75,13 @@ def _delays_in_order(
     text = headers.get("retry-after", "").strip()
     yield float(text) if _DIGITS.fullmatch(text) else _seconds_until(_date(text), now)
     yield from _delays_in_body(error)
-    yield _seconds_until_reset(headers, now)
+    waits: list[tuple[bool, float]] = []
+    for name, value in headers.items():
+        if _RESET.fullmatch(name) and (seconds := _reset_seconds(value.strip(), now)) is not None:
+            left = headers.get(name.replace("reset", "remaining"), "").strip()
+            waits.append((left == "0", seconds))
+    spent = [seconds for is_spent, seconds in waits if is_spent]
+    yield (max(spent) if spent else min((seconds for _, seconds in waits), default=None))
 
 
 def _delays_in_body(error: Mapping[str, object]) -> Iterator[float | None]:
@@ -126,16 +125,6 @@ def _part_seconds(part: str) -> float:
     unit = part[len(number) :].strip().lower()
     factor = 1e-3 if unit.startswith(("ms", "milli")) else _SECONDS_OF[unit[0]]
     return float(number) * factor
-
-
-def _seconds_until_reset(headers: Mapping[str, str], now: datetime) -> float | None:
-    waits: list[tuple[bool, float]] = []
-    for name, value in headers.items():
-        if _RESET.fullmatch(name) and (seconds := _reset_seconds(value.strip(), now)) is not None:
-            left = headers.get(name.replace("reset", "remaining"), "").strip()
-            waits.append((left == "0", seconds))
-    spent = [seconds for is_spent, seconds in waits if is_spent]
-    return max(spent) if spent else min((seconds for _, seconds in waits), default=None)
 
 
 def _reset_seconds(value: str, now: datetime) -> float | None:
@@ -308,44 +297,48 @@ _OUR_KEY_CODES, _OUR_BILL_CODES = (
 _ABOUT_OUR_KEY, _ABOUT_OUR_BILL = (
     re.compile(_SAID[name]["words"], re.IGNORECASE) for name in ("our_key", "our_bill")
 )
-_CONFIGURED_WRONG: Mapping[int, tuple[str, ErrorClass]] = {
-    401: ("did not accept our credentials", ErrorClass.REJECTED_KEY),
-    402: ("is not paid for", ErrorClass.QUOTA),
-    403: ("does not let our credentials do this", ErrorClass.FORBIDDEN),
-    404: ("does not know the model or the path", ErrorClass.MODEL_NOT_FOUND),
-    405: ("does not know the method", ErrorClass.WRONG_ADDRESS),
+_CONFIGURED_WRONG: Mapping[int, tuple[str, errors.ErrorClass]] = {
+    401: ("did not accept our credentials", errors.ErrorClass.REJECTED_KEY),
+    402: ("is not paid for", errors.ErrorClass.QUOTA),
+    403: ("does not let our credentials do this", errors.ErrorClass.FORBIDDEN),
+    404: ("does not know the model or the path", errors.ErrorClass.MODEL_NOT_FOUND),
+    405: ("does not know the method", errors.ErrorClass.WRONG_ADDRESS),
 }
 _PARAMETERS = HONOURED | HINT_NAMES
 _WAIT = 1
 
 
-def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect) -> ServiceError:
+def refusal(
+    status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect
+) -> errors.ServiceError:
     """Return our error for a response with ``status``; ``headers`` are by lower-case name."""
     return _service_error(status, headers, _error(body), dialect)
 
 
-def failure_in_reply(error: object, *, started: bool) -> ServiceError:
+def failure_in_reply(error: object, *, started: bool) -> errors.ServiceError:
     """Return our error for one in a reply with status 200, or in one that had ``started``."""
     fields = _normalised_error(error)
     status = _status(fields)
     if not started and (status != 500 or overflow(fields) is not None):
         return _service_error(status, {}, fields, None)
     words = "broke its reply off" if started else "failed before its reply began"
-    cause = ErrorClass.BROKEN_STREAM if started else ErrorClass.SERVER_ERROR
+    cause = errors.ErrorClass.BROKEN_STREAM if started else errors.ErrorClass.SERVER_ERROR
     return _failed(words, cause, _metadata(status, fields))
 
 
-def _failed(words: str, cause: ErrorClass, metadata: dict[str, object]) -> UpstreamFailed:
-    return UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
+def _failed(
+    words: str, cause: errors.ErrorClass, metadata: dict[str, object]
+) -> errors.UpstreamFailed:
+    return errors.UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
 
 
 def _service_error(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], dialect: Dialect | None
-) -> ServiceError:
+) -> errors.ServiceError:
     metadata = _metadata(status, error)
     if 300 <= status < 400:
         words = "answers with a redirect, which is not followed"
-        return _failed(words, ErrorClass.WRONG_ADDRESS, metadata)
+        return _failed(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
     delay = retry_delay(headers, error)
     if (wrong := _own_fault(status, error, delay)) is not None:
         return _failed(*wrong, metadata)
@@ -356,32 +349,32 @@ def _service_error(
         return _context_error(too_long, metadata)
     if _has_no_room(status, headers, error, delay):
         limited = status == 429 or _codes_of(error) & _RATE_LIMITED
-        return Overloaded(
+        return errors.Overloaded(
             "The provider has no room now; please try again later.",
             code="no_endpoint",
             retry_after=delay or _WAIT,
             metadata=metadata,
-        ).caused_by(ErrorClass.RATE_LIMITED if limited else ErrorClass.OVERLOADED)
+        ).caused_by(errors.ErrorClass.RATE_LIMITED if limited else errors.ErrorClass.OVERLOADED)
     if status in {400, 413, 415, 422}:
         words = phrase(error.get("message"))
         end = f": {words}" if words else "."
-        return InvalidRequest(
+        return errors.InvalidRequest(
             f"The provider refused the request{end}",
             param=_client_param(error.get("param"), dialect),
             status=status if status in (413, 415) else None,
             metadata=metadata,
         )
     if status in {408, 504, 522, 524}:
-        return UpstreamFailed(
+        return errors.UpstreamFailed(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
-        ).caused_by(ErrorClass.TIMEOUT)
-    cause = ErrorClass.SERVER_ERROR if status >= 500 else ErrorClass.INVALID_REQUEST
+        ).caused_by(errors.ErrorClass.TIMEOUT)
+    cause = errors.ErrorClass.SERVER_ERROR if status >= 500 else errors.ErrorClass.INVALID_REQUEST
     return _failed(f"failed with status {status}", cause, metadata)
 
 
 def _own_fault(
     status: int, error: Mapping[str, object], delay: int | None
-) -> tuple[str, ErrorClass] | None:
+) -> tuple[str, errors.ErrorClass] | None:
     # A quota with a time to wait is a rate limit.
     marks, words = _codes_of(error), str(error.get("message"))
     if status in (400, 422) and (marks & _OUR_KEY_CODES or _ABOUT_OUR_KEY.search(words)):
@@ -471,14 +464,14 @@ def _metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
     return metadata
 
 
-def _context_error(found: Overflow, metadata: dict[str, object]) -> ServiceError:
+def _context_error(found: Overflow, metadata: dict[str, object]) -> errors.ServiceError:
     if found.prompt is not None and found.context is not None:
-        failure: InvalidRequest = ContextLengthExceeded(
+        failure: errors.InvalidRequest = errors.ContextLengthExceeded(
             prompt_tokens=found.prompt, max_tokens=found.output, context_length=found.context
         )
         failure.metadata |= metadata
         return failure
-    return InvalidRequest(
+    return errors.InvalidRequest(
         "The prompt, or the prompt with the output that was asked for, is longer than the model's "
         "context length. Shorten the messages or lower the output limit.",
         code="context_length_exceeded",
@@ -489,7 +482,7 @@ def _context_error(found: Overflow, metadata: dict[str, object]) -> ServiceError
             "max_tokens": found.output,
             "context_length": found.context,
         },
-    ).caused_by(ErrorClass.CONTEXT_LENGTH)
+    ).caused_by(errors.ErrorClass.CONTEXT_LENGTH)
 
 
 def _client_param(value: object, dialect: Dialect | None) -> str | None:

@@ -11,24 +11,15 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.http.addresses import host_refusal
+from causerie.protocol import request as requests
 from causerie.protocol.parameters import ToolParameters
-from causerie.protocol.request import (
-    ChatRequest,
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    Regex,
-    TextChoice,
-    image_not_fetched,
-    images,
-)
 from causerie.providers.dialect import Choice, Dialect, Shape, Shaping
 
 
 class RequestDraft(Struct, eq=False):
     """``fields`` become the body; ``document`` is what the client sent of those that may go out."""
 
-    request: ChatRequest
+    request: requests.ChatRequest
     dialect: Dialect
     document: Mapping[str, object]
     fields: dict[str, object] = {}
@@ -52,13 +43,13 @@ class RequestDraft(Struct, eq=False):
         )
 
 
-def check_images(request: ChatRequest, dialect: Dialect) -> None:
+def check_images(request: requests.ChatRequest, dialect: Dialect) -> None:
     """Raise :class:`InvalidRequest` for an image at an address that may not be fetched."""
-    for param, image in images(request.messages):
+    for param, image in requests.images(request.messages):
         if image.enclosed:
             continue
         if not dialect.fetches:
-            raise image_not_fetched(param)
+            raise requests.image_not_fetched(param)
         if (why := host_refusal(image.url, dialect.inside)) is not None:
             raise InvalidRequest(
                 f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as "
@@ -151,11 +142,11 @@ def write_shape(draft: RequestDraft) -> None:
 
 
 _SHAPES: Mapping[type[Struct], tuple[Shape, str]] = {
-    JsonObject: ("json_object", "response_format"),
-    JsonSchema: ("json_schema", "response_format"),
-    Regex: ("regex", "structured_outputs.regex"),
-    TextChoice: ("choice", "structured_outputs.choice"),
-    Grammar: ("grammar", "structured_outputs.grammar"),
+    requests.JsonObject: ("json_object", "response_format"),
+    requests.JsonSchema: ("json_schema", "response_format"),
+    requests.Regex: ("regex", "structured_outputs.regex"),
+    requests.TextChoice: ("choice", "structured_outputs.choice"),
+    requests.Grammar: ("grammar", "structured_outputs.grammar"),
 }
 
 
@@ -170,20 +161,20 @@ def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
             schema = {"name": "object", "schema": {"type": "object"}, "strict": True}
             fields["response_format"] = {"type": "json_schema", "json_schema": schema}
             draft.moved("response_format.json_object", "response_format.json_schema")
-        case "regex", Regex(pattern=pattern):
+        case "regex", requests.Regex(pattern=pattern):
             fields["regex"] = pattern
-        case "choice_regex", TextChoice(options=options):
+        case "choice_regex", requests.TextChoice(options=options):
             fields["regex"] = "(" + "|".join(map(re.escape, options)) + ")"
-        case "choice_grammar", TextChoice(options=options):
+        case "choice_grammar", requests.TextChoice(options=options):
             fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, options))
-        case "ebnf" | "grammar", Grammar(text=text):
+        case "ebnf" | "grammar", requests.Grammar(text=text):
             fields[way] = text
 
 
 def _write_response_format(draft: RequestDraft) -> None:
     output = draft.request.output
     sent: Any = draft.document.get("response_format")
-    if not isinstance(output, JsonSchema):
+    if not isinstance(output, requests.JsonSchema):
         draft.fields["response_format"] = sent
         return
     if sent is None or sent["type"] != "json_schema":
@@ -200,7 +191,7 @@ def _write_response_format(draft: RequestDraft) -> None:
     draft.fields["response_format"] = sent
 
 
-def _as_object(output: JsonSchema) -> Mapping[str, object]:
+def _as_object(output: requests.JsonSchema) -> Mapping[str, object]:
     if isinstance(output.schema, bool):
         return {} if output.schema else {"not": {}}
     return output.schema

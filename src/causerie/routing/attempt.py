@@ -8,22 +8,14 @@ from contextlib import AbstractAsyncContextManager
 from msgspec import Struct
 
 from causerie.errors import ConstraintNotKept, ServiceError
-from causerie.protocol.events import (
-    Batch,
-    Event,
-    Finished,
-    Partial,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallStarted,
-)
+from causerie.protocol import events
 from causerie.protocol.request import ChatRequest
 from causerie.routing.circuit_breaker import THRESHOLD
-from causerie.routing.target import SILENCE, QueuePlace, TargetReply
+from causerie.routing.target import SILENCE, TargetReply
 from causerie.routing.target_state import TargetState
 
-_WORDS = (TextDelta, ReasoningDelta)
-_CONTENT_EVENTS = (ToolCallStarted, Finished)
+_WORDS = (events.TextDelta, events.ReasoningDelta)
+_CONTENT_EVENTS = (events.ToolCallStarted, events.Finished)
 
 
 class Attempt(Struct, eq=False):
@@ -35,15 +27,15 @@ class Attempt(Struct, eq=False):
 
     target_state: TargetState
     request: ChatRequest
-    partial: Partial | None
+    partial: events.Partial | None
     answer: TargetReply = SILENCE
     failure: str = ""  # why it did not do; empty where it did
-    first: Batch = ()
+    first: events.Batch = ()
     started: float = 0.0
     began: float = 0.0  # when the first content was there
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
-    _entry: AbstractAsyncContextManager[QueuePlace] | None = None
+    _entry: AbstractAsyncContextManager[float] | None = None
     _reply: AbstractAsyncContextManager[TargetReply] | None = None
     _there: bool = False  # whether it counts as under way
     reached: bool = False  # whether the target had the request, where it failed
@@ -80,19 +72,19 @@ class Attempt(Struct, eq=False):
             self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
             self._trial = breaker.begin()
         self.started = asked = clock()
-        before: list[Event] = []
+        before: list[events.Event] = []
         try:
             if target_state.admission_queue is not None:
                 entry = target_state.admission_queue.enter(self.request.n)
-                self.queued_seconds = (await entry.__aenter__()).waited
+                self.queued_seconds = await entry.__aenter__()
                 self._entry = entry
                 asked = clock()
             latency_stats.waiting[self] = asked
             reply = target_state.target.generate(self.request, self.partial)
             answer = self.answer = await reply.__aenter__()
             self._reply = reply
-            events = answer.events.__anext__
-            while not _bears_content(batch := await events()):
+            upcoming = answer.events.__anext__
+            while not _bears_content(batch := await upcoming()):
                 before += batch
             self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
@@ -109,7 +101,7 @@ class Attempt(Struct, eq=False):
         del latency_stats.waiting[self]
         latency_stats.answered(seconds, began)
 
-    def upcoming(self) -> Callable[[], Awaitable[Batch]]:
+    def upcoming(self) -> Callable[[], Awaitable[events.Batch]]:
         return (SILENCE if self._ended_empty else self.answer).events.__anext__
 
     async def _failed(self, failure: BaseException) -> None:
@@ -137,7 +129,7 @@ class Attempt(Struct, eq=False):
                 await self._entry.__aexit__(None, None, None)
 
 
-def _bears_content(batch: Batch) -> bool:
+def _bears_content(batch: events.Batch) -> bool:
     for event in batch:
         if isinstance(event, _WORDS):
             if event.text:

@@ -9,22 +9,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from causerie import errors
-from causerie.protocol.events import (
-    ArrivalSink,
-    Batch,
-    BatchSink,
-    Event,
-    Finished,
-    FinishReason,
-    Partial,
-    PartialCall,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-    Trail,
-    Usage,
-)
+from causerie.protocol import events
 from causerie.routing.attempt import Attempt
 from causerie.routing.target import NOTHING
 from causerie.routing.target_selector import TargetSelector
@@ -38,13 +23,13 @@ LONG = 16  # events of a batch; a longer one is put together with the others at 
 class Passed(Struct):
     """What was passed on of a reply; batches are put together once ``MANY`` or ``LONG``."""
 
-    batches: list[Batch] = []
+    batches: list[events.Batch] = []
     _reasoning: list[str] = []
     _text: list[str] = []
-    _calls: dict[_At, ToolCallStarted] = {}
+    _calls: dict[_At, events.ToolCallStarted] = {}
     _arguments: dict[_At, list[str]] = {}
     _uncut: set[int] = set()  # choices that ended by themselves
-    _finish: FinishReason | None = None
+    _finish: events.FinishReason | None = None
     _finished: int = 0
 
     @property
@@ -53,10 +38,10 @@ class Passed(Struct):
         return self._finished
 
     @property
-    def finish(self) -> FinishReason | None:
+    def finish(self) -> events.FinishReason | None:
         for batch in reversed(self.batches):
             for event in reversed(batch):
-                if type(event) is Finished:
+                if type(event) is events.Finished:
                     return event.reason
         return self._finish
 
@@ -66,14 +51,14 @@ class Passed(Struct):
         said = any(self._text) or bool(self._calls)
         return said or (reasoning and any(self._reasoning))
 
-    def partial(self, usage: Usage, trail: Trail | None) -> Partial:
+    def partial(self, usage: events.Usage, trail: events.Trail | None) -> events.Partial:
         """Return the reply so far, which has one choice; ``usage`` counts all its tokens."""
         self.put_together()
-        return Partial(
+        return events.Partial(
             reasoning="".join(self._reasoning),
             text="".join(self._text),
             calls=tuple(
-                PartialCall(at[1], call.id, call.name, "".join(self._arguments[at]))
+                events.PartialCall(at[1], call.id, call.name, "".join(self._arguments[at]))
                 for at, call in sorted(self._calls.items())
             ),
             completion=usage.completion,
@@ -98,18 +83,18 @@ class Passed(Struct):
         for batch in self.batches:
             for event in batch:
                 match event:
-                    case TextDelta():
+                    case events.TextDelta():
                         text.append(event.text)
-                    case ReasoningDelta():
+                    case events.ReasoningDelta():
                         reasoning.append(event.text)
-                    case ToolCallStarted():
+                    case events.ToolCallStarted():
                         at = event.choice, event.index
                         self._calls[at] = event
                         self._arguments[at] = []
-                    case ToolCallDelta():
+                    case events.ToolCallDelta():
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
-                    case Finished():
+                    case events.Finished():
                         self._finish = event.reason
                         self._finished += 1
                         if event.reason in ("stop", "tool_calls"):
@@ -121,9 +106,9 @@ class Passed(Struct):
             self._arguments.setdefault(at, []).append("".join(pieces))
 
 
-def added(before: Usage, new: Usage) -> Usage:
+def added(before: events.Usage, new: events.Usage) -> events.Usage:
     """Add the usage of two targets of one reply; the prompt counts once."""
-    return Usage(
+    return events.Usage(
         prompt=before.prompt or max(new.prompt - before.completion, 0),
         completion=before.completion + new.completion,
         cached=before.cached,
@@ -144,7 +129,7 @@ _BROKEN = frozenset(
 class ReplyObserver(Protocol):
     """Observer of a reply: ``see`` gets what is passed on; ``forget``: the reply starts anew."""
 
-    def see(self, batch: Batch) -> None: ...
+    def see(self, batch: events.Batch) -> None: ...
     def forget(self) -> None: ...
 
 
@@ -158,11 +143,11 @@ class Execution(TargetSelector, eq=False):
 
     watch: ReplyObserver | None = None
     whole: bool = False
-    finish: FinishReason | None = None
+    finish: events.FinishReason | None = None
     continued: int = 0
     _passed: Passed = field(default_factory=Passed)
-    _before: Usage = NOTHING  # of those who broke off
-    _told: Usage | None = None
+    _before: events.Usage = NOTHING  # of those who broke off
+    _told: events.Usage | None = None
     _full: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
@@ -204,7 +189,7 @@ class Execution(TargetSelector, eq=False):
         request = self.request
         return request.stream and self._passed.shows(reasoning=request.thinking.visible)
 
-    def usage(self) -> Usage:
+    def usage(self) -> events.Usage:
         if self._told is not None:
             return self._told
         if self.attempt is None:
@@ -212,16 +197,16 @@ class Execution(TargetSelector, eq=False):
         now = self.attempt.answer.usage()
         return now if self._before is NOTHING else added(self._before, now)
 
-    async def stream(self, emit: BatchSink) -> None:
+    async def stream(self, emit: events.BatchSink) -> None:
         """Emit the reply that has begun, continued elsewhere if needed; raise the last failure."""
         attempt = self.attempt
         assert attempt is not None
-        pass_on: ArrivalSink | None = None
-        batch: Batch = attempt.first
-        upcoming: Callable[[], Awaitable[Batch]] | None = None
+        pass_on: events.ArrivalSink | None = None
+        batch: events.Batch = attempt.first
+        upcoming: Callable[[], Awaitable[events.Batch]] | None = None
         while True:
             if batch:
-                if isinstance(batch[-1], Usage) and not self.whole:
+                if isinstance(batch[-1], events.Usage) and not self.whole:
                     batch = self._ended(attempt, batch, batch[-1])
                 if not self._pass_on(emit, batch):
                     await self._taken()
@@ -242,7 +227,7 @@ class Execution(TargetSelector, eq=False):
             if self._full is not None:
                 await self._taken()
 
-    def _pass_on(self, emit: BatchSink, batch: Batch) -> bool:
+    def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
         self._full = emit(batch)
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
@@ -261,19 +246,20 @@ class Execution(TargetSelector, eq=False):
         if failure.error_class in _BROKEN:
             failure.caused_by(errors.ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
-        ending: list[Event] = []
+        ending: list[events.Event] = []
         if passed.finished < request.n:
             limit = broken.request.max_tokens
             if request.n > 1 or limit is None or told.completion < limit:
                 return await self._continued(broken, failure)
             broken.target_state.failed(failure)
-            ending.append(Finished("length"))  # whoever went on would say more than was asked for
+            # Whoever went on would say more than was asked for.
+            ending.append(events.Finished("length"))
         self._told, self.whole = told, True
         self.finish = "length" if ending else passed.finish
         broken.first = [*ending, told]
         return broken
 
-    def _ended(self, attempt: Attempt, batch: Batch, told: Usage) -> Batch:
+    def _ended(self, attempt: Attempt, batch: events.Batch, told: events.Usage) -> events.Batch:
         target_state = attempt.target_state
         if not target_state.breaker.well:
             target_state.breaker.succeeded()
@@ -288,7 +274,7 @@ class Execution(TargetSelector, eq=False):
             batch = [*batch[:-1], told]
         self._told = told
         ending = batch[-2] if len(batch) > 1 else None
-        self.finish = ending.reason if isinstance(ending, Finished) else self._passed.finish
+        self.finish = ending.reason if isinstance(ending, events.Finished) else self._passed.finish
         return batch
 
     async def _continued(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
@@ -308,7 +294,7 @@ class Execution(TargetSelector, eq=False):
             errors.forget_frames(last)
         return await self.again(failure)
 
-    async def _gone_on(self, partial: Partial, failure: errors.ServiceError) -> Attempt:
+    async def _gone_on(self, partial: events.Partial, failure: errors.ServiceError) -> Attempt:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
@@ -326,7 +312,7 @@ class Execution(TargetSelector, eq=False):
             self.waited(seconds)
         raise failure
 
-    def _able(self, partial: Partial) -> list[TargetState]:
+    def _able(self, partial: events.Partial) -> list[TargetState]:
         request = self.request
         failed = {attempt.target for attempt in self.tried}
         able = [

@@ -93,15 +93,9 @@ class Target(Protocol):
         """Return the tokens of the prompt as a reply would report them; ``None`` if unknown."""
 
 
-class QueuePlace(Protocol):
-    """A place; ``waited`` is the time in the queue, in seconds."""
-
-    @property
-    def waited(self) -> float: ...
-
-
 class AdmissionQueue(Protocol):
     """Admission of requests: start, wait, or be refused."""
 
-    def enter(self, places: int) -> AbstractAsyncContextManager[QueuePlace]:
-        """Hold places during the block; raise ``Overloaded`` if there are none."""
+    def enter(self, places: int) -> AbstractAsyncContextManager[float]:
+        """Hold places during the block, which gets the seconds in the queue; raise ``Overloaded``
+        if there are none."""

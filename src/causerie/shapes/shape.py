@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
@@ -78,8 +77,7 @@ class ParsedRequest(Struct, frozen=True):
     places: Places = Places((), {})
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """One API of completions; nothing behind its reader knows which one a request came by."""
 
     name: str

@@ -12,17 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from causerie.chat.call_syntax import base
+from causerie.chat.call_syntax import members as grammars
 from causerie.chat.call_syntax.choices import ALL, choices, is_meant, kinds, kinds_of, refused
-from causerie.chat.call_syntax.members import (
-    ArgumentRules,
-    item_in,
-    items_of,
-    members_of,
-    names_in,
-    number_of,
-    property_in,
-    text_terminal,
-)
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.keywords import constants
 
@@ -91,10 +82,10 @@ class ElementReader(base.StepReader):
         lead = ", " if outer.count else outer.brackets[0]
         outer.count += 1
         if outer.brackets == "[]":
-            schema = item_in(outer.schema, outer.count - 1)
+            schema = grammars.item_in(outer.schema, outer.count - 1)
         else:
-            schema = property_in(outer.schema, name)
-        free = outer.brackets == "{}" and name not in names_in(outer.schema)
+            schema = grammars.property_in(outer.schema, name)
+        free = outer.brackets == "{}" and name not in grammars.names_in(outer.schema)
         self._open.append(_Element(name, schema, free))
         self._resumed = False
         self._held = base.GrowingText()
@@ -149,7 +140,7 @@ class ElementReader(base.StepReader):
         return piece.strip()
 
 
-class _Elements(ArgumentRules[str | None]):
+class _Elements(grammars.ArgumentRules[str | None]):
     """Writes rules for values; the place of one is the name in the closing tag behind it.
 
     Without a name, any closes it.
@@ -205,13 +196,15 @@ class _Elements(ArgumentRules[str | None]):
                 inside = self.object(choice, lists)
             case "array":
                 start = self.scope.literal(f"{self._mark}<{_ITEM}>")
-                inside = items_of(choice).grammar(lambda of: f"{start} {self.value(of, _ITEM)}", "")
+                inside = grammars.items_of(choice).grammar(
+                    lambda of: f"{start} {self.value(of, _ITEM)}", ""
+                )
             case _:
-                inside = number_of(kind, choice, self.scope)
+                inside = grammars.number_of(kind, choice, self.scope)
         return None if inside is None else f"{inside} {closed}"
 
     def _string_grammar(self, choice: base.Schema, place: str | None) -> str:
-        bounded = text_terminal(choice)
+        bounded = grammars.text_terminal(choice)
         if bounded is not None:
             text = self.scope.closed(f"{bounded} & {base.without(self._mark)}", self._tag(place))
         else:
@@ -220,7 +213,7 @@ class _Elements(ArgumentRules[str | None]):
         return text + self._any_name(place)
 
     def object(self, choice: base.Schema, lists: bool = False) -> str | None:
-        members = members_of(
+        members = grammars.members_of(
             choice,
             f"{_KEY} & ~/{_ITEM}/" if lists else _KEY,
             lambda name: _NAME.fullmatch(name) is not None and not (lists and name == _ITEM),

@@ -6,8 +6,9 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from causerie.chat.call_syntax.base import Schema, spelled
 from causerie.chat.call_syntax.choices import choices, definitions, kinds_of, part_of, refused
@@ -142,8 +143,7 @@ def either(schema: Schema, ways: Iterable[str | None]) -> str:
     return " | ".join(possible)
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     """The ``first`` items each by its own schema, all others by ``rest`` (``None``: no others)."""
 
     first: tuple[Schema, ...]
@@ -213,15 +213,13 @@ def any_of(options: Sequence[Schema]) -> Schema:
     return {"anyOf": options, **definitions(options[0])}
 
 
-@dataclass(frozen=True, slots=True)
-class NamedProperty:
+class NamedProperty(Struct, frozen=True):
     name: str
     schema: Schema
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectMembers:
+class ObjectMembers(Struct, frozen=True):
     """``named`` in order; ``free`` are terminals of other keys with what stands behind them.
 
     Of these there are ``least`` to ``most`` (``None``: any number).

@@ -6,17 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
+from causerie.chat.call_syntax import members as grammars
 from causerie.chat.call_syntax.base import Read, Schema
 from causerie.chat.call_syntax.choices import choices, kinds, kinds_of, refused
-from causerie.chat.call_syntax.members import (
-    JsonLikeRules,
-    ObjectMembers,
-    either,
-    members_of,
-    names_in,
-    property_in,
-    text_terminal,
-)
 from causerie.chat.call_syntax.relaxed import RelaxedReader, loose_text
 from causerie.chat.grammar_text import GrammarText
 from causerie.chat.schema.keywords import constants
@@ -43,8 +35,8 @@ class PythonReader:
             text = text.lstrip()
             if not text:
                 return Read()
-            names = names_in(self._schema)
-            expected = kinds(property_in(self._schema, names[0])) if names else ()
+            names = grammars.names_in(self._schema)
+            expected = kinds(grammars.property_in(self._schema, names[0])) if names else ()
             whole = text[0] == "{" and expected and "object" not in expected
             self._reader = RelaxedReader() if whole else RelaxedReader(parameters=names)
         return self._reader.feed(text)
@@ -52,11 +44,11 @@ class PythonReader:
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
-    return f"({either(schema, (_list(choice, scope) for choice in choices(schema)))})"
+    return f"({grammars.either(schema, (_list(choice, scope) for choice in choices(schema)))})"
 
 
 def _list(schema: Schema, scope: GrammarText) -> str | None:
-    members = members_of(schema, _KEY, lambda name: name == name.strip())
+    members = grammars.members_of(schema, _KEY, lambda name: name == name.strip())
     if members is None:
         return None
     written = [
@@ -76,7 +68,7 @@ def _list(schema: Schema, scope: GrammarText) -> str | None:
 def separated(
     parts: list[tuple[bool, str]],
     others: list[str],
-    members: ObjectMembers,
+    members: grammars.ObjectMembers,
     comma: str,
     scope: GrammarText,
 ) -> str:
@@ -132,7 +124,7 @@ def loose_grammar(quote: str, schema: Schema, scope: GrammarText) -> str:
     return writer.finish(schema, map(writer.object, choices(schema)))
 
 
-class _Loose(JsonLikeRules):
+class _Loose(grammars.JsonLikeRules):
     null = '"None"'
 
     def __init__(self, quote: str, scope: GrammarText) -> None:
@@ -145,7 +137,7 @@ class _Loose(JsonLikeRules):
         return [self.scope.literal(loose_text(each, self._quote, ordered=True)) for each in values]
 
     def object(self, choice: Schema) -> str | None:
-        members = members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
+        members = grammars.members_of(choice, _BARE_KEY, lambda name: self._quote not in name)
         if members is None:
             return None
         named = sorted(members.named, key=lambda one: (one.name.lower(), one.name))
@@ -161,7 +153,7 @@ class _Loose(JsonLikeRules):
 
     def string(self, choice: Schema) -> str:
         quote = self.scope.literal(self._quote)
-        bounded = text_terminal(choice)
+        bounded = grammars.text_terminal(choice)
         if bounded is not None:
             return f"{quote} {self.scope.closed(bounded, self._quote)}"
         return f"{quote} {self.scope.until(self._quote)}"

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+
+class Literal(Struct, frozen=True):
     """Fixed text. Parts of it that are control tokens of the vocabulary are written as those."""
 
     text: str
@@ -26,13 +26,11 @@ class Literal:
     """Other texts with the same meaning: admitted by the constraint and read, never asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """The function's name, ended by the literal that follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallId:
+class CallId(Struct, frozen=True):
     """The call's id, ended by the literal that follows."""
 
     pattern: str = "[a-zA-Z0-9]{9}"
@@ -44,13 +42,11 @@ class CallId:
     """If False, the id only numbers the calls, and the client is given another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonArguments:
+class JsonArguments(Struct, frozen=True):
     """The arguments as one JSON object, by the function's schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterList:
+class ParameterList(Struct, frozen=True):
     """Arguments written one by one, strings raw and everything else as JSON.
 
     Each is ``before`` KEY ``between`` VALUE ``after``. The list is ended by the literal that
@@ -70,16 +66,14 @@ class ParameterList:
     open_ended: bool = False  # if True, a value also ends at a line that begins with ``before``
 
 
-@dataclass(frozen=True, slots=True)
-class PythonArguments:
+class PythonArguments(Struct, frozen=True):
     """Keyword arguments as in a Python call: ``a=1, b="x", c=None``.
 
     Ended by ``)``, which belongs to the literal that follows.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class LooseArguments:
+class LooseArguments(Struct, frozen=True):
     """An object with bare keys and strings between ``quote``: ``{a:<|"|>x<|"|>,n:1}``.
 
     Its braces are part of it.
@@ -88,8 +82,7 @@ class LooseArguments:
     quote: str
 
 
-@dataclass(frozen=True, slots=True)
-class ElementArguments:
+class ElementArguments(Struct, frozen=True):
     """Arguments as nested elements, ``mark`` before every tag: ``<a>x</a>``.
 
     Lists are ``<item>``s; null is left out. Ended by a closing tag that closes
@@ -124,8 +117,7 @@ def segments(*parts: str | Segment) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class CallSection:
+class CallSection(Struct, frozen=True):
     """A section of tool calls: ``begin`` call (``separator`` call)* ``end``."""
 
     call: tuple[Segment, ...]
@@ -183,8 +175,7 @@ class CallSection:
         return isinstance(self.call[0], Name) and not marked
 
 
-@dataclass(frozen=True, slots=True)
-class Reasoning:
+class Reasoning(Struct, frozen=True):
     """Text between ``open`` and ``close``; white space at its edges is not part of it."""
 
     open: str = "<think>"  # marker without white space
@@ -208,8 +199,7 @@ class Reasoning:
         return (self.close, *self.also_close)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageHeader:
+class MessageHeader(Struct, frozen=True):
     """Header of each message, for families that write a reply as several messages.
 
     It holds the role, the recipient (``to=NAME``) and the channel, in any order.
@@ -243,10 +233,9 @@ class MessageHeader:
         return ("to=", f"to={self.functions}") if self.functions else ("to=",)
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingSwitch:
-    on: Mapping[str, object] = field(default_factory=dict)  # template keyword arguments
-    off: Mapping[str, object] = field(default_factory=dict)
+class ThinkingSwitch(Struct, frozen=True):
+    on: Mapping[str, object] = {}  # template keyword arguments
+    off: Mapping[str, object] = {}
     """Template keyword arguments; a ``mandatory`` thinker has none."""
     effort: str | None = None  # keyword argument that takes the effort as a word, if there is one
     efforts: tuple[str, ...] = ()  # words that ``effort`` knows
@@ -263,8 +252,7 @@ HERMES_CALLS = CallSection(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFormat:
+class ModelFormat(Struct, frozen=True):
     """One model family; the registry names it."""
 
     name: str = ""

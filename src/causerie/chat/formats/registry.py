@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from causerie.chat.formats import format as forms
 from causerie.chat.formats.format import CallSection, Literal, ModelFormat, Name, ParameterList
@@ -26,8 +27,12 @@ def with_headless(form: ModelFormat) -> ModelFormat:
         found.append(_beginning(calls, first.text.rstrip()))
     between_markers = first.text[0] in "<[" and first.text[-1] in ">]"
     if between_markers and isinstance(second, Name) and _begins_with_marker(calls.call[2:]):
-        found.append(_beginning(replace(calls, call=calls.call[1:])))
-    return replace(form, calls=replace(calls, also=(*calls.also, *found))) if found else form
+        found.append(_beginning(structs.replace(calls, call=calls.call[1:])))
+    return (
+        structs.replace(form, calls=structs.replace(calls, also=(*calls.also, *found)))
+        if found
+        else form
+    )
 
 
 def _begins_with_marker(segments: Sequence[object]) -> bool:
@@ -40,7 +45,9 @@ def _begins_with_marker(segments: Sequence[object]) -> bool:
 
 
 def _beginning(way: CallSection, *marks: str) -> CallSection:
-    return replace(way, begin="", optional_end=True, triggers=marks, lead_ins=(), lead="", also=())
+    return structs.replace(
+        way, begin="", optional_end=True, triggers=marks, lead_ins=(), lead="", also=()
+    )
 
 
 # What the tables say, as values of ``format.py``.
@@ -49,7 +56,7 @@ _Table = Mapping[str, Any]
 _SWITCHED = forms.ThinkingSwitch(on={"enable_thinking": True}, off={"enable_thinking": False})
 _SWITCHES = {
     "on": _SWITCHED,
-    "off": replace(_SWITCHED, default="off"),
+    "off": structs.replace(_SWITCHED, default="off"),
     "always": forms.ThinkingSwitch(mandatory=True),
 }
 _UNSPACED = {"after_open": "", "before_close": "", "after_close": ""}

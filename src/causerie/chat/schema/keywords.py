@@ -102,6 +102,8 @@ IN_PLACE = _NAMES["in_place"]
 APPLIES = IN_PLACE | _NAMES["of_properties"]
 SAID_BY_PATTERN, NOTES = _NAMES["said_by_pattern"], _NAMES["notes"]
 _ANNOTATIONS, _RULES = _NAMES["annotations"], ENFORCED | REFUSED
+APPLIED = _RULES | {"$defs", "definitions", "additionalItems"}
+"""Keywords in whose values subschemas may stand."""
 
 _PART = re.compile(r"<([a-z0-9-]+)>")
 
@@ -117,11 +119,6 @@ _PARTS = _patterns("parts", {})
 FORMATS = _patterns("formats", _PARTS)
 SPELLED = _patterns("spelled", _PARTS | FORMATS)
 _LEAST_SIMILAR = 0.8
-
-
-def is_applied(key: str) -> bool:
-    """Return whether subschemas may stand in the value of a keyword."""
-    return key in _RULES or key in ("$defs", "definitions", "additionalItems")
 
 
 def is_annotation(key: str) -> bool:

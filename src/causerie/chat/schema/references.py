@@ -84,7 +84,7 @@ class Addresses:
         items = value.items() if isinstance(value, Mapping) else enumerate(as_list(value))
         for key, of in items:
             if by_name or key not in DATA:
-                known = at.known and (by_name or isinstance(key, int) or words.is_applied(key))
+                known = at.known and (by_name or isinstance(key, int) or key in words.APPLIED)
                 below = _Position((*at.path, key), base, known)
                 self._collect(of, below, by_name=not by_name and key in BY_NAME)
 

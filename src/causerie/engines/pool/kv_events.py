@@ -268,8 +268,7 @@ _map_event = msgspec.msgpack.Decoder(Stored | Removed | Cleared)
 _array_event = msgspec.msgpack.Decoder(_StoredArray | _RemovedArray | _ClearedArray)
 
 
-@dataclass(frozen=True, slots=True)
-class EventBatch:
+class EventBatch(Struct, frozen=True):
     """Changes of one step of the engine; ``ts`` is when it was published, in seconds."""
 
     ts: float
@@ -416,8 +415,7 @@ _HEARTBEAT_MS = 5_000
 _MISSING = "pyzmq is not installed; in a clone of Causerie: pip install '.[pool]'"
 
 
-@dataclass(frozen=True, slots=True)
-class KvEndpoint:
+class KvEndpoint(Struct, frozen=True):
     """Place where a cache publishes: addresses of ZeroMQ, such as ``tcp://10.0.0.7:5557``."""
 
     events: str

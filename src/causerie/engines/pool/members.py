@@ -21,14 +21,7 @@ from typing import Any, TypeVar
 import structlog
 
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus
-from causerie.engines.pool.kv_events import (
-    BLOCK,
-    KvEndpoint,
-    KvSubscriber,
-    KvView,
-    PrefixIndex,
-    extended,
-)
+from causerie.engines.pool import kv_events
 from causerie.engines.supervised import SupervisedEngine, end_task
 from causerie.routing.circuit_breaker import FIRST_WAIT_SECONDS, CircuitBreaker
 
@@ -65,7 +58,7 @@ def least_cost(members: Iterable[M], tokens: int, runs: Mapping[str, int]) -> M:
         held = runs.get(member.name, 0)
         if running >= share:
             held = held if held > held_twice and running < most else 0
-        unread = tokens - held * BLOCK if held * BLOCK < tokens else 0
+        unread = tokens - held * kv_events.BLOCK if held * kv_events.BLOCK < tokens else 0
         return _READING * unread + member.unread + _RUNNING * running, member.chosen
 
     return min(able, key=cost)
@@ -81,12 +74,16 @@ _UNREAD = 2048  # tokens that fill a block of any cache
 class MemberCache:
     """Prefix cache of the member ``name``, which publishes at ``endpoints``, one for each rank."""
 
-    def __init__(self, index: PrefixIndex, name: str, endpoints: Sequence[KvEndpoint]) -> None:
+    def __init__(
+        self, index: kv_events.PrefixIndex, name: str, endpoints: Sequence[kv_events.KvEndpoint]
+    ) -> None:
         self._index = index
         self._name = name
         self._running = f"{name} running"
         self._caches = [
-            KvSubscriber(endpoint, KvView(index, f"{name} rank {rank}", name), self._changed)
+            kv_events.KvSubscriber(
+                endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._changed
+            )
             for rank, endpoint in enumerate(endpoints)
         ]
         self._source = SENT
@@ -266,7 +263,7 @@ class MemberTurn:
     _left: Callable[[Member], None]
 
     def __post_init__(self, prompt: Sequence[int]) -> None:
-        self._rest = prompt[len(self._blocks) * BLOCK :]  # the tokens that fill no block
+        self._rest = prompt[len(self._blocks) * kv_events.BLOCK :]  # the tokens that fill no block
         self._read, self._since = self._unread, monotonic()
         self.at.running += 1
         self.at.unread += self._unread
@@ -293,7 +290,7 @@ class MemberTurn:
             at.cache.expect(self._read, self._since)
             # The reply is in its cache too, for the next turn of the conversation.
             before = self._blocks[-1] if self._blocks else self._before
-            at.cache.holds(extended(before, [*self._rest, *made]))
+            at.cache.holds(kv_events.extended(before, [*self._rest, *made]))
         elif failure:
             at.failed(failure)
         self._left(at)

@@ -195,10 +195,6 @@ def read_part(fields: ObjectReader, role: Role) -> Part:
         return TextPart(text)
     if role != "user":
         raise unsupported(fields.param("type"), "Images are read from user messages only.")
-    return _image(fields)
-
-
-def _image(fields: ObjectReader) -> ImagePart:
     image = fields.required_object("image_url", "an object with a `url`")
     image.word("detail", ("auto", "low", "high", "original"))
     part = ImagePart(image.required_string("url"))

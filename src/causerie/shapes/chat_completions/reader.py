@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 from causerie.http.event_loop import LARGE
-from causerie.protocol import parameters
+from causerie.protocol import body_types, parameters
 from causerie.protocol.body import (
     ObjectReader,
     check_work,
@@ -28,12 +28,6 @@ from causerie.protocol.body import (
     unsupported,
     wrong_type,
     wrong_value,
-)
-from causerie.protocol.body_types import (
-    MAX_FUNCTION_NAME,
-    MAX_PROVIDER_NAMES,
-    MAX_TOOLS,
-    PriceCeiling,
 )
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
@@ -59,12 +53,12 @@ _SORTS: Mapping[str, SortBy] = {word: word for word in get_args(SortBy)}
 
 def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
     tools: dict[str, Tool] = {}
-    for fields in body.objects("tools", most=MAX_TOOLS, expected=_TOOL_FORM):
+    for fields in body.objects("tools", most=body_types.MAX_TOOLS, expected=_TOOL_FORM):
         sort = fields.required_string("type", expected='"function"')
         if sort != "function":
             raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
         function = fields.required_object("function", "an object with `name` and `parameters`")
-        name = function.required_string("name", most=MAX_FUNCTION_NAME)
+        name = function.required_string("name", most=body_types.MAX_FUNCTION_NAME)
         schema = function.child("parameters")
         tool = Tool(
             name=name,
@@ -117,7 +111,7 @@ def _read_choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
     if mode is None:
         raise missing(allowed.param("mode"), "auto or required")
     names = []
-    for one in allowed.objects("tools", most=MAX_TOOLS):
+    for one in allowed.objects("tools", most=body_types.MAX_TOOLS):
         if one.get("type") != "function":
             raise wrong_value(one.param("type"), 'must be "function".')
         names.append(_function_name(one, defined))
@@ -234,7 +228,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
     """``provider``; the other fields of this door are checked, too."""
     fields.word("route", ("fallback",))
     for name in ("transforms", "plugins"):
-        if fields.array(name, most=MAX_PROVIDER_NAMES):
+        if fields.array(name, most=body_types.MAX_PROVIDER_NAMES):
             raise unsupported(name, "Messages and replies are never altered here; leave it out.")
     provider = fields.child("provider")
     if provider is None:
@@ -242,7 +236,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
     allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
     collection = provider.word("data_collection", ("allow", "deny"))
     return Preferences(
-        order=tuple(provider.strings("order", most=MAX_PROVIDER_NAMES)),
+        order=tuple(provider.strings("order", most=body_types.MAX_PROVIDER_NAMES)),
         only=_set(provider, "only"),
         ignore=_set(provider, "ignore") or frozenset(),
         quantizations=_set(provider, "quantizations"),
@@ -250,7 +244,9 @@ def read_preferences(fields: ObjectReader) -> Preferences:
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
         sort=_SORTS.get(_sort_word(provider)),
-        max_price=MostPrice(*(_money(prices, name) for name in PriceCeiling.__struct_fields__))
+        max_price=MostPrice(
+            *(_money(prices, name) for name in body_types.PriceCeiling.__struct_fields__)
+        )
         if (prices := provider.child("max_price"))
         else ANY_PRICE,
     )
@@ -258,7 +254,7 @@ def read_preferences(fields: ObjectReader) -> Preferences:
 
 def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     # Programs send an empty list where nothing was chosen.
-    return frozenset(fields.strings(name, most=MAX_PROVIDER_NAMES)) or None
+    return frozenset(fields.strings(name, most=body_types.MAX_PROVIDER_NAMES)) or None
 
 
 def _sort_word(provider: ObjectReader) -> str:

@@ -377,7 +377,8 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
     # No server of others takes thinking that was signed here, nor a turn of nothing else.
     changes, turns = Changes(), []
-    for at, turn in enumerate(document.values["messages"]):
+    sent: Any = document.values["messages"]
+    for at, turn in enumerate(sent):
         content = turn.get("content")
         if isinstance(content, list) and any(map(is_ours, content)):
             kept = without(content, is_ours, f"messages[{at}].content", changes)
