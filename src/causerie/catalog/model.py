@@ -237,7 +237,7 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class ProviderClaims:
-    """What a provider's own list says of a model, measured by nobody; ``None``: nothing.
+    """A model's capabilities as its provider's own list states them; ``None``: it states none.
 
     Modalities are those that it takes, and those that it returns.
     """

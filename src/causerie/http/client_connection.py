@@ -100,7 +100,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     opening: bytes = b""
     """Bytes that arrived until the head was complete."""
     late: float = _NEVER
-    """When the awaited head or piece has taken too long."""
+    """Deadline of the awaited head or piece, on the monotonic clock."""
     unsent: bool = False  # whether it was given up before its request had been sent whole
     taker: Callable[[bytes], bool] | None = None
     """Called with an awaited piece on arrival; true keeps the waiting task asleep."""

@@ -74,7 +74,7 @@ class TargetHealthEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether replicas count limits together, and whether their shared store answers."""
+    """Limits as ``/health`` shows them: shared by replicas or not, and if their store answers."""
 
     shared: bool
     answers: bool | UnsetType = UNSET

@@ -41,7 +41,7 @@ class Field(Struct, frozen=True):
     bounds: str
     """The range of a number, the length of a text or list; empty if anything goes."""
     default: str
-    """As JSON; empty if there is none, or if ``text`` says it."""
+    """The default value as JSON; empty if there is none, or if ``text`` says it."""
     text: str
 
 
