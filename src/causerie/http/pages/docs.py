@@ -74,7 +74,7 @@ class Operation(Struct, frozen=True):
 
     @property
     def example(self) -> str:
-        """The body that an example sends, as JSON; empty if there is none."""
+        """Return the body that an example sends, as JSON; empty if there is none."""
         sent = _sent(self.described)
         return msgspec.json.format(msgspec.json.encode(sent["example"])).decode() if sent else ""
 
