@@ -197,7 +197,10 @@ class KeyAuthenticator(Protocol):
     """Authentication by keys of accounts."""
 
     async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
-        """Raises ``Unauthenticated``, ``Forbidden`` or ``StoreUnavailable``."""
+        """Return the owner of a key.
+
+        Raises ``Unauthenticated``, ``Forbidden`` or ``StoreUnavailable``.
+        """
 
 
 class Allowances(Protocol):
@@ -242,7 +245,7 @@ class FreeAllowance(Protocol):
     """Daily allowance of requests to free models, by project."""
 
     async def take(self, project: str) -> FreeReservation:
-        """Raises ``RateLimited`` or ``StoreUnavailable``."""
+        """Reserve a request; raise ``RateLimited`` or ``StoreUnavailable``."""
 
 
 @dataclass(frozen=True, slots=True)

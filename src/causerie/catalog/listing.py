@@ -34,6 +34,7 @@ from causerie.catalog.model import (
     serving,
 )
 from causerie.errors import InvalidRequest, NotFound
+from causerie.protocol.alike import alike
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import (
     Architecture,
@@ -323,13 +324,11 @@ class Listing:
             self.evidence == "unknown" or (parameters | claimed) & {"reasoning", "reasoning_effort"}
         )
         longest = _most(profile.max_output_tokens for profile in profiles)
-        return RouterModel(
-            id=self.id,
+        return alike(
+            RouterModel,
+            self.card,
             canonical_slug=self.id,
-            name=self.card.name,
-            created=self.card.created,
             owned_by=self.id.partition("/")[0],
-            description=self.card.description,
             context_length=self.context_length,
             architecture=_architecture(self.modalities),
             pricing=top.tariff.entry(),
@@ -348,14 +347,9 @@ class Listing:
         )
 
     def with_endpoints(self) -> ModelEndpoints:
-        return ModelEndpoints(
-            id=self.id,
-            name=self.card.name,
-            created=self.card.created,
-            description=self.card.description,
-            architecture=_architecture(self.modalities),
-            endpoints=[self._endpoint(one) for one in self.endpoints],
-        )
+        architecture = _architecture(self.modalities)
+        endpoints = [self._endpoint(one) for one in self.endpoints]
+        return alike(ModelEndpoints, self.card, architecture=architecture, endpoints=endpoints)
 
     def _endpoint(self, one: CatalogEndpoint) -> RouterEndpoint:
         stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile

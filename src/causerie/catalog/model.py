@@ -9,6 +9,7 @@ from decimal import Decimal
 from msgspec import UNSET, Struct
 
 from causerie.errors import InvalidRequest
+from causerie.protocol.alike import alike
 from causerie.protocol.events import Usage
 from causerie.protocol.model_entries import (
     Evidence,
@@ -201,9 +202,9 @@ def of_provider(honoured: Iterable[str] | None, *, switches: bool) -> frozenset[
     if honoured is None:
         return None
     known = frozenset(honoured)
-    for alike in _ALIKE:
-        if known & alike:
-            known |= alike
+    for names in _ALIKE:
+        if known & names:
+            known |= names
     if switches:
         known |= _SWITCHES
     return (known | _ALWAYS) & HONOURED
@@ -237,7 +238,7 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True)
 class ProviderClaims:
-    """What a provider's own list says of a model, measured by nobody; ``None``: nothing.
+    """A model's capabilities as its provider's own list states them; ``None``: it states none.
 
     Modalities are those that it takes, and those that it returns.
     """
@@ -479,11 +480,10 @@ class ServedModel:
             parameters = claimed = frozenset()
         if not reasoning_object:
             parameters, claimed = parameters - {"reasoning"}, claimed - {"reasoning"}
-        return ServedModelEntry(
-            id=self.card.id,
-            created=self.card.created,
+        return alike(
+            ServedModelEntry,
+            self.card,
             owned_by="causerie",
-            description=self.card.description,
             context_length=profile.context_length,
             architecture=architecture,
             pricing=tariffs.dearest.entry(),

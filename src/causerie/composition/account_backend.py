@@ -82,7 +82,7 @@ class AccountConditions(Struct):
     _scopes: ScopeBudgets
     _clock: Clock
     budgets: Mapping[tuple[str, str], int] = {}
-    """How many there were at the last look, by owner and the share that is used at least."""
+    """Number of budgets at the last look, by owner and the share that is used at least."""
     low_balance: Decimal = Decimal(0)
     """Balance of credits below which the owners of a project are reminded."""
 

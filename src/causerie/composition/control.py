@@ -151,11 +151,11 @@ class RunningModel(Struct, frozen=True):
     memory_bytes: int | None
     """The most that it may take, an estimate; ``None`` where nothing is loaded."""
     pid: int | None = None
-    """Of its process, where the service has started it."""
+    """Id of its process, if the service has started it."""
     cache_tokens: int | None = None
     """Tokens that all requests together may have, where they share a cache that bounds them."""
     members: tuple[RunningMember, ...] = ()
-    """Of a pool."""
+    """Members of a pool; empty for any other engine."""
 
 
 class RunningMember(Struct, frozen=True):
@@ -166,7 +166,7 @@ class RunningMember(Struct, frozen=True):
     memory_bytes: int | None = None
     """The most that it may take, where it is a process that the service has started."""
     pid: int | None = None
-    """Of that process."""
+    """Id of that process."""
 
 
 class ServiceFacts(Struct, frozen=True):

@@ -189,7 +189,7 @@ class ConnectedProvider:
 
     @property
     def key(self) -> str | None:
-        """The key that is sent there."""
+        """Return the key that is sent there."""
         return self.provider.credential
 
 

@@ -85,7 +85,7 @@ class Reloading:
     stored: Sequence[StoredEntry] = ()
     address: str = ""
     failed: bool = False
-    """Whether the last reload left the settings as they were."""
+    """True if the last reload left the settings as they were."""
 
     def __post_init__(self) -> None:
         self._started_with = self.loaded

@@ -85,7 +85,7 @@ UNTRACED = Traces()
 
 @asynccontextmanager
 async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
-    """The tracing of these settings, for as long as the service runs."""
+    """Trace requests as the settings say, for as long as the block runs."""
     if settings.address is None:
         yield UNTRACED
         return

@@ -32,7 +32,7 @@ from causerie.settings.tree import Settings
 
 @contextmanager
 def hangups() -> Iterator[asyncio.Event]:
-    """An event that each SIGHUP sets while the block runs; none of them ends the process."""
+    """Yield an event that each SIGHUP sets while the block runs; none ends the process."""
     wanted = asyncio.Event()
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or threading.current_thread() is not threading.main_thread():
@@ -94,7 +94,7 @@ class StartAnnouncer(Protocol):
     def download(self) -> Progress: ...
 
     def first_link(self, token: str) -> None:
-        """There is nobody yet; this token makes the account of the owner, once."""
+        """Report the token by which the owner creates the first account, once."""
 
     def ready(self, host: str, port: int) -> None: ...
 
@@ -117,7 +117,7 @@ class CannotStart(Exception):
 def take_address(
     listen: Listen, make: Callable[[Listen], socket.socket] = listening_socket
 ) -> socket.socket:
-    """A bound socket; raises :class:`CannotStart` where the address cannot be had."""
+    """Return a bound socket; raise :class:`CannotStart` if the address cannot be used."""
     try:
         _ = listen.host.encode("idna")  # as a look-up does, which leaves a socket behind
         return make(listen)

@@ -66,7 +66,7 @@ class _Worker:
     writer: asyncio.StreamWriter
     ready: bool = False
     outdated: bool = False
-    """Whether it may have read its configuration before the last reload."""
+    """True if it may have read its configuration before the last reload."""
     metrics: str = ""
     """The worker's metrics as they were when they were last asked for."""
 

@@ -262,7 +262,7 @@ class RouterPages(Struct):
         exchange.json(shown, _PUBLIC_CACHE)
 
     async def show_wrapped(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
-        """``GET /model/{id}``: the entry in ``data``."""
+        """Answer ``GET /model/{id}`` with the entry in ``data``."""
         exchange.json({"data": self._market.listing(door, name).entry()}, _PUBLIC_CACHE)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
@@ -274,7 +274,7 @@ class RouterPages(Struct):
         exchange.json({"data": await teller.credits(caller)}, _NO_CACHE)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        """``GET /generation?id=``: a past request by its id, or by that of its completion."""
+        """Answer ``GET /generation?id=`` with a past request, by its id or its completion's."""
         caller, teller = await self._account(exchange, door)
         ids = parse_qs(exchange.query).get("id", [])
         if len(ids) != 1:

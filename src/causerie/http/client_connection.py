@@ -100,7 +100,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     opening: bytes = b""
     """Bytes that arrived until the head was complete."""
     late: float = _NEVER
-    """When the awaited head or piece has taken too long."""
+    """Deadline of the awaited head or piece, on the monotonic clock."""
     unsent: bool = False  # whether it was given up before its request had been sent whole
     taker: Callable[[bytes], bool] | None = None
     """Called with an awaited piece on arrival; true keeps the waiting task asleep."""
@@ -110,7 +110,7 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Values by lower-case name, joined for a header that came twice."""
+        """Return the values by lower-case name; those of a header that came twice are joined."""
         headers: dict[str, str] = {}
         for line in _head_lines(self.opening).split(b"\r\n")[1:]:
             name, _, value = line.decode("latin-1").partition(":")
@@ -120,12 +120,12 @@ class HttpResponse(IncomingBody, Struct, eq=False):
 
     @property
     def media_type(self) -> bytes:
-        """Media type in lower case without parameters, or empty."""
+        """Return the media type in lower case without parameters, or empty."""
         return self._header(b"content-type").partition(b";")[0].strip()
 
     @property
     def coding(self) -> bytes:
-        """``Content-Encoding`` in lower case, or empty."""
+        """Return ``Content-Encoding`` in lower case, or empty."""
         return self._header(b"content-encoding").strip()
 
     def _header(self, name: bytes) -> bytes:

@@ -425,7 +425,7 @@ class Connections:
             connection.expire(now)
 
     def close(self) -> None:
-        """Accept no further request on any connection."""
+        """Refuse further requests on all connections."""
         self.closing = True
         for connection in tuple(self.open):
             connection.close_when_idle()

@@ -147,7 +147,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     @property
     def peer(self) -> str:
-        """IP address of the client, or empty."""
+        """Return the IP address of the other side of the connection, or empty."""
         return self.wire.peer
 
     def client(self, proxies: Sequence[Network]) -> str:

@@ -179,7 +179,7 @@ class RequestHead(Struct, frozen=True):
     """
     keep_alive: bool = True
     query: str = ""
-    """As it was sent."""
+    """The query without its ``?``, as it was sent."""
     credential: Credential | None = None
 
 

@@ -74,7 +74,7 @@ class TargetHealthEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether replicas count limits together, and whether their shared store answers."""
+    """Limits as ``/health`` shows them: shared by replicas or not, and if their store answers."""
 
     shared: bool
     answers: bool | UnsetType = UNSET
@@ -107,12 +107,12 @@ class HealthHandlers(Struct, frozen=True):
         exchange.json(Health(status="live"))
 
     async def ready(self, exchange: Exchange) -> None:
-        """``GET /health/ready``: 200 if a request would be served, else 503."""
+        """Answer ``GET /health/ready``: 200 if a request would be served, else 503."""
         state, obstacle = self._state()
         _send_health(exchange, Health(status=state, ready=state == "ready"), obstacle)
 
     async def overview(self, exchange: Exchange) -> None:
-        """``GET /health``: the same, with engines, targets of routing, and shared limits."""
+        """Answer ``GET /health``: readiness, engines, targets of routing, and shared limits."""
         (state, obstacle), answers = self._state(), self.engines.shared()
         engines, targets = self.engines.status(), self.engines.targets()
         health = Health(

@@ -62,7 +62,7 @@ class UsageRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     completion: int = 0
     reasoning: int = 0
     cost: int = 0
-    """In billionths."""
+    """Price of its tokens, in billionths."""
     queue_us: int = 0
     first_token_us: int | None = None
     duration_us: int = 0

@@ -83,7 +83,7 @@ class StoredAlert:
     recovers: bool
     since: datetime
     seen_at: datetime
-    """When a process last observed its condition."""
+    """Time at which a process last observed its condition."""
     resolved_at: datetime | None = None
 
     @staticmethod

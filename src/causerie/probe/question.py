@@ -92,7 +92,7 @@ def chat(fields: Mapping[str, object]) -> ProbeRequest:
 
 
 class Grade(StrEnum):
-    """How far a capability is there. ``UNCLEAR``: nothing was seen that would decide it."""
+    """Degree to which a capability exists. ``UNCLEAR``: no reply decided it."""
 
     YES = "yes"
     PARTLY = "partly"

@@ -271,7 +271,7 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
 
     @property
     def email_verification(self) -> str | None:
-        """Claim that says whether the address is verified, if one does."""
+        """Return the claim that says whether the address is verified, if one does."""
         usual = "email_verified" if self.email_claim == "email" else None
         return self.verified_claim or usual
 

@@ -79,7 +79,7 @@ def default_address(settings: Settings) -> DoorAddress:
 
 
 def slug(model: ModelSettings) -> str:
-    """The name of a model's own door: ``Qwen/Qwen3-8B`` is ``qwen-qwen3-8b``."""
+    """Return the name of a model's own door: ``qwen-qwen3-8b`` for ``Qwen/Qwen3-8B``."""
     return model.door or _ODD.sub("-", model.id.lower())[:_LONGEST].strip("-")
 
 

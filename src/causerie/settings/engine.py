@@ -84,7 +84,7 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 
     @property
     def speculates(self) -> bool:
-        """True if tokens are proposed to the engine, which then have no probabilities."""
+        """Return true if tokens are proposed to the engine; those have no probabilities."""
         return self.draft is not None or self.speculation != "off"
 
     @property

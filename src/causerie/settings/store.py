@@ -47,7 +47,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 
 
 class RetentionSettings(Struct, frozen=True, kw_only=True):
-    """How long rows of the database are kept. Sums of usage stay for ever."""
+    """Time limits for rows of the database. Sums of usage stay for ever."""
 
     requests_days: Annotated[int, Meta(ge=7, le=36_500)] | None = None
     """Days for single requests: the ledger's records, without contents. Unset: for ever."""

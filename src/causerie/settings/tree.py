@@ -54,7 +54,7 @@ class Metrics(Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port of `listen`."""
+        """Return host and port of `listen`."""
         if self.listen is None:
             return None
         host, _, port = self.listen.rpartition(":")
@@ -245,13 +245,13 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def context(self) -> int | None:
-        """Tokens of one request, as far as the options of its engine say."""
+        """Return the tokens of one request, if the options of its engine say so."""
         context = self._typed.context
         return None if context == "auto" else context
 
     @property
     def parallel(self) -> int | None:
-        """Requests at the same time, as far as the options of its engine say."""
+        """Return the number of simultaneous requests, if the options of its engine say so."""
         return self._typed.parallel
 
     @property
@@ -351,7 +351,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> Iterator[TargetSettings]:
-        """Everybody whom an alias or an entry of the catalog names, some more than once."""
+        """Yield the targets of all aliases and catalog entries, some more than once."""
         for alias in self.aliases:
             yield from alias.targets
         for entry in self.catalog:

@@ -200,8 +200,8 @@ Modality = Literal["text", "image", "file", "audio", "video"]
 
 
 class ClaimSettings(Struct, frozen=True, kw_only=True):
-    """What the provider's own list says of a model, as it was imported. It is shown as claimed
-    until a probe measures it."""
+    """Capabilities of a model by the provider's own list, as it was imported. They are shown as
+    claimed until a probe measures them."""
 
     supported_parameters: tuple[Text, ...] | None = None
     """Parameters that it claims to honour. No request is rejected by it."""

@@ -55,9 +55,9 @@ class _Light(Struct, frozen=True):
     surface: _Rgb
     hover: _Rgb
     towards: _Rgb
-    """Where a colour goes that cannot be read."""
+    """Colour towards which an unreadable one is mixed."""
     soft_share: float
-    """Of the accent in the ground that it is read on."""
+    """Share of the accent in the soft ground behind it."""
     on_accent: Callable[[_Rgb], _Rgb]
 
     def soft(self, accent: _Rgb) -> _Rgb:

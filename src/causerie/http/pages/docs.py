@@ -41,7 +41,7 @@ class Field(Struct, frozen=True):
     bounds: str
     """The range of a number, the length of a text or list; empty if anything goes."""
     default: str
-    """As JSON; empty if there is none, or if ``text`` says it."""
+    """The default value as JSON; empty if there is none, or if ``text`` says it."""
     text: str
 
 
@@ -74,7 +74,7 @@ class Operation(Struct, frozen=True):
 
     @property
     def example(self) -> str:
-        """The body that an example sends, as JSON; empty if there is none."""
+        """Return the body that an example sends, as JSON; empty if there is none."""
         sent = _sent(self.described)
         return msgspec.json.format(msgspec.json.encode(sent["example"])).decode() if sent else ""
 

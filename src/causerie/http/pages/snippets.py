@@ -33,7 +33,7 @@ class CodeApi(Struct, frozen=True):
     client: str
     call: str
     versioned: bool
-    """Whether the base URL of its packages has ``/v1``."""
+    """True if the base URL of its packages has ``/v1``."""
     environment: str
     first: Mapping[str, Any]
     """A first request, besides its model."""

@@ -71,7 +71,7 @@ class Templates(Environment):
 
 
 def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}) -> Templates:
-    """``logos`` are addresses by the names of authors and providers."""
+    """Make the templates; ``logos`` are addresses by the names of authors and providers."""
     made = Templates(
         loader=PackageLoader("causerie.http.pages"),
         autoescape=True,
@@ -128,7 +128,7 @@ def _module(statics: Statics, name: str) -> Markup:
 
 
 def coded(words: str) -> Markup:
-    """Words, of which those between backticks are code."""
+    """Mark words between backticks as code."""
     parts = words.split("`")
     if len(parts) % 2 == 0:  # one of them has no other
         return escape(words)
@@ -158,7 +158,7 @@ def since(at: datetime, now: datetime) -> str:
 
 
 def count(number: int | Decimal) -> str:
-    """A whole number, its thousands apart."""
+    """Write a whole number with separators of thousands."""
     return f"{int(number):,}"
 
 
@@ -179,7 +179,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def short(number: float | Decimal) -> str:
-    """A number in at most four characters or so: 999, 1.2k, 34M."""
+    """Shorten a number to about four characters: 999, 1.2k, 34M."""
     value = float(number)
     for unit in ("", "k", "M", "B", "T"):
         if abs(value) < _THOUSAND - 0.5 or unit == "T":
@@ -190,7 +190,7 @@ def short(number: float | Decimal) -> str:
 
 
 def seconds(amount: float) -> str:
-    """A length of time, three digits of it: 12 ms, 1.5 s, 4 min 10 s."""
+    """Write a duration with about three digits: 12 ms, 1.5 s, 4 min 10 s."""
     if 0 < amount < 0.0095:
         return f"{amount * 1000:.2g} ms"
     if amount < 0.9995:

@@ -120,7 +120,7 @@ _TOLD = re.compile(
 
 
 def longest_prompt(length: int) -> int:
-    """Words, and about as many tokens, of the prompt that is too long for a context."""
+    """Return the number of words, about as many tokens, of a prompt too long for a context."""
     return length + length // 8
 
 
