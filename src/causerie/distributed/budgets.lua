@@ -60,8 +60,8 @@ end
 -- Hold the estimate of a request against all of its budgets, or against none.
 -- Whether what it says of spending was read from the database just now, then of every budget {KEY,
 -- its amount, the estimate, what is spent of it as far as the process knows}.
--- Answers {-2} where what is spent of a budget is known neither here nor from the database; else 1 or
--- 0 (held or not), and of every budget what was spent and what was held before.
+-- Answers {-2} where what is spent of a budget is known neither here nor from the database; else 1
+-- or 0 (held or not), and of every budget what was spent and what was held before.
 function operations.hold(operation)
   local fits, answer = true, {1}
   for number = 3, #operation do

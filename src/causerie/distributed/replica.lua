@@ -4,8 +4,8 @@
 -- KEYS: the processes; then every key that an operation names.
 -- ARGV: the process; its life in milliseconds; the operations in MessagePack; and where the process
 --       joins, its former name or ''.
--- Gives 0 where the process is not known any more (it then joins anew). Else in MessagePack the time
--- in microseconds, and the answer to each operation.
+-- Gives 0 where the process is not known any more (it then joins anew). Else in MessagePack the
+-- time in microseconds, and the answer to each operation.
 --
 -- This part keeps the processes. The next ones define the operations; batch.lua carries them out.
 

@@ -1,13 +1,14 @@
 -- The last minute of scopes, as causerie.access.windows keeps it in memory: for every tenth of a
 -- second (a tick) in which something was taken, its sums; and what runs in each process.
 --
--- A window is a hash. Its field "sum" has the sums of all ticks, and which tick is the oldest and
--- which the newest; the field of a tick has its sums, and which tick comes next. Sums are those of
--- requests, input and output. No tick is 0. What runs is a hash of counts by process.
+-- A window is a hash. The field of a tick has its sums (requests, input, output), and which tick
+-- comes next. The field "sum" has the sums of all, and which tick is the oldest and which the newest,
+-- with a copy of their fields: mostly nothing else is read. No tick is 0. What runs is a hash of
+-- counts by process.
 
 local MINUTE, TICK = 600, 100000 -- ticks; microseconds in one
 local MINUTE_KEPT = 62000        -- milliseconds after which nothing of a window counts any more
-local OLDEST, NEWEST, NEXT = 4, 5, 4 -- places after the sums
+local OLDEST, NEWEST, NEXT = 4, 5, 4 -- places after the sums of a window and of a tick
 
 local windows, running = {}, {} -- by key, once they are read
 
@@ -29,13 +30,18 @@ local function add(sums, requests, input, output)
   sums[1], sums[2], sums[3] = sums[1] + requests, sums[2] + input, sums[3] + output
 end
 
+local function read(key)
+  local sum = stored(key, 'sum') or {0, 0, 0, 0, 0}
+  local window = {key = key, sum = sum, parts = {}, changed = {}, gone = {}}
+  if sum[NEWEST] > 0 then window.parts[sum[NEWEST]] = sum[7] end
+  if sum[OLDEST] > 0 then window.parts[sum[OLDEST]] = sum[6] end
+  windows[key] = window
+  return window
+end
+
 -- The window at a tick, without what began a minute ago, or is to come: a clock was put back.
 local function opened(key, now)
-  local window = windows[key]
-  if not window then
-    window = {key = key, sum = stored(key, 'sum') or {0, 0, 0, 0, 0}, parts = {}, changed = {}, gone = {}}
-    windows[key] = window
-  end
+  local window = windows[key] or read(key)
   local sum = window.sum
   while sum[OLDEST] > 0 and math.abs(now - sum[OLDEST]) >= MINUTE do
     local oldest = sum[OLDEST]
@@ -110,11 +116,6 @@ local function runs(key)
   return one.before + one.more
 end
 
-local function run(key, more)
-  local one = runner(key)
-  one.more = one.more + more
-end
-
 local function microseconds(given)
   return given > 0 and given or clock
 end
@@ -130,7 +131,8 @@ function operations.take(operation)
   local now = math.floor(micros / TICK)
   local fits, answer, found = true, {1, micros}, {}
   for number = 4, #operation do
-    local key, held, requests, tokens, inputs, outputs, most, counts, reserve = unpack(operation[number])
+    local key, held, requests, tokens, inputs, outputs, most, counts, reserve =
+      unpack(operation[number])
     local window = opened(key, now)
     local sum = window.sum
     local scope = {window = window, held = held, counts = counts, reserve = reserve, runs = 0}
@@ -151,7 +153,8 @@ function operations.take(operation)
     local window, sum, tick = scope.window, scope.window.sum, 0
     if fits then
       put(window, now, 1, scope.counts and input or 0, scope.counts and scope.reserve or 0)
-      run(scope.held, 1)
+      local one = runner(scope.held)
+      one.more, one.begins = one.more + 1, one.begins or window.begins
       scope.runs, tick = scope.runs + 1, sum[NEWEST]
     end
     local used = {sum[1], sum[2] + sum[3], sum[2], sum[3]}
@@ -170,18 +173,18 @@ end
 
 -- A request has ended: give its places back, and settle its tokens.
 -- The time or 0, what of requests to count more (0, or -1 where the request was never told that it
--- was let in), then of every scope {WINDOW, RUNNING, the tick in which was taken, how much input and
--- output more, or less, was used than was foreseen}.
+-- was let in), then of every scope {WINDOW, RUNNING, the tick in which was taken, how much more, or
+-- less, input and output was used than was foreseen}.
 function operations.release(operation)
   local now, requests = math.floor(microseconds(operation[2]) / TICK), operation[3]
   for number = 4, #operation do
     local key, held, tick, input, output = unpack(operation[number])
-    run(held, -1)
-    local window = opened(key, now)
+    local window, one = opened(key, now), runner(held)
+    one.more = one.more - 1
     if requests < 0 or input < 0 or output < 0 then
-      local one = part(window, tick)
-      if one then
-        add(one, requests, math.min(input, 0), math.min(output, 0))
+      local taken = part(window, tick)
+      if taken then
+        add(taken, requests, math.min(input, 0), math.min(output, 0))
         add(window.sum, requests, math.min(input, 0), math.min(output, 0))
         window.changed[tick] = true
       end
@@ -193,20 +196,23 @@ function operations.release(operation)
   return 1
 end
 
+-- A key is kept for longer with each new tick, not with each request.
 local function write_windows()
   for key, window in pairs(windows) do
-    if #window.gone > 0 then redis.call('HDEL', key, unpack(window.gone)) end
-    local fields = {'sum', cmsgpack.pack(window.sum)}
+    local sum, fields = window.sum, {}
     for tick in pairs(window.changed) do
       fields[#fields + 1], fields[#fields + 2] = tick, cmsgpack.pack(window.parts[tick])
     end
-    if #fields > 2 or #window.gone > 0 then redis.call('HSET', key, unpack(fields)) end
+    if #window.gone > 0 then redis.call('HDEL', key, unpack(window.gone)) end
+    if #window.gone > 0 or #fields > 0 then
+      sum[6], sum[7] = part(window, sum[OLDEST]), part(window, sum[NEWEST])
+      redis.call('HSET', key, 'sum', cmsgpack.pack(sum), unpack(fields))
+    end
     if window.begins then redis.call('PEXPIRE', key, MINUTE_KEPT) end
   end
   for key, one in pairs(running) do
-    if one.more ~= 0 and redis.call('HINCRBY', key, process, one.more) <= 0 then
-      redis.call('HDEL', key, process)
-    end
-    if one.more > 0 then redis.call('PEXPIRE', key, KEPT) end
+    local count = one.more ~= 0 and redis.call('HINCRBY', key, process, one.more)
+    if count and count <= 0 then redis.call('HDEL', key, process) end
+    if one.begins or count == one.more then redis.call('PEXPIRE', key, KEPT) end
   end
 end
