@@ -2,7 +2,7 @@
 
 import { Answer } from "./completion.js";
 import { Sheet } from "./markdown.js";
-import { Said } from "./said.js";
+import { partsOf, Said } from "./said.js";
 import { toast } from "./toast.js";
 
 const REST = 3; // times the length of a painting, before the next one
@@ -81,7 +81,7 @@ export class Turns {
     if (first) tails[nth] = [{ ...first, versions: undefined }, ...rest];
     else tails.splice(nth, 1); // a reply that failed is none
     this.branched = { tails: [...tails, null], nth: tails.length };
-    this.empty(at);
+    for (const each of this.turns.splice(at)) remove(each);
   }
 
   /** Show the version before or after that of a turn. */
@@ -127,13 +127,10 @@ export class Turns {
     turn.versions = this.branched;
     this.branched = null;
     const { tails, nth } = turn.versions ?? { tails: [] };
-    part(turn.node, "versions").hidden = tails.length < 2;
-    part(turn.node, "nth").textContent = `${nth + 1}/${tails.length}`;
-  }
-
-  /** Take away the turns from this place on. */
-  empty(at) {
-    for (const turn of this.turns.splice(at)) remove(turn);
+    if (tails.length < 2) return;
+    const steps = clone("versions");
+    part(steps, "nth").textContent = `${nth + 1}/${tails.length}`;
+    part(turn.node, "acts").prepend(steps);
   }
 
   clear() {
@@ -207,7 +204,8 @@ export class Turns {
     for (const each of kept) {
       this.branched = each.versions ?? this.branched;
       if (each.said !== undefined) {
-        this.say(each.said, each.files);
+        const { said, files } = partsOf(each);
+        this.say(said, files);
         continue;
       }
       const answer = Object.assign(new Answer(), each.answer);
