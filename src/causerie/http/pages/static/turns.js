@@ -1,7 +1,6 @@
 // A conversation as it is shown: one turn for each message, of which there may be several versions.
 
 import { Answer } from "./completion.js";
-import { Sheet } from "./markdown.js";
 import { partsOf, Said } from "./said.js";
 import { toast } from "./toast.js";
 
@@ -249,6 +248,40 @@ async function copyText(button, text) {
   setTimeout(() => { label.textContent = before; }, 1600);
 }
 
+let markdown = null; // what reads Markdown: it comes with the first reply
+
+async function loadMarkdown() {
+  markdown ??= await import("./markdown.js");
+}
+
+/** A text in Markdown that grows; until that can be read, as it is. */
+class Prose {
+  constructor(element, shown) {
+    this.element = element;
+    this.shown = shown; // called where it is shown later
+    this.sheet = null;
+    this.latest = null;
+    loadMarkdown().catch(() => {}); // while the model thinks
+  }
+
+  show(text, whole) {
+    const waits = this.latest !== null;
+    this.latest = markdown ? null : [text, whole];
+    if (markdown) {
+      if (!this.sheet) this.element.replaceChildren();
+      this.sheet ??= new markdown.Sheet(this.element);
+      this.sheet.show(text, whole);
+      return;
+    }
+    this.element.textContent = text;
+    if (waits) return;
+    loadMarkdown().then(() => {
+      if (this.latest) this.show(...this.latest);
+      this.shown();
+    }, () => { this.latest = null; }); // the next piece tries again
+  }
+}
+
 class Reply {
   constructor(turns, model, schema) {
     this.turns = turns;
@@ -263,8 +296,8 @@ class Reply {
     this.node = clone("assistant");
     part(this.node, "model").textContent = model;
     part(this.node, "model").title = model;
-    this.sheet = new Sheet(part(this.node, "text"));
-    this.thoughts = new Sheet(part(this.node, "thought-text"));
+    this.sheet = new Prose(part(this.node, "text"), () => turns.follow());
+    this.thoughts = new Prose(part(this.node, "thought-text"), () => turns.follow());
     this.thought = part(this.node, "thought");
     this.thought.addEventListener("toggle", () => { this.touched ||= this.byHand; });
     this.thought.querySelector("summary").addEventListener("click", () => { this.byHand = true; });
