@@ -10,8 +10,10 @@ import pytest
 from browserkit import findings, window
 from edgekit import KEY, LOCKED, ScriptedPipeline
 from frontkit import ENTRIES, THINKER, Front, entry, front
+from msgspec import structs
 from playwright.async_api import Page, expect
 
+from causerie.errors import RateLimited
 from causerie.protocol.events import (
     Event,
     Finished,
@@ -21,6 +23,7 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
+from causerie.protocol.model_entries import ServedModelEntry
 from causerie.protocol.request import ImagePart, TextPart
 
 DOT = bytes.fromhex(
@@ -91,7 +94,7 @@ async def test_a_message_is_edited_and_what_followed_it_goes(page: Page, service
     await ask(page, "One", service.pipeline, "First.")
     await ask(page, "Two", service.pipeline, "Second.")
     await page.locator(".turn-user").first.hover()
-    await page.locator(".turn-edit").first.click()
+    await page.locator("[data-do=edit]").first.click()
     service.pipeline.script = said("Anew.")
     await page.keyboard.press("End")
     await page.keyboard.type(" more")
@@ -197,7 +200,7 @@ async def test_files_go_with_a_message_where_the_model_takes_them(
     assert words.text == "a.py:\n```\nprint(1)\n```\n\nWhat is this?"
     assert image.url.startswith("data:image/png;base64,")
     await page.reload()
-    await expect(page.locator(".turn-images img")).to_have_js_property("naturalWidth", 1)
+    await expect(page.locator(".turn-files img")).to_have_js_property("naturalWidth", 1)
 
 
 @pytest.mark.full
@@ -251,3 +254,335 @@ async def test_a_door_that_wants_a_key_gets_it_from_the_visitor() -> None:
         await page.click("#show-code")
         await expect(page.locator("#code-chat-curl")).to_contain_text(f"{locked.root}/v1/chat")
         await expect(page.locator("#code-chat-curl")).not_to_contain_text(KEY)
+
+
+WRITTEN = r"""# One
+
+Costs $5 and $6, and \(a^2\) is so[^1].
+
+$$
+\frac{1}{2}
+$$
+
+### Three
+
+| Fruit | Price | Origin | Remarks |
+|---|---|---|---|
+| Banana | $0.0631125 | Netherlands | Unverzüglichkeitsbescheinigung |
+
+- [x] done
+- [ ] open
+
+```py
+def double(n: int) -> int:
+    return 2 * n  # twice
+```
+
+[^1]: By Pythagoras.
+"""
+
+
+def pdf(words: str) -> bytes:
+    """The smallest file with a page that shows these words."""
+    drawn = f"BT /F1 12 Tf 20 100 Td ({words}) Tj ET"
+    objects = (
+        "<</Type /Catalog /Pages 2 0 R>>",
+        "<</Type /Pages /Kids [3 0 R] /Count 1>>",
+        "<</Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R "
+        "/Resources <</Font <</F1 <</Type /Font /Subtype /Type1 /BaseFont /Helvetica>> >> >> >>",
+        f"<</Length {len(drawn)}>>\nstream\n{drawn}\nendstream",
+    )
+    parts = [f"{n} 0 obj\n{each}\nendobj\n" for n, each in enumerate(objects, 1)]
+    return ("%PDF-1.4\n" + "".join(parts) + "trailer <</Root 1 0 R>>\n%%EOF").encode()
+
+
+async def hidden(page: Page) -> float:
+    """How far the page can be scrolled to the side, in pixels."""
+    return float(await page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+@pytest.mark.full
+async def test_code_formulas_tables_tasks_and_notes_of_a_reply(service: Front) -> None:
+    async with window(viewport={"width": 390, "height": 844}) as page:
+        fetched: list[str] = []
+        page.on("request", lambda request: fetched.append(request.url))
+        await page.goto(service.root)
+        await ask(page, "Hi", service.pipeline, "Plain $5 and $6.")
+        assert not any(name in url for url in fetched for name in ("hljs", "temml"))  # on demand
+        service.pipeline.script = said(WRITTEN)
+        await page.fill("#draft", "Write")
+        await page.keyboard.press("Enter")
+        prose = page.locator(".turn-assistant > .prose").last
+        await expect(prose.locator("math")).to_have_count(2)
+        await expect(prose.locator(".formula-display math mfrac")).to_have_count(1)
+        await expect(prose.locator("p").first).to_contain_text("Costs $5 and $6, and")
+        await expect(prose.locator(".hl-keyword").first).to_have_text("def")
+        await expect(prose.locator("pre code")).to_have_text(
+            "def double(n: int) -> int:\n    return 2 * n  # twice"
+        )
+        await expect(prose.locator("h2, h3")).to_have_text(["One", "Three"])
+        await expect(prose.get_by_role("img", name="Done:")).to_have_count(1)
+        await expect(prose.get_by_role("img", name="To do:")).to_have_count(1)
+        await prose.get_by_role("button", name="Footnote 1").click()
+        await expect(prose.locator(".footnote")).to_be_in_viewport()
+        lines = await prose.locator("td").evaluate_all(
+            "all => all.map((cell) => { const range = document.createRange();"
+            " range.selectNodeContents(cell); return range.getClientRects().length; })"
+        )
+        assert lines == [1] * 4  # no word is broken: the table scrolls
+        scrolls = "each => each.scrollWidth > each.clientWidth"
+        assert await prose.locator(".table-scroll").evaluate(scrolls)
+        assert await hidden(page) <= 0
+        assert await findings(page) == []
+        service.pipeline.script = said('{"a":[1,{"b":null}]}')
+        await page.fill("#draft", "JSON")
+        await page.keyboard.press("Enter")
+        listing = page.locator(".turn-assistant").last.locator("pre code")
+        await expect(listing).to_contain_text('{\n  "a": [\n    1,')
+        await expect(listing.locator(".hl-attr").first).to_have_text('"a"')
+
+
+async def test_versions_of_a_reply_and_of_a_message_stay(page: Page, service: Front) -> None:
+    pipeline = service.pipeline
+    await ask(page, "One", pipeline, "First.")
+    pipeline.script = said("Second.")
+    await page.click("[data-do=again] >> visible=true")
+    reply = page.locator(".turn-assistant").last
+    await expect(reply.locator("> .prose")).to_have_text("Second.")
+    await expect(reply.locator("[data-is=nth]")).to_have_text("2/2")
+    await reply.get_by_role("button", name="Previous version").click()
+    await expect(reply.locator("> .prose")).to_have_text("First.")
+    await ask(page, "Two", pipeline, "Third.")
+    assert [message.content for message in pipeline.requests[-1].messages] == [
+        *("One", "First.", "Two")
+    ]
+    mine = page.locator(".turn-user").first
+    await mine.hover()
+    await mine.locator("[data-do=edit]").click()
+    pipeline.script = said("Fourth.")
+    await page.keyboard.type(" more")
+    await page.keyboard.press("Enter")
+    prose = page.locator(".turn-assistant > .prose")
+    await expect(prose).to_have_text(["Fourth."])
+    await expect(page.locator("#send")).to_be_visible()
+    await page.reload()
+    await mine.get_by_role("button", name="Previous version").click()
+    await expect(prose).to_have_text(["First.", "Third."])  # with all that had followed
+    await expect(page.locator(".turn-assistant").first.locator("[data-is=nth]")).to_have_text("1/2")
+    await mine.get_by_role("button", name="Next version").click()
+    await expect(prose).to_have_text(["Fourth."])
+
+
+@pytest.mark.full
+async def test_a_failed_reply_is_no_version(page: Page, service: Front) -> None:
+    await ask(page, "One", service.pipeline, "First.")
+    service.pipeline.prefill = [RateLimited("Later.")]
+    await page.click("[data-do=again] >> visible=true")
+    await expect(page.locator(".turn-assistant [role=alert]")).to_contain_text("Later.")
+    await page.reload()
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("First.")
+    await expect(page.locator(".turn-assistant .versions")).to_have_count(0)
+
+
+async def test_one_message_is_deleted_and_comes_back(page: Page, service: Front) -> None:
+    await ask(page, "One", service.pipeline, "First.")
+    await ask(page, "Two", service.pipeline, "Second.")
+    first = page.locator(".turn-assistant").first
+    await first.get_by_role("button", name="Delete this reply").click()
+    await expect(page.locator(".turn")).to_have_count(3)
+    await ask(page, "Three", service.pipeline, "Third.")
+    assert [message.content for message in service.pipeline.requests[-1].messages] == [
+        *("One", "Two", "Second.", "Three")
+    ]
+    await page.click(".toast button")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text(
+        ["First.", "Second.", "Third."]
+    )
+    await page.reload()
+    await expect(page.locator(".turn")).to_have_count(6)
+
+
+async def test_a_reply_goes_on_while_another_chat_is_open(page: Page, service: Front) -> None:
+    rest = asyncio.Event()
+    slow = (TextDelta("One, "), rest, TextDelta("two."), Finished("stop"))
+    service.pipeline.script = slow
+    await page.fill("#draft", "Count")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One,")
+    await page.click("#new")
+    await expect(page.locator(".turn")).to_have_count(0)
+    await expect(page.locator("#chats a[data-answering]")).to_have_text("Count")
+    await ask(page, "Other", service.pipeline, "At once.")
+    rest.set()
+    await expect(page.locator("#chats a[data-answering]")).to_have_count(0)
+    await page.locator("#chats a", has_text="Count").click()
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One, two.")
+    await expect(page.locator(".turn-assistant [data-is=state]")).to_be_hidden()
+    await page.reload()
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One, two.")
+
+
+@pytest.mark.full
+async def test_a_chat_that_is_deleted_while_its_reply_comes_stays_deleted(
+    page: Page, service: Front
+) -> None:
+    service.pipeline.script = (TextDelta("One, "), asyncio.Event())
+    await page.fill("#draft", "Count")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One,")
+    await page.click("#chat-menu summary")
+    await page.click("#delete")
+    async with asyncio.timeout(10):
+        await service.pipeline.released.wait()
+    await expect(page.locator("#chats a")).to_have_count(0)
+    await page.reload()
+    await expect(page.locator("#send")).to_be_enabled()
+    await expect(page.locator("#chats a")).to_have_count(0)
+
+
+async def test_a_reply_that_was_broken_off_is_continued(page: Page, service: Front) -> None:
+    continues = "max_tokens continue_final_message add_generation_prompt"
+    service.pipeline.entries = [entry("small", continues, 8192), *ENTRIES[1:]]
+    service.pipeline.script = (TextDelta("One, two"), asyncio.Event())
+    await page.reload()
+    await page.fill("#draft", "Count")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One, two")
+    await page.reload()
+    reply = page.locator(".turn-assistant")
+    await expect(reply.locator("[data-is=state]")).to_have_text("Stopped")
+    service.pipeline.script = said(", three.")
+    await reply.get_by_role("button", name="Continue").click()
+    await expect(reply.locator("> .prose")).to_have_text("One, two, three.")
+    await expect(reply.get_by_role("button", name="Continue")).to_be_hidden()
+    asked = service.pipeline.requests[-1]
+    assert asked.continue_final_message
+    assert [message.content for message in asked.messages] == ["Count", "One, two"]
+    await page.reload()
+    await expect(reply.locator("> .prose")).to_have_text("One, two, three.")
+    service.pipeline.entries = ENTRIES  # a model that cannot is not asked to
+    service.pipeline.script = (TextDelta("Half"), asyncio.Event())
+    await page.reload()
+    await page.fill("#draft", "Again")
+    await page.keyboard.press("Enter")
+    await expect(reply.last.locator("> .prose")).to_have_text("Half")
+    await page.keyboard.press("Escape")
+    await expect(reply.last.get_by_role("button", name="Try again")).to_be_visible()
+    await expect(reply.last.get_by_role("button", name="Continue")).to_be_hidden()
+
+
+async def test_settings_are_closed_at_first_and_stay_with_their_chat(
+    page: Page, service: Front
+) -> None:
+    await expect(page.locator("#settings")).to_be_hidden()
+    await page.click("#show-settings")
+    await page.fill("#setting-system", "You are a pirate.")
+    await page.fill("[name=temperature]", "0.3")
+    await ask(page, "Hi", service.pipeline, "Arr.")
+    assert service.pipeline.requests[-1].messages[0].content == "You are a pirate."
+    await page.click("#new")
+    await expect(page.locator("#setting-system")).to_have_value("")
+    await ask(page, "Hi again", service.pipeline, "Hello.")
+    asked = service.pipeline.requests[-1]
+    assert [message.role for message in asked.messages] == ["user"]
+    assert "temperature" not in asked.params
+    await page.locator("#chats a", has_text="Hi").last.click()
+    await expect(page.locator("#setting-system")).to_have_value("You are a pirate.")
+    await page.set_viewport_size({"width": 900, "height": 500})  # as a laptop's zoom does
+    await expect(page.locator("#settings")).to_be_hidden()
+    await page.click("#show-settings")
+    await page.click("#send", trial=True)  # is not covered
+
+
+@pytest.mark.full
+async def test_a_pdf_is_read_and_a_damaged_one_refused(page: Page, service: Front) -> None:
+    kind = "application/pdf"
+    good = {"name": "t.pdf", "mimeType": kind, "buffer": pdf("The secret is BANANA.")}
+    damaged = {"name": "d.pdf", "mimeType": kind, "buffer": b"%PDF-1.4 nothing"}
+    await page.set_input_files("#file", [damaged])
+    await expect(page.locator(".toast")).to_contain_text("d.pdf cannot be read.")
+    await page.click("#send", trial=True)  # no notice lies on it
+    await page.set_input_files("#file", [good])
+    await expect(page.locator("#attachments li")).to_contain_text("t.pdf")
+    await ask(page, "Which?", service.pipeline, "Banana.")
+    [message] = service.pipeline.requests[-1].messages
+    assert message.content == "t.pdf:\n```\nThe secret is BANANA.\n```\n\nWhich?"
+    await expect(page.locator("#title")).to_have_text("Which?")
+    await expect(page.locator(".turn-user .said")).to_have_text("Which?")
+    chip = page.locator(".turn-user .file-chip")
+    await expect(chip.locator("pre")).to_be_hidden()
+    await chip.locator("summary").click()
+    await expect(chip.locator("pre")).to_have_text("The secret is BANANA.")
+    assert await findings(page) == []
+
+
+@pytest.mark.full
+async def test_a_service_that_stopped_is_named(page: Page, service: Front) -> None:
+    await page.route("**/chat/completions", lambda route: route.abort("connectionrefused"))
+    await page.fill("#draft", "Hi")
+    await page.keyboard.press("Enter")
+    wrong = page.locator(".turn-assistant [role=alert]")
+    await expect(wrong).to_contain_text(f"The service at 127.0.0.1:{service.port} does not answer")
+
+
+@pytest.mark.full
+async def test_a_long_reply_has_a_way_to_its_end(page: Page, service: Front) -> None:
+    service.pipeline.script = said("\n\n".join(f"Line {n}" for n in range(99)))
+    await page.fill("#draft", "Long")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("Line 98")).to_be_in_viewport()
+    end = page.get_by_role("button", name="To the end")
+    await expect(end).to_be_hidden()
+    await page.locator(".talk").evaluate("each => { each.scrollTop = 0; }")
+    await end.click()
+    await expect(end).to_be_hidden()
+    await expect(page.get_by_text("Line 98")).to_be_in_viewport()
+
+
+@pytest.mark.full
+async def test_the_list_says_which_models_are_loaded(page: Page, service: Front) -> None:
+    class Named(ServedModelEntry, frozen=True, kw_only=True):
+        loaded: bool
+
+    service.pipeline.entries = [
+        Named(**structs.asdict(each), loaded=each.id == "small") for each in ENTRIES
+    ]
+    await page.reload()
+    badges = page.locator(".pane [data-is=abilities]").first
+    await expect(badges).to_contain_text("loaded")
+    await page.select_option("#model", THINKER)
+    await expect(badges).to_contain_text("loads when asked")
+
+
+@pytest.mark.full
+async def test_a_phone_does_all_of_it_with_a_key() -> None:
+    phone = {"width": 390, "height": 844}
+    async with front(LOCKED) as locked, window(viewport=phone, has_touch=True) as page:
+        await page.goto(locked.root)
+        await page.fill("#key-text", KEY)
+        await page.locator("#key button").tap()
+        await expect(page.locator("#send")).to_be_enabled()
+        await page.select_option("#model", THINKER)
+        picture = {"name": "dot.png", "mimeType": "image/png", "buffer": DOT}
+        async with page.expect_file_chooser() as chosen:
+            await page.locator("#attach").tap()
+        await (await chosen.value).set_files([picture])
+        await expect(page.locator("#attachments img")).to_have_js_property("naturalWidth", 1)
+        locked.pipeline.script = said(WRITTEN)
+        await page.fill("#draft", "What is this?")
+        await page.locator("#send").tap()
+        reply = page.locator(".turn-assistant")
+        await expect(reply.locator("math")).to_have_count(2)
+        [message] = locked.pipeline.requests[-1].messages
+        assert isinstance(message.content, tuple)
+        assert isinstance(message.content[1], ImagePart)
+        locked.pipeline.script = said("Shorter.")
+        await reply.get_by_role("button", name="Try again").tap()
+        await expect(reply.locator("> .prose")).to_have_text("Shorter.")
+        await reply.get_by_role("button", name="Previous version").tap()
+        await expect(reply.locator("math")).to_have_count(2)
+        await page.locator("[data-nav-switch]").tap()
+        await page.locator("#new").tap()
+        await expect(page.locator(".turn")).to_have_count(0)
+        assert await hidden(page) <= 0
+        assert await findings(page) == []

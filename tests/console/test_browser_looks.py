@@ -60,7 +60,7 @@ async def test_a_first_visit_is_small_and_moves_nothing(fair: Place, page: Page)
             assert 35_000 < weight <= FIRST_VISIT, (url, weight)
             assert await moved(page) < UNSEEN, url
         await page.goto(f"{service.root}/")
-        await expect(page.locator("#setting-system")).to_be_visible()
+        await expect(page.locator("#send")).to_be_enabled()
         assert await moved(page) < UNSEEN  # also once the models are there
     await sign_in(page, root(fair), owner)
     for url in own_pages:

@@ -8,10 +8,10 @@ import re
 from collections.abc import AsyncIterator
 
 import pytest
-from browserkit import sign_in, window
+from browserkit import findings, sign_in, window
 from consolekit import Place
 from edgekit import HELLO, ScriptedPipeline
-from pageskit import LONG, Team, with_history
+from pageskit import LONG, Team, entry, with_history
 from playwright.async_api import Page, expect
 
 from causerie.errors import RateLimited
@@ -24,7 +24,12 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
+from causerie.protocol.request import ImagePart
 
+DOT = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c636060606000000005000157cfa2e50000000049454e44ae426082"
+)
 CALL: tuple[Event, ...] = (
     ToolCallStarted(0, "call_1", "weather"),
     ToolCallDelta(0, '{"city":'),
@@ -388,3 +393,60 @@ async def test_two_models_reply_beside_each_other(page: Page, shop: Place) -> No
     sent = [len(request.messages) for request in pipeline(shop).requests]
     assert sent == [1, 1, 3]  # the second model's reply is no part of the conversation
     assert [request.model for request in pipeline(shop).requests] == ["small", "thinker", "small"]
+
+
+@pytest.mark.full
+async def test_four_models_reply_beside_each_other_to_an_image(page: Page, shop: Place) -> None:
+    seen = {"input_modalities": ["text", "image"], "output_modalities": ["text"]}
+    shop.service_view.entries += [entry("eyes", architecture=seen)]
+    await page.reload()
+    pipeline(shop).script = said("A dot.")
+    dot = {"name": "dot.png", "mimeType": "image/png", "buffer": DOT}
+    await page.select_option("#model", "small")
+    await page.set_input_files("#file", [dot])
+    await expect(page.locator(".toast")).to_contain_text("takes no pictures")
+    await page.select_option("#model", "eyes")
+    await page.set_input_files("#file", [dot])
+    await expect(page.locator("#attachments img")).to_have_js_property("naturalWidth", 1)
+    await ask(page, "What is this?")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("A dot.")
+    [message] = pipeline(shop).requests[0].messages
+    assert isinstance(message.content, tuple)
+    assert isinstance(message.content[1], ImagePart)
+    await expect(page.locator(".turn-user img")).to_be_visible()
+    await page.click("#clear")
+    others = ("small", "thinker", LONG)
+    await expect(page.locator("#third")).to_be_hidden()
+    for field, model in zip(("#beside", "#third", "#fourth"), others, strict=True):
+        await page.select_option(field, model)
+    pipeline(shop).requests.clear()
+    await ask(page, "And this?")
+    await expect(page.locator(".duo > .turn-assistant > .prose")).to_have_text(["A dot."] * 4)
+    assert {each.model for each in pipeline(shop).requests} == {"eyes", *others}
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert await findings(page) == []
+
+
+@pytest.mark.full
+async def test_an_edited_message_keeps_its_former_version(page: Page, shop: Place) -> None:
+    pipeline(shop).script = said("First.")
+    await ask(page, "One")
+    mine, prose = page.locator(".turn-user"), page.locator(".turn-assistant > .prose")
+    await expect(prose).to_have_text("First.")
+    await expect(page.locator("#send")).to_be_visible()
+    await mine.hover()
+    await mine.locator("[data-do=edit]").click()
+    pipeline(shop).script = said("Second.")
+    await page.keyboard.type(" more")
+    await page.keyboard.press("Enter")
+    await expect(prose).to_have_text("Second.")
+    await expect(page.locator("#send")).to_be_visible()
+    await page.reload()
+    await mine.get_by_role("button", name="Previous version").click()
+    await expect(prose).to_have_text("First.")
+
+
+@pytest.mark.full
+async def test_the_palette_opens_on_a_page_that_fetches_its_library_late(page: Page) -> None:
+    await page.keyboard.press("Control+k")
+    await expect(page.locator("dialog #palette-find")).to_be_focused()

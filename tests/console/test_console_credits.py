@@ -67,6 +67,23 @@ async def test_operators_add_and_take_and_the_balance_is_everywhere(place: Place
     assert "credits.put" in await world.actions()
 
 
+async def test_the_palette_leads_to_credits_whoever_can_add_some(place: Place, lite: World) -> None:
+    async def offered(at: Place, *, owner: bool) -> bool:
+        person = await at.world.person(operator=not owner)
+        project = await at.world.project(owner=person)
+        visitor = await at.visitor_of(person)
+        page = (await visitor.get(f"/go?project={project.id}&find=add+credits")).text
+        return (
+            f'href="/console/projects/{project.id}/credits"' in page.partition("palette-found")[2]
+        )
+
+    assert await offered(place, owner=True)
+    assert await offered(place, owner=False)
+    async with console_of(lite) as nothing_sold:
+        assert not await offered(nothing_sold, owner=True)
+        assert await offered(nothing_sold, owner=False)
+
+
 async def test_credits_are_bought_within_bounds_by_owners(place: Place, shop: StandIn) -> None:
     world = place.world
     owner, member = await world.person(), await world.person()

@@ -47,8 +47,11 @@ async def test_a_page_preloads_what_its_scripts_import(shop: Place, team: Team) 
         later |= set(re.findall(r'\bimport\("/console([^"]+)"', script.text))
         assert "/static/./" not in script.text
     assert seen & preloaded == preloaded
-    assert {_name(each) for each in preloaded} >= {"turns", "markdown", "completion"}
-    assert {_name(each) for each in later} == {"charts", "picks", "snippets", "schema", "tip"}
+    assert {_name(each) for each in preloaded} >= {"turns", "said", "completion"}
+    assert {_name(each) for each in later} == {
+        *("charts", "copy", "htmx", "markdown", "picker", "run", "snippets", "schema", "tip"),
+        *("formulas", "highlight", "pdf_text"),
+    }
     for address in later:
         assert (await visitor.ask("GET", address)).status == 200
 

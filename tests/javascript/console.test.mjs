@@ -198,11 +198,20 @@ test("chats come back from their file", () => {
 test("a file that others wrote brings nothing but chats", () => {
   const content = (part) => toFile([{ ...CHAT, panes: [[{ said: [part] }]] }]);
   const picture = (url) => content({ type: "image_url", image_url: { url } });
-  assert.equal(fromFile(picture("data:image/png;base64,AAAA")).length, 1);
+  const [[[read]]] = fromFile(picture("data:image/png;base64,AAAA")).map(({ panes }) => panes);
+  assert.deepEqual(read, { said: "", files: [{ name: "Picture", url: "data:image/png;base64,AAAA" }] });
+  const said = (more) => toFile([{ ...CHAT, panes: [[{ said: "a", ...more }]] }]);
+  const nested = (depth) => ({ said: "a", ...(depth && { versions: { tails: [null, [nested(depth - 1)]], nth: 0 } }) });
+  const deep = (depth) => said(nested(depth));
+  const [[[versions]]] = fromFile(deep(2)).map(({ panes }) => panes);
+  assert.deepEqual(versions.versions.tails[1][0].versions.tails[1], [{ said: "a", files: [] }]);
   const wrong = [
     "", "null", "[]", "{}", toFile("no list"), toFile([null]), toFile([{}]), toFile([{ ...CHAT, title: 5 }]),
     toFile([{ ...CHAT, panes: [[{}]] }]), toFile([{ ...CHAT, settings: ["x"] }]),
     picture("https://evil.example/p.png"), picture("data:image/svg+xml;base64,AAAA"), picture("javascript:alert(1)"), content(7),
+    said({ files: [{ name: "p", url: "https://evil.example/p.png" }] }), said({ files: [{ text: "x" }] }), said({ files: 5 }),
+    said({ versions: { tails: [null], nth: 1 } }), said({ versions: { tails: [null, [{}]], nth: 0 } }), said({ versions: { tails: [null, []], nth: 0 } }),
+    deep(60),
   ];
   for (const text of wrong) assert.throws(() => fromFile(text), NoConversations, text);
 });

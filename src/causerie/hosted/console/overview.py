@@ -242,15 +242,20 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
         path = f"/projects/{current.id}/playground?model={quote(id, safe='')}" if current else ""
         models.append(NavigationLink(id, path, "cube", "model"))
     profile = NavigationLink("Profile", "/profile", "person", "page")
-    return [*pages, *_actions(current, may), profile, *projects, *models]
+    sells = context.services.sales.open and may(Action.CREDITS_BUY)
+    credits = Action.CREDITS_BUY if sells else Action.CREDITS_PUT
+    return [*pages, *_actions(current, may, credits), profile, *projects, *models]
 
 
-def _actions(current: Project | None, may: Callable[[Action], bool]) -> Sequence[NavigationLink]:
+def _actions(
+    current: Project | None, may: Callable[[Action], bool], credits: Action
+) -> Sequence[NavigationLink]:
     """Return what the palette does; the switch of the theme has no path."""
     base = f"/projects/{quote(current.id)}" if current is not None else ""
     found = [
         ("Create API key", f"{base}/keys/new", "key", Action.KEYS_CREATE),
         ("Invite to the project", f"{base}/invite", "person", Action.MEMBERS_INVITE),
+        ("Add credits", f"{base}/credits", "card", credits),
         ("Invite to the service", "/operator/invite", "person", Action.USERS_INVITE),
         ("Create project", "/operator/projects/new", "folder", Action.PROJECTS_CREATE),
         ("Add provider", "/operator/providers/add/new", "plug", Action.CONFIGURATION_CHANGE),

@@ -1,8 +1,7 @@
 // Charts answer: the values of a column by mouse, touch and arrow keys; a legend that shows one series alone; a click that
 // leads to a column's own time. What is drawn comes from the service, and is read without a script.
 
-import { hideTip, showTip } from "./tip.js";
-
+const tip = () => import("./tip.js"); // once somebody points at a column
 const SHOWN = 9; // rows of values; a column can have a few more
 
 function element(name, text, className = "") {
@@ -47,11 +46,14 @@ function prepare(figure) {
     columns[here]?.removeAttribute("data-here");
     here = at;
     const column = columns[at];
-    if (!column) return hideTip(box);
+    if (!column) {
+      tip().then(({ hideTip }) => hideTip(box));
+      return;
+    }
     column.dataset.here = "";
     const { left, top, width } = box.getBoundingClientRect();
     const middle = left + ((at + 0.5) * width) / columns.length;
-    showTip(box, middle, Math.max(top, 8), ...rows(figure, column.dataset.words));
+    tip().then(({ showTip }) => showTip(box, middle, Math.max(top, 8), ...rows(figure, column.dataset.words)));
     if (speak) said.textContent = column.dataset.words.replace(/\s*\n\s*/g, ", ");
   }
 

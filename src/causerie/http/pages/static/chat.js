@@ -154,9 +154,10 @@ class ChatPage {
     }
     if (chat === this.chat) chat.kept.settings = this.settings.values();
     Object.assign(chat.kept, { updated: now, panes, models: chat.threads.map((thread) => thread.model) });
+    this.list.show(this.chat.kept);
     await this.list.put(chat.kept);
     if (!chat.busy) this.answering.delete(chat.kept.id);
-    this.list.paint();
+    this.list.show(this.chat.kept);
   }
 
   /** Write down what has come of replies: a page that is hidden may be closed without a word. */

@@ -81,9 +81,14 @@ export async function reach(url, options) {
     if (failure.name === "AbortError") throw failure;
     const why = globalThis.navigator?.onLine === false
       ? "This device is not connected to a network."
-      : "The service does not answer: it may have stopped, or the network is interrupted.";
+      : `The service${place(url)} does not answer: it may have stopped, or the network is interrupted.`;
     throw new Refused({ message: `${why} Try again.` }, 0);
   }
+}
+
+/** Where a person would look for the service. */
+function place(url) {
+  return globalThis.location ? ` at ${new URL(url, location.href).host}` : "";
 }
 
 const BROKEN = "The connection broke off before the answer was complete.";

@@ -3,6 +3,8 @@
 // A head is what the list and the search need; the pictures of a conversation are in its body, which
 // is read when it is opened.
 
+import { partsOf } from "./said.js";
+
 const NAME = "causerie";
 const STORES = ["heads", "bodies"];
 
@@ -90,7 +92,8 @@ export class Conversations {
 
 /** Everything that was said, to search in. */
 function plainText({ panes }) {
-  const words = (each) => (each.said === undefined ? [each.answer.message.content] : [each.said, ...(each.files ?? []).map(({ name }) => name)]);
+  const ofPerson = ({ said, files }) => [said, ...files.map(({ name }) => name)];
+  const words = (each) => (each.said === undefined ? [each.answer.message.content] : ofPerson(partsOf(each)));
   return panes.flat().flatMap(words).join("\n");
 }
 

@@ -1,5 +1,7 @@
 // Conversations as files: to keep, to hand on, and to read back. Needs no page.
 
+import { partsOf } from "./said.js";
+
 const KIND = "causerie conversations";
 const DEEPEST = 50; // versions within versions
 const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
@@ -45,7 +47,10 @@ function turn(found, depth = 0) {
 }
 
 function message(found) {
-  if (found?.said !== undefined) return { said: words(found.said), files: list(found.files ?? []).map(file) };
+  if (found?.said !== undefined) {
+    const { said: text, files } = partsOf(found);
+    return { said: words(text), files: list(files).map(file) };
+  }
   const { message: said, finish, usage, firstAt, thoughtAt, endedAt } = record(found?.answer);
   return {
     model: words(found.model), schema: found.schema ?? null, stopped: found.stopped === true,

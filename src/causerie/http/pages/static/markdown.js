@@ -12,7 +12,7 @@ const TASK = /^\[([ xX])\]\s+/;
 const NOTE = /^\[\^([\w-]{1,40})\]/;
 const SAFE = /^(https?:\/\/|mailto:)[^\s]+$/i;
 const DEEPEST = 8;
-const MOST_LINES = 200; // of one formula
+const MOST_LINES = 60; // of one formula
 
 /** The blocks of a text, each with its source as `raw`. */
 export function parse(text, depth = 0) {
@@ -242,7 +242,7 @@ function special(text, at, depth, missing) {
   const here = text[at];
   const math = here === "$" || here === "\\" ? formulaIn(text, at, missing) : null;
   if (math) return math;
-  if (here === "\\" && /[\\`*_{}[\]()#+\-.!|~<>]/.test(text[at + 1] || "")) {
+  if (here === "\\" && /[\\`*_{}[\]()#+\-.!|~<>$]/.test(text[at + 1] || "")) {
     return [text[at + 1], at + 2];
   }
   if (here === "`") return codeSpan(text, at, missing);

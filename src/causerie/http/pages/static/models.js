@@ -31,15 +31,6 @@ function abilityWords(entry) {
   return found;
 }
 
-/** The context of a model and what a million tokens cost, as its option says. */
-export function terms({ context, price }) {
-  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-  const [input, output] = (price ?? "").split(" ").map(Number);
-  const dollars = (amount) => `$${Number(amount.toPrecision(3))}`;
-  const costs = price ? [input || output ? `${dollars(input)} input, ${dollars(output)} output per 1M` : "free"] : [];
-  return [...(context ? [`${short.format(context)} context`] : []), ...costs];
-}
-
 /** What some tokens cost in dollars at the prices of an option; null where they are not known. */
 export function costOf(usage, option) {
   if (!option?.dataset.price || !usage) return null;

@@ -1,7 +1,5 @@
 // A select with many options is a button here: it opens a dialog with a search and the list.
 
-import { terms } from "./models.js";
-
 const FEW = 8; // so many are found by looking
 const DRAWN = 100; // so many are listed at once; the search finds the others
 const PAGE = 8;
@@ -28,6 +26,15 @@ export function matching(options, typed) {
   const found = options.filter(({ text }) => words.every((word) => text.toLowerCase().includes(word)));
   const first = ({ text, selected }) => (wanted ? text.toLowerCase().startsWith(wanted) : selected);
   return [...found.filter(first), ...found.filter((each) => !first(each))];
+}
+
+/** The context of a model and what a million tokens cost, as its option says. */
+function terms({ context, price }) {
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+  const [input, output] = (price ?? "").split(" ").map(Number);
+  const dollars = (amount) => `$${Number(amount.toPrecision(3))}`;
+  const costs = price ? [input || output ? `${dollars(input)} input, ${dollars(output)} output per 1M` : "free"] : [];
+  return [...(context ? [`${short.format(context)} context`] : []), ...costs];
 }
 
 function row(option, nth) {
@@ -145,3 +152,13 @@ list?.addEventListener("click", (event) => take(event.target.closest("[role=opti
 dialog?.addEventListener("click", (event) => {
   if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
 });
+
+/** Selects of a page, or of a part that came later, that are searched where their options are many. */
+export function pickAll(part) {
+  for (const select of part.querySelectorAll("select[data-picks]:not([data-picked])")) {
+    select.dataset.picked = "";
+    new Picker(select);
+  }
+}
+
+pickAll(document);

@@ -1,5 +1,9 @@
 // The playground: a conversation, its settings, and the request that they make.
 
+import "./site.js";
+import "./dialog.js";
+import "./rows.js";
+import "./palette.js";
 import { Attachments } from "./attachments.js";
 import { answerable, codeDialog } from "./code.js";
 import { Answer, reach, read } from "./completion.js";

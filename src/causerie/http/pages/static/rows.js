@@ -2,7 +2,7 @@
 
 /** Selects with more options than picker.js calls few are searched; the script comes where a form has some. */
 function pick(part) {
-  if (part.querySelector("select[data-picks]:not([data-picked]):has(option:nth-child(9))")) import("./picks.js").then(({ pickAll }) => pickAll(part));
+  if (part.querySelector("select[data-picks]:not([data-picked]):has(option:nth-child(9))")) import("./picker.js").then(({ pickAll }) => pickAll(part));
 }
 
 function follow(part) {

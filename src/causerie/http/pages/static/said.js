@@ -24,11 +24,19 @@ export function contentOf(text, files) {
   return whole ? [{ type: "text", text: whole }, ...pictures] : pictures;
 }
 
+/** The text and files of a message that is kept; one of before has its pictures among its parts. */
+export function partsOf({ said, files = [] }) {
+  if (!Array.isArray(said)) return { said, files };
+  const texts = said.filter((each) => each?.type === "text").map((each) => each.text);
+  const others = said.filter((each) => each?.type !== "text");
+  return { said: texts.join("\n\n"), files: others.map((each) => ({ name: "Picture", url: each?.image_url?.url })) };
+}
+
 /** What a file is shown as: its picture, or its name, behind which its text opens. */
 export function chip({ name, url, text }) {
   const item = document.createElement(text === undefined ? "span" : "details");
   const label = document.createElement(text === undefined ? "span" : "summary");
-  item.className = "chip";
+  item.className = "file-chip";
   label.className = "cut";
   label.textContent = label.title = name;
   if (url) {

@@ -1,8 +1,7 @@
 // A conversation as it is shown: one turn for each message, of which there may be several versions.
 
 import { Answer } from "./completion.js";
-import { Sheet } from "./markdown.js";
-import { Said } from "./said.js";
+import { partsOf, Said } from "./said.js";
 import { toast } from "./toast.js";
 
 const REST = 3; // times the length of a painting, before the next one
@@ -81,7 +80,7 @@ export class Turns {
     if (first) tails[nth] = [{ ...first, versions: undefined }, ...rest];
     else tails.splice(nth, 1); // a reply that failed is none
     this.branched = { tails: [...tails, null], nth: tails.length };
-    this.empty(at);
+    for (const each of this.turns.splice(at)) remove(each);
   }
 
   /** Show the version before or after that of a turn. */
@@ -127,13 +126,10 @@ export class Turns {
     turn.versions = this.branched;
     this.branched = null;
     const { tails, nth } = turn.versions ?? { tails: [] };
-    part(turn.node, "versions").hidden = tails.length < 2;
-    part(turn.node, "nth").textContent = `${nth + 1}/${tails.length}`;
-  }
-
-  /** Take away the turns from this place on. */
-  empty(at) {
-    for (const turn of this.turns.splice(at)) remove(turn);
+    if (tails.length < 2) return;
+    const steps = clone("versions");
+    part(steps, "nth").textContent = `${nth + 1}/${tails.length}`;
+    part(turn.node, "acts").prepend(steps);
   }
 
   clear() {
@@ -207,7 +203,8 @@ export class Turns {
     for (const each of kept) {
       this.branched = each.versions ?? this.branched;
       if (each.said !== undefined) {
-        this.say(each.said, each.files);
+        const { said, files } = partsOf(each);
+        this.say(said, files);
         continue;
       }
       const answer = Object.assign(new Answer(), each.answer);
@@ -251,6 +248,40 @@ async function copyText(button, text) {
   setTimeout(() => { label.textContent = before; }, 1600);
 }
 
+let markdown = null; // what reads Markdown: it comes with the first reply
+
+async function loadMarkdown() {
+  markdown ??= await import("./markdown.js");
+}
+
+/** A text in Markdown that grows; until that can be read, as it is. */
+class Prose {
+  constructor(element, shown) {
+    this.element = element;
+    this.shown = shown; // called where it is shown later
+    this.sheet = null;
+    this.latest = null;
+    loadMarkdown().catch(() => {}); // while the model thinks
+  }
+
+  show(text, whole) {
+    const waits = this.latest !== null;
+    this.latest = markdown ? null : [text, whole];
+    if (markdown) {
+      if (!this.sheet) this.element.replaceChildren();
+      this.sheet ??= new markdown.Sheet(this.element);
+      this.sheet.show(text, whole);
+      return;
+    }
+    this.element.textContent = text;
+    if (waits) return;
+    loadMarkdown().then(() => {
+      if (this.latest) this.show(...this.latest);
+      this.shown();
+    }, () => { this.latest = null; }); // the next piece tries again
+  }
+}
+
 class Reply {
   constructor(turns, model, schema) {
     this.turns = turns;
@@ -265,8 +296,8 @@ class Reply {
     this.node = clone("assistant");
     part(this.node, "model").textContent = model;
     part(this.node, "model").title = model;
-    this.sheet = new Sheet(part(this.node, "text"));
-    this.thoughts = new Sheet(part(this.node, "thought-text"));
+    this.sheet = new Prose(part(this.node, "text"), () => turns.follow());
+    this.thoughts = new Prose(part(this.node, "thought-text"), () => turns.follow());
     this.thought = part(this.node, "thought");
     this.thought.addEventListener("toggle", () => { this.touched ||= this.byHand; });
     this.thought.querySelector("summary").addEventListener("click", () => { this.byHand = true; });
