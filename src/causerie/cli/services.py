@@ -22,6 +22,8 @@ from causerie.cli.command import (
     size_text,
 )
 
+from causerie.errors import counted
+
 if TYPE_CHECKING:
     from causerie.composition.control import ControlSocket, RunningModel, ServiceFacts
     from causerie.engines.weights.reference import Library
@@ -32,7 +34,9 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] 
 
     CONTEXT is in force for one request, prompt and output together; `of` more
     tokens, if all requests share those. MEMORY is what a model has now, AT MOST
-    an estimate of what it may take. Below a pool stand its servers.
+    an estimate of what it may take. UNTIL is when it is unloaded, unless a
+    request comes. Below a pool stand its servers. A service of all models of
+    the cache has a line for each that is loaded.
 
     **Examples**
 
@@ -53,10 +57,11 @@ def stop(
     ] = None,
     pid: Annotated[int | None, typer.Option("--pid", help="The service with this id.")] = None,
 ) -> None:
-    """Stop a running service, as Ctrl-C does: running answers may finish.
+    """Stop a running service, as Ctrl-C does, or unload one of its models.
 
-    Without NAME it is the only one. A service with further models is stopped
-    by `--pid` only.
+    Without NAME it is the only service. If it has further models, or all of
+    the cache, the named one is unloaded, and the next request loads it again.
+    Running answers may finish.
 
     **Examples**
 
@@ -67,6 +72,11 @@ def stop(
     from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
 
     chosen = _chosen_service(services(), name, pid)
+    if name is not None and pid is None and chosen.outlives_models:
+        [model, *_] = chosen.models(name, library())
+        chosen.unload(model.id)
+        typer.echo(f"Unloaded {model.id}; {chosen.facts.address} goes on.")
+        return
     try:
         _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
     except ControlFailed as error:
@@ -76,8 +86,13 @@ def stop(
     typer.echo(f"Stopped {chosen.facts.address}.")
 
 
+_ABSENT = "absent"  # state of a model that is not loaded
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
-_COLUMNS = ("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "ADDRESS", "PID")
+_UNLOAD_SECONDS = 30.0  # for an engine to end
+_COLUMNS = (
+    *("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "UNTIL"),
+    *("ADDRESS", "PID"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +108,24 @@ class Service:
         host, _, port = self.facts.address.rpartition(":")
         return f"{local_url(host, port)}/v1"
 
+    @property
+    def outlives_models(self) -> bool:
+        return self.facts.serves_cache or len(self.facts.models) > 1
+
+    def unload(self, id: str) -> None:
+        """Unload a model as soon as nobody uses it. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import UNLOAD, ControlFailed, ServiceFacts, asked
+
+        try:
+            _ = asked(self.socket.path, f"{UNLOAD}{id}", ServiceFacts, _UNLOAD_SECONDS)
+        except ControlFailed as error:
+            raise CommandFailed(str(error)) from error
+
     def models(self, name: str, known: Library) -> Sequence[RunningModel]:
         """Return its models with this id, or with the weights that ``name`` means."""
         from causerie.engines.weights.errors import BadReference
 
-        by_id = [model for model in self.facts.models if model.id == name]
+        by_id = [model for model in self.facts.models if model.id == name.lower()]
         with suppress(BadReference):
             wanted = known.reference(name)
             return by_id or [
@@ -133,12 +161,7 @@ def _chosen_service(found: Sequence[Service], name: str | None, pid: int | None)
     def models(one: Service) -> str:
         return ", ".join(model.id for model in one.facts.models)
 
-    chosen = _only_one(fitting, found, lambda one: models(one) or "without models of its own")
-    others = chosen.facts.models
-    if name is not None and pid is None and len(others) > 1:
-        advice = f"stop it as a whole by `causerie stop --pid {chosen.facts.pid}`"
-        raise CommandFailed(f"that service serves {models(chosen)}; {advice}", ExitCode.USAGE)
-    return chosen
+    return _only_one(fitting, found, lambda one: models(one) or "without models of its own")
 
 
 def show_services(found: Sequence[Service], known: Library) -> None:
@@ -150,23 +173,38 @@ def show_services(found: Sequence[Service], known: Library) -> None:
 
 def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
-    for model in service.facts.models:
+    models = [
+        model
+        for model in service.facts.models
+        if not (service.facts.serves_cache and model.state == _ABSENT)
+    ]
+    for model in models:
         shared = f" of {model.cache_tokens:,}" if model.cache_tokens else ""
         yield (
             model.id,
             known.name(model.ref) if model.ref else "-",
             model.state,
             f"{model.context:,}{shared}" if model.context else "-",
-            f"{model.busy}/{model.slots}",
+            "-" if model.state == _ABSENT else f"{model.busy}/{model.slots}",
             _size(resident(model.pid)),
             _size(model.memory_bytes),
+            _until(model.unload_seconds),
             *where,
         )
         for each in model.members:
             busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
-            yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
-    if not service.facts.models:
-        yield (*"-" * (len(_COLUMNS) - len(where)), *where)
+            most = _size(each.memory_bytes)
+            yield ("", each.address, each.state, "", busy, now, most, "", "", "")
+    if not models:
+        ready = len(service.facts.models)
+        none = f"{counted(ready, 'model')}, none loaded" if ready else "-"
+        yield (none, *"-" * (len(_COLUMNS) - len(where) - 1), *where)
+
+
+def _until(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"in {counted(round(seconds / 60), 'minute')}" if seconds >= 60 else f"in {seconds:.0f} s"
 
 
 def resident(pid: int | None) -> int | None:

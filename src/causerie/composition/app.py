@@ -22,7 +22,7 @@ import structlog
 from causerie.composition.alerting import Alerting
 from causerie.composition.control import answering
 from causerie.composition.doors import DocsMount, FrontPage, listen
-from causerie.composition.engine_makers import EngineMakers, preloaded
+from causerie.composition.engine_makers import EngineMakers, cache_state, preloaded
 from causerie.composition.entries import checked_with, warn_of_unknown
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService, service
@@ -36,6 +36,7 @@ from causerie.composition.startup import (
 )
 from causerie.composition.worker import WorkerAnnouncer, WorkerPlace, following_supervisor
 from causerie.engines.fleet import Fleet
+from causerie.engines.llamacpp.options import available_memory, free_now
 from causerie.http.tasks import owned
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.doors import has_accounts
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger(__name__)
+
+_CACHE_SECONDS = 1.0  # between two looks for models that commands have fetched or deleted
 
 
 async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None:
@@ -73,13 +76,15 @@ async def run_service(
         listening = listen(settings.server)
         makers = EngineMakers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
+        free = partial(free_now, available_memory())
         with ExitStack() as taken:
             bound = bound_sockets(settings, taken) if place is None else place.bound()
             address = bound.service
             async with (
-                Fleet(makers.entries(), memory_budget=budget) as fleet,
+                Fleet(makers.entries(), memory_budget=budget, free_memory=free) as fleet,
                 service(settings, fleet, credentials, place) as running,
             ):
+                makers.reclaimable = fleet.reclaimable
                 accounts = running.front.backed.accounts if running.front is not None else None
                 first = place is None or place.number == 1
                 link = await accounts.users.first_link() if first and accounts is not None else None
@@ -94,12 +99,25 @@ async def run_service(
                     _pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name),
                     owned(reloaded(hangup, reloading.reload)),
+                    owned(_following_cache(reloading)),
                 ):
                     try:
                         preload = preloaded(settings)
                         await run(running.edge, fleet, preload, listening, watcher, bound)
                     except CannotStart as failure:
                         raise makers.missing or failure from failure
+
+
+async def _following_cache(reloading: Reloading) -> None:
+    """Reload when models of the cache come or go, while all of them are served."""
+    before = await asyncio.to_thread(cache_state, reloading.loaded.settings)
+    while True:
+        await asyncio.sleep(_CACHE_SECONDS)
+        settings = reloading.loaded.settings
+        state = await asyncio.to_thread(cache_state, settings)
+        if settings.weights.serve and state != before:
+            _ = await reloading.reload()
+        before = state
 
 
 @asynccontextmanager

@@ -24,6 +24,8 @@ from causerie.settings.tree import ModelSettings
 
 log = structlog.get_logger(__name__)
 
+UNLOAD = "unload "
+"""What is asked, before the id of the model, to unload one."""
 _SUFFIX = ".sock"
 _SECONDS_TO_ASK = 5.0
 
@@ -153,6 +155,8 @@ class RunningModel(Struct, frozen=True):
     """Of its process, where the service has started it."""
     cache_tokens: int | None = None
     """Tokens that all requests together may have, where they share a cache that bounds them."""
+    unload_seconds: float | None = None
+    """Time after which it is unloaded unless a request comes."""
     members: tuple[RunningMember, ...] = ()
     """Of a pool."""
 
@@ -174,9 +178,11 @@ class ServiceFacts(Struct, frozen=True):
     """The configuration file, if there is one."""
     address: str
     models: tuple[RunningModel, ...] = ()
+    serves_cache: bool = False
+    """Whether its models are all those of the cache."""
 
 
-_SAME = ("context", "slots", "busy", "memory_bytes", "pid", "cache_tokens")
+_SAME = ("context", "slots", "busy", "memory_bytes", "pid", "cache_tokens", "unload_seconds")
 
 
 def running_models(

@@ -104,6 +104,11 @@ def engine_of(settings: Settings, ref: str) -> str:
         paths = [reference.path]
     else:
         paths = [one.path for one in cached_weights(settings) if one.ref == str(reference)]
+    return engine_for(paths)
+
+
+def engine_for(paths: Sequence[Path]) -> str:
+    """Return the engine for weights at these paths."""
     if not paths or not all(path.is_dir() for path in paths):
         return "llamacpp"
     return "openvino" if any((path / OPENVINO_MODEL).is_file() for path in paths) else "vllm"
@@ -111,6 +116,11 @@ def engine_of(settings: Settings, ref: str) -> str:
 
 def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
     return Cache(_cache_folder(settings)).every()
+
+
+def cache_state(settings: Settings) -> int | None:
+    """Return a number that changes with the models of the cache; ``None`` while it has none."""
+    return Cache(_cache_folder(settings)).state()
 
 
 async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
@@ -142,6 +152,8 @@ class EngineMakers(Struct):
     _credentials: Credentials
     _watcher: StartAnnouncer
     _one_download: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reclaimable: Callable[[], int] = lambda: 0
+    """Returns the bytes of models that give way to the one that is made."""
     missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
@@ -192,9 +204,10 @@ class EngineMakers(Struct):
         del plain["replicas"], plain["devices"]  # of which `part` is one
         plain["prompt_cache"] = model.llamacpp.prompt_cache_bytes
         embeddings = model.operation == "embeddings"
+        spare = self.reclaimable()
 
         def make(part: MachinePart) -> LlamaCppEngine:
-            options = LlamaCppOptions(**plain, part=part, embeddings=embeddings)
+            options = LlamaCppOptions(**plain, part=part, embeddings=embeddings, spare=spare)
             ref = model.ref or ""
             return LlamaCppEngine(model.id, weights.path, options, ref=ref, load_seconds=seconds)
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from causerie.composition.control import ServiceFacts, running_models
+from causerie.composition.control import UNLOAD, ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.worker import Exposition
@@ -95,7 +96,8 @@ class Reloading:
         file = self.loaded.file
         models = running_models(self._running.now.settings.models, self._running.engines.status())
         named = str(file.absolute()) if file else None
-        return ServiceFacts(os.getpid(), named, self.address, models)
+        serves_cache = bool(self.loaded.settings.weights.serve)
+        return ServiceFacts(os.getpid(), named, self.address, models, serves_cache)
 
     async def answer(self, asked: str) -> msgspec.Struct:
         """Answer a command's request; raise :class:`ValueError` if it is not known."""
@@ -107,6 +109,10 @@ class Reloading:
             return Exposition(self._running.counters.exposition().decode())
         if asked == "stop":
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
+            return self.facts()
+        if (model := asked.removeprefix(UNLOAD)) != asked:
+            with suppress(KeyError):  # it has gone meanwhile
+                await self._running.engines.unload(model)
             return self.facts()
         raise ValueError(f"nobody knows how to {asked[:40]}")
 

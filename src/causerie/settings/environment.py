@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from causerie.engines.weights.reference import Library, load_library
 from causerie.settings.problems import Problem, SettingsError
 
 PREFIX = "CAUSERIE_"
@@ -55,6 +57,14 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 def config_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of the user's own files about this program."""
     return _base(environ, "XDG_CONFIG_HOME", "~/.config") / "causerie"
+
+
+def own_library(environ: Mapping[str, str]) -> Library:
+    """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
+    own = None
+    with suppress(SettingsError):  # a user without a home has no file there
+        own = config_folder(environ) / "library.toml"
+    return load_library(own)
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:
