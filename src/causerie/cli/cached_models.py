@@ -60,7 +60,7 @@ def _pulled(settings: Settings) -> Iterator[ModelSettings]:
 def _on_demand(
     settings: Settings, models: Iterable[ModelSettings], configured: Sequence[ModelSettings]
 ) -> Iterator[ModelSettings]:
-    refs = {_weights(model) for model in configured}
+    refs = {_weights(model) for model in configured if model.ref}
     names = {name for model in configured for name in (model.id, slug(model), *model.aliases)}
     for model in models:
         if _weights(model) in refs:

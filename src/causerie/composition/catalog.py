@@ -283,17 +283,17 @@ def _own_profile(model: OwnSettings, own: OwnModel, *, shows_load: bool) -> Prof
 
     def profile() -> ModelProfile:
         facts = own.engine.known
-        loaded = own.engine.loaded if shows_load else None
+        in_memory = own.engine.loaded if shows_load else None
         if facts is None:
             return ModelProfile(
                 context_length=model.context,
                 max_output_tokens=model.max_output_tokens,
                 thinks=None,
-                loaded=loaded,
+                loaded=in_memory,
             )
         if isinstance(own.chat, EmbeddingTarget):
             length = facts.context_length
-            return ModelProfile(context_length=length, thinks=False, loaded=loaded)
+            return ModelProfile(context_length=length, thinks=False, loaded=in_memory)
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)
@@ -307,7 +307,7 @@ def _own_profile(model: OwnSettings, own: OwnModel, *, shows_load: bool) -> Prof
             thinks=switch is not None,
             lacks=lacks,
             sampling=own.chat.default_sampling(facts),
-            loaded=loaded,
+            loaded=in_memory,
         )
 
     return profile
