@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from causerie.cli import command
+from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, ServerSettings, Settings
 
 Thinking = Annotated[
     bool | None,
@@ -74,8 +75,10 @@ def run(
     """Chat with a model on this machine, or ask one question.
 
     A running service that has the model answers. Otherwise the model is
-    fetched if needed, and loaded for as long as the command runs. Text that is
-    piped goes before the question; stdin is read to its end.
+    fetched if needed and loaded by a background service, which keeps it for
+    the next question (`engines.keep_alive_seconds`). With --context, or if a
+    file configures the model, it is loaded for this command alone. Text that
+    is piped goes before the question; stdin is read to its end.
 
     **Examples**
 
@@ -93,18 +96,13 @@ def run(
         talk(question, base_url, model, thinking=thinking, system=told, plain=plain)
 
 
-# That runs already, or while the block runs.
+# That runs already, in the background from now on, or while the block runs.
 @contextmanager
 def _running_model(
     name: str, context: command.Context, config: command.Config, pairs: command.Set
 ) -> Iterator[tuple[str, str]]:
-    from causerie.cli.announcement import ModelAnnouncer
-    from causerie.cli.serve import chosen_models, with_options
+    from causerie.cli.serve import chosen_models
     from causerie.cli.services import services
-    from causerie.composition.app import Address, serving_alongside
-    from causerie.observe.logging import configure, heedless
-    from causerie.settings.load import Loaded
-    from causerie.settings.tree import ServerSettings, Settings
 
     if isinstance(context, int) and context < 1:
         raise command.CommandFailed(
@@ -112,26 +110,54 @@ def _running_model(
         )
     known = command.library()
     for service in services():
+        if service.facts.background and (context is not None or service.outdated):
+            continue
         for found in service.models(name, known):
+            service.load(found.id)
             yield service.base_url, found.id
             return
     settings = command.settings_in_force(config, pairs).settings
-    if any(model.id == name for model in settings.models):
-        chosen = chosen_models(settings, None, None, [name], None)
+    if any(model.id == name for model in settings.models if model != DEFAULT_MODEL):
+        [model] = chosen_models(settings, None, None, [name], None)
     else:
-        chosen = chosen_models(settings, name, None, None, None)
-    model = with_options(chosen, {"context": context})[0]
-    local = Settings(
-        server=ServerSettings(host="127.0.0.1", port=0),
-        models=(model,),
-        engines=settings.engines,
-        weights=settings.weights,
-    )
+        [model] = chosen_models(settings, name, None, None, None)
+        if context is None and settings.engines.keep_alive_seconds and sys.platform != "win32":
+            from causerie.cli.background import started
+
+            service, id = started(settings, model)
+            service.load(id)
+            yield service.base_url, id
+            return
+    with _loaded_alone(settings, model, context) as url:
+        yield url, model.id
+
+
+@contextmanager
+def _loaded_alone(
+    settings: Settings, model: ModelSettings, context: str | int | None
+) -> Iterator[str]:
+    from causerie.cli.announcement import ModelAnnouncer
+    from causerie.cli.serve import with_options
+    from causerie.composition.app import Address, serving_alongside
+    from causerie.observe.logging import configure, heedless
+    from causerie.settings.load import Loaded
+
+    local = local_settings(settings, with_options((model,), {"context": context}))
     configure("warning", "auto")
     address: Address = Address()
     announcer = ModelAnnouncer(local, address)
     with heedless(), _exit_on_sigterm(), serving_alongside(Loaded(local), announcer, address) as at:
-        yield f"http://{at[0]}:{at[1]}/v1", model.id
+        yield f"http://{at[0]}:{at[1]}/v1"
+
+
+def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
+    """Return settings of a service of these models, for commands of this machine."""
+    return Settings(
+        server=ServerSettings(host="127.0.0.1", port=0),
+        models=models,
+        engines=settings.engines,
+        weights=settings.weights,
+    )
 
 
 @contextmanager

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+
+import causerie
 
 from causerie.cli.command import (
     CommandFailed,
@@ -27,6 +29,8 @@ from causerie.errors import counted
 if TYPE_CHECKING:
     from causerie.composition.control import ControlSocket, RunningModel, ServiceFacts
     from causerie.engines.weights.reference import Library
+
+A = TypeVar("A")
 
 
 def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False) -> None:
@@ -69,25 +73,19 @@ def stop(
 
     `causerie stop qwen3:4b`
     """
-    from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
-
     chosen = _chosen_service(services(), name, pid)
     if name is not None and pid is None and chosen.outlives_models:
         [model, *_] = chosen.models(name, library())
         chosen.unload(model.id)
         typer.echo(f"Unloaded {model.id}; {chosen.facts.address} goes on.")
         return
-    try:
-        _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
-    except ControlFailed as error:
-        raise CommandFailed(str(error)) from error
-    while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
-        time.sleep(0.1)
+    chosen.end()
     typer.echo(f"Stopped {chosen.facts.address}.")
 
 
-_ABSENT = "absent"  # state of a model that is not loaded
+_ABSENT, _READY = "absent", "ready"  # states of a model
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
+_LOAD_SECONDS = 3600.0  # the service has a bound of its own
 _UNLOAD_SECONDS = 30.0  # for an engine to end
 _COLUMNS = (
     *("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "UNTIL"),
@@ -109,15 +107,53 @@ class Service:
         return f"{local_url(host, port)}/v1"
 
     @property
+    def outdated(self) -> bool:
+        """Whether another version of the program runs it."""
+        return self.facts.version != causerie.__version__
+
+    @property
     def outlives_models(self) -> bool:
         return self.facts.serves_cache or len(self.facts.models) > 1
 
+    def again(self) -> Service:
+        """Return it with the facts of now. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import ServiceFacts
+
+        return Service(self.socket, self.ask("facts", ServiceFacts, ANSWER_SECONDS))
+
+    def load(self, id: str) -> None:
+        """Wait until a model is loaded. Raises :class:`CommandFailed`."""
+        from rich.console import Console
+
+        from causerie.composition.control import LOAD, LoadOutcome
+
+        if any(model.id == id and model.state == _READY for model in self.facts.models):
+            return
+        with Console(stderr=True).status(f"Loading {id}"):
+            outcome = self.ask(f"{LOAD}{id}", LoadOutcome, _LOAD_SECONDS)
+        if outcome.problem:
+            raise CommandFailed(f"{id} did not load: {outcome.problem}")
+
     def unload(self, id: str) -> None:
         """Unload a model as soon as nobody uses it. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import UNLOAD, ControlFailed, ServiceFacts, asked
+        from causerie.composition.control import UNLOAD, ServiceFacts
+
+        _ = self.ask(f"{UNLOAD}{id}", ServiceFacts, _UNLOAD_SECONDS)
+
+    def end(self) -> None:
+        """Stop the service, and wait until it has ended. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import ServiceFacts, sockets
+
+        _ = self.ask("stop", ServiceFacts, ANSWER_SECONDS)
+        while any(one.pid == self.facts.pid for one in sockets(self.socket.path.parent)):
+            time.sleep(0.1)
+
+    def ask(self, what: str, kind: type[A], seconds: float) -> A:
+        """Return its answer to a command. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import ControlFailed, asked
 
         try:
-            _ = asked(self.socket.path, f"{UNLOAD}{id}", ServiceFacts, _UNLOAD_SECONDS)
+            return asked(self.socket.path, what, kind, seconds)
         except ControlFailed as error:
             raise CommandFailed(str(error)) from error
 

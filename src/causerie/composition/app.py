@@ -11,10 +11,12 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -35,6 +37,7 @@ from causerie.composition.startup import (
     run,
 )
 from causerie.composition.worker import WorkerAnnouncer, WorkerPlace, following_supervisor
+from causerie.engines.base import EngineState
 from causerie.engines.fleet import Fleet
 from causerie.engines.llamacpp.options import available_memory, free_now
 from causerie.http.tasks import owned
@@ -51,7 +54,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_CACHE_SECONDS = 1.0  # between two looks for models that commands have fetched or deleted
+_LOOK_SECONDS = 1.0  # between two looks for models that commands have fetched or deleted
+_UNUSED_SECONDS = 10.0  # between the start and the first model, and after the last one
+_IN_USE = frozenset({EngineState.LOADING, EngineState.READY})
 
 
 async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None:
@@ -97,9 +102,10 @@ async def run_service(
                 name = None if place is None else place.control_socket
                 async with (
                     _pages(running, reloading),
-                    answering(runtime_folder(variables()), reloading.answer, name),
+                    answering(runtime_folder(variables()), reloading.answer, name) as control,
                     owned(reloaded(hangup, reloading.reload)),
                     owned(_following_cache(reloading)),
+                    owned(_ending_unused(fleet, control if loaded.background else None)),
                 ):
                     try:
                         preload = preloaded(settings)
@@ -112,12 +118,27 @@ async def _following_cache(reloading: Reloading) -> None:
     """Reload when models of the cache come or go, while all of them are served."""
     before = await asyncio.to_thread(cache_state, reloading.loaded.settings)
     while True:
-        await asyncio.sleep(_CACHE_SECONDS)
+        await asyncio.sleep(_LOOK_SECONDS)
         settings = reloading.loaded.settings
         state = await asyncio.to_thread(cache_state, settings)
         if settings.weights.serve and state != before:
             _ = await reloading.reload()
         before = state
+
+
+async def _ending_unused(fleet: Fleet, control: Path | None) -> None:
+    """Stop a background service when no model has been loaded for a while.
+
+    It also stops when commands cannot find it any more: its socket is gone.
+    """
+    used = time.monotonic()
+    while control is not None:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if any(status.state in _IN_USE for status in fleet.status()):
+            used = time.monotonic()
+        if time.monotonic() - used > _UNUSED_SECONDS or not control.exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
 
 
 @asynccontextmanager

@@ -24,8 +24,8 @@ from causerie.settings.tree import ModelSettings
 
 log = structlog.get_logger(__name__)
 
-UNLOAD = "unload "
-"""What is asked, before the id of the model, to unload one."""
+LOAD, UNLOAD = "load ", "unload "
+"""What is asked, before the id of the model, to load or unload one."""
 _SUFFIX = ".sock"
 _SECONDS_TO_ASK = 5.0
 
@@ -57,7 +57,7 @@ async def answering(
     try:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError("this system has no sockets with a path")
-        _own_folder(folder)
+        own_folder(folder)
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(_handler(answer), path=path)
     except OSError as error:
@@ -97,7 +97,8 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
         raise ControlFailed(f"the service could not be asked: {error}") from error
 
 
-def _own_folder(folder: Path) -> None:
+def own_folder(folder: Path) -> None:
+    """Make a folder that only this user can read; raise :class:`OSError` if it is another's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -180,6 +181,16 @@ class ServiceFacts(Struct, frozen=True):
     models: tuple[RunningModel, ...] = ()
     serves_cache: bool = False
     """Whether its models are all those of the cache."""
+    background: bool = False
+    """Whether `causerie run` has started it; it ends by itself."""
+    version: str = ""
+    """Of the program."""
+
+
+class LoadOutcome(Struct, frozen=True):
+    """Outcome of a load: ``problem`` is empty if the model is loaded."""
+
+    problem: str = ""
 
 
 _SAME = ("context", "slots", "busy", "memory_bytes", "pid", "cache_tokens", "unload_seconds")

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from causerie.composition.control import UNLOAD, ServiceFacts, running_models
+import causerie
+from causerie.composition.control import LOAD, UNLOAD, LoadOutcome, ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.worker import Exposition
+from causerie.engines.base import EngineFailed
 from causerie.errors import StoreUnavailable
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import open_doors
@@ -97,7 +99,11 @@ class Reloading:
         models = running_models(self._running.now.settings.models, self._running.engines.status())
         named = str(file.absolute()) if file else None
         serves_cache = bool(self.loaded.settings.weights.serve)
-        return ServiceFacts(os.getpid(), named, self.address, models, serves_cache)
+        background = self.loaded.background
+        return ServiceFacts(
+            *(os.getpid(), named, self.address, models, serves_cache, background),
+            causerie.__version__,
+        )
 
     async def answer(self, asked: str) -> msgspec.Struct:
         """Answer a command's request; raise :class:`ValueError` if it is not known."""
@@ -110,11 +116,26 @@ class Reloading:
         if asked == "stop":
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             return self.facts()
+        if (model := asked.removeprefix(LOAD)) != asked:
+            return await self._load(model)
         if (model := asked.removeprefix(UNLOAD)) != asked:
             with suppress(KeyError):  # it has gone meanwhile
                 await self._running.engines.unload(model)
             return self.facts()
         raise ValueError(f"nobody knows how to {asked[:40]}")
+
+    async def _load(self, model: str) -> LoadOutcome:
+        while True:
+            try:
+                await self._running.engines.engine(model).load()
+            except KeyError:
+                return LoadOutcome(f"the service has no model {model}")
+            except EngineFailed as error:
+                if not error.loading:
+                    return LoadOutcome(str(error))
+                await asyncio.sleep(error.retry_after)  # it takes longer than a request waits
+            else:
+                return LoadOutcome()
 
     async def reload(self) -> ReloadOutcome:
         async with self._turn:

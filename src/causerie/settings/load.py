@@ -155,6 +155,8 @@ class Loaded:
     """Entries that are not in force although they are switched on, and why."""
     chosen: frozenset[str] = frozenset()
     """Ids of the only models that the command line wants; empty for all."""
+    background: bool = False
+    """Whether a command has started the service for itself and later ones; it ends by itself."""
 
     @property
     def blank(self) -> bool:
