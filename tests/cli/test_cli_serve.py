@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import io
 import json
+import re
 import os
 import shlex
 import socket
@@ -175,7 +176,8 @@ def test_the_block_of_an_empty_service_leads_to_the_console() -> None:
 def test_the_block_with_keys_on_every_address() -> None:
     keyed = (DoorSettings(name="a", keys=("ab" * 32,)), DoorSettings(name="b", keys="off"))
     lines = "\n".join(block(Settings(doors=keyed), "0.0.0.0", 9000))
-    assert "address  http://127.0.0.1:9000/v1 and this machine's other addresses" in lines
+    assert "address  http://127.0.0.1:9000/v1\n" in lines
+    assert re.search(r"\n {11}http://[a-z0-9-]+\.local:9000/v1\n", lines)
     assert '-H "Authorization: Bearer $CAUSERIE_API_KEY"' in lines
     assert "chat     causerie chat -u http://127.0.0.1:9000/v1" in lines
     other = msgspec.structs.replace(
@@ -189,7 +191,8 @@ def test_the_block_with_keys_on_every_address() -> None:
 
 def test_every_address_of_ipv6_is_none_of_the_other_kind() -> None:
     lines = "\n".join(block(Settings(), "::", 8000))
-    assert "address  http://[::1]:8000/v1 and this machine's other IPv6 addresses" in lines
+    assert "address  http://[::1]:8000/v1\n" in lines
+    assert ".local:8000/v1" in lines
 
 
 def test_the_block_is_about_the_settings_in_force() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 from rich import progress
@@ -19,6 +19,7 @@ from rich.status import Status
 
 import causerie
 from causerie.cli.command import ANY_ADDRESS, local_url
+from causerie.cli.network import network_urls, qr_lines
 from causerie.composition.app import Address
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import doors
@@ -66,7 +67,10 @@ class ConsoleAnnouncer:
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
         self.stop()
-        for line in block(self.settings, host, port, self._first, self._engines):
+        lines = block(self.settings, host, port, self._first, self._engines)
+        if self._console.is_terminal and doors.has_chat_page(self.settings):
+            lines = [*lines, *_code(host, port)]
+        for line in lines:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
@@ -125,12 +129,12 @@ def block(
     others = [
         door_address for door_address in doors.door_addresses(settings) if door_address != default
     ]
-    more = f" and this machine's other {'IPv6 ' if ':' in host else ''}addresses"
     lines = [
         "",
         f"Causerie {causerie.__version__} is ready.",
         "",
-        f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
+        f"  address  {base}",
+        *(f"           {each}/v1" for each in _from_elsewhere(host, port)),
         "  models   "
         + (", ".join(default.models) or "none in the file; add providers on the console"),
     ]
@@ -147,6 +151,9 @@ def block(
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
     if doors.has_chat_page(settings):
         lines.append(f"  page     {url}/")
+        lines += [f"           {each}/" for each in _from_elsewhere(host, port)]
+    elif settings.server.chat_page is None and not doors.has_accounts(settings):
+        lines.append("  page     off beside keys; `--set server.chat_page=true` serves it")
     if settings.server.docs:
         lines.append(f"  docs     {url}/docs")
     if doors.has_accounts(settings) and settings.console.enabled:
@@ -161,6 +168,16 @@ def block(
     if len(others) > 1 or any(door_address.models != default.models for door_address in others):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
+
+
+def _from_elsewhere(host: str, port: int) -> Sequence[str]:
+    return network_urls(host, port) if host in ANY_ADDRESS else ()
+
+
+def _code(host: str, port: int) -> Iterator[str]:
+    if not doors.is_loopback(host):
+        page = f"{network_urls(host, port)[0]}/"
+        yield from (f"Scan this to chat on a phone: {page}", "", *qr_lines(page), "")
 
 
 def _curl(door_address: doors.DoorAddress, base: str) -> str:

@@ -186,7 +186,10 @@ class FrontPage:
         edge.mount("/console", self.answer_static)
 
     async def answer(self, exchange: Exchange) -> None:
-        if not (has_chat_page(self._settings()) and _browser_at_root(exchange)):
+        settings = self._settings()
+        if _answered_plainly(exchange, settings.server):
+            return
+        if not has_chat_page(settings):
             raise nothing_at(exchange.path)
         await (await self._page()).show(exchange, chat_base_urls(self._settings()))
 
@@ -203,20 +206,39 @@ def _chat_page(settings: BrandingSettings) -> ChatPage:
     return ChatPage(_CHAT_STATIC, branding(settings))
 
 
-def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:
+def leading_to(
+    location: str, server: ServerSettings
+) -> Callable[[Exchange], Awaitable[None]]:
 
     async def answer(exchange: Exchange) -> None:
-        if not _browser_at_root(exchange):
-            raise nothing_at(exchange.path)
+        if _answered_plainly(exchange, server):
+            return
         headers = {"location": location, "vary": "accept", "cache-control": "no-store"}
         exchange.respond(302, b"", headers=headers)
 
     return answer
 
 
-def _browser_at_root(exchange: Exchange) -> bool:
-    wants_page = "text/html" in exchange.headers.get("accept", "").lower()
-    return exchange.path == "/" and exchange.method in ("GET", "HEAD") and wants_page
+_AT_ROOT = """This is the address of a chat-completions service. A browser gets a page here.
+
+GET  /v1/models             the models
+POST /v1/chat/completions   ask one; also /v1/responses and /v1/messages
+GET  /health                whether it can answer
+"""
+
+
+def _answered_plainly(exchange: Exchange, server: ServerSettings) -> bool:
+    """Tell a client that is no browser what there is at `/`; return whether it was one.
+
+    Raises :class:`NotFound` for another path or method.
+    """
+    if exchange.path != "/" or exchange.method not in ("GET", "HEAD"):
+        raise nothing_at(exchange.path)
+    if "text/html" in exchange.headers.get("accept", "").lower():
+        return False
+    text = _AT_ROOT + (f"GET  {_DOCS}                  how clients use it\n" if server.docs else "")
+    exchange.respond(200, text.encode(), content_type="text/plain; charset=utf-8")
+    return True
 
 
 class DocsMount:
