@@ -6,8 +6,8 @@ import contextlib
 import http.client
 import io
 import json
-import re
 import os
+import re
 import shlex
 import socket
 import subprocess

@@ -35,7 +35,9 @@ def served_models(
         configured = () if models == (DEFAULT_MODEL,) else models
         return (*configured, *_on_demand(settings, _pulled(settings), configured)) or models
     if id is not None:
-        raise CommandFailed("--id names the model of one REF, and there are several", ExitCode.USAGE)
+        raise CommandFailed(
+            "--id names the model of one REF, and there are several", ExitCode.USAGE
+        )
     named = [chosen_models(settings, ref, None, only, engine)[0] for ref in refs]
     filed = {model.id for model in settings.models if model != DEFAULT_MODEL}
     configured = tuple(model for model in named if model.id in filed)
@@ -48,9 +50,7 @@ def _pulled(settings: Settings) -> Iterator[ModelSettings]:
         reference, path = Reference.parse(weights.ref), weights.path
         if path.is_dir() and not any(path.glob("*.safetensors")) and not any(path.glob("*.xml")):
             continue  # a tokenizer, for a model that others run
-        model = ModelSettings(
-            id=known.id_of(reference), ref=weights.ref, engine=engine_for([path])
-        )
+        model = ModelSettings(id=known.id_of(reference), ref=weights.ref, engine=engine_for([path]))
         if _weights(model) == _weights(DEFAULT_MODEL):
             model = DEFAULT_MODEL  # which keeps its engine after it was fetched at the first start
         repository = [weights.ref] if reference.kind is Kind.HUB else []

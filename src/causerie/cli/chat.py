@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from causerie.cli import command
-from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, ServerSettings, Settings
+
+if TYPE_CHECKING:
+    from causerie.settings.tree import ModelSettings, Settings
 
 Thinking = Annotated[
     bool | None,
@@ -39,7 +41,7 @@ def chat(
     ] = None,
     plain: command.Plain = False,
 ) -> None:
-    """Chat in the terminal, or ask one question.
+    """Chat with any service by its base URL, or ask one question.
 
     The key for the provider is read from the variable CAUSERIE_API_KEY.
     Ctrl-C stops an answer; Ctrl-D leaves; `/help` lists commands like `/model`.
@@ -103,6 +105,7 @@ def _running_model(
 ) -> Iterator[tuple[str, str]]:
     from causerie.cli.serve import chosen_models
     from causerie.cli.services import services
+    from causerie.settings.tree import DEFAULT_MODEL
 
     if isinstance(context, int) and context < 1:
         raise command.CommandFailed(
@@ -152,6 +155,8 @@ def _loaded_alone(
 
 def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
     """Return settings of a service of these models, for commands of this machine."""
+    from causerie.settings.tree import ServerSettings, Settings
+
     return Settings(
         server=ServerSettings(host="127.0.0.1", port=0),
         models=models,

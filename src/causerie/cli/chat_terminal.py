@@ -20,6 +20,8 @@ from rich.console import Console, ConsoleDimensions
 from rich.control import Control
 from rich.markdown import Markdown
 from rich.segment import Segment, Segments
+from rich.syntax import Syntax
+from rich.theme import Theme
 
 from causerie.cli.command import printable
 from causerie.errors import counted
@@ -240,6 +242,8 @@ class AnswerView:
         console.print(text, style=style, end="", markup=False, highlight=False, soft_wrap=True)
 
 
+# Text has the terminal's background, which may be light.
+CHAT_THEME = Theme({"markdown.code": "bold cyan", "markdown.code_block": "cyan"})
 _TELLING = 4  # a line of so many characters shows which block it belongs to
 _VARYING = re.compile("[\u200b-\u200d\ufe00-\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)  # of a link: renders as nothing
@@ -296,6 +300,10 @@ class StreamedMarkdown:
 
     def _rendered(self, block: str) -> None:
         markdown = _with_hard_breaks(block)
+        [first, *more] = markdown.parsed or [None]
+        if first is not None and not more and first.type in ("fence", "code_block"):
+            self._code(first.content, first.info.partition(" ")[0])
+            return
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
             for line in self._out.render_lines(markdown, pad=False)
@@ -308,6 +316,13 @@ class StreamedMarkdown:
         filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
         for line in lines[filled[0] : filled[-1] + 1] if filled else ():
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
+
+    # As it is, so that it can be copied: the terminal wraps long lines.
+    def _code(self, code: str, language: str) -> None:
+        syntax = Syntax("", language or "text", theme="ansi_dark", background_color="default")
+        text = syntax.highlight(code.removesuffix("\n"))
+        text.rstrip()
+        self._out.print(text, highlight=False, soft_wrap=True)
 
     def _print_source(self, text: str) -> None:
         self._out.print(text, end="", markup=False, highlight=False, soft_wrap=True)

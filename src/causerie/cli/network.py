@@ -1,4 +1,4 @@
-"""How other devices of the network reach a service: the addresses of this machine, and a QR code."""
+"""How other devices of the network reach a service: addresses of this machine, and a QR code."""
 
 from __future__ import annotations
 

@@ -124,6 +124,7 @@ def _serve_until_stopped(read: ReadWith) -> None:
     from causerie.composition.supervisor import supervise
     from causerie.composition.worker import own_place
     from causerie.observe.logging import configure, heedless, lines_of
+    from causerie.settings.environment import no_colour
     from causerie.settings.problems import Problem, SettingsError
     from causerie.settings.rules import worker_count
 
@@ -135,7 +136,8 @@ def _serve_until_stopped(read: ReadWith) -> None:
 
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
-        configure(loaded.settings.logging.level, loaded.settings.logging.format)
+        logging = loaded.settings.logging
+        configure(logging.level, logging.format, colours=not no_colour())
         _, is_json = lines_of()
         announced = LogAnnouncer if is_json else ConsoleAnnouncer
         announcer = announced(loaded.settings, Console(stderr=True))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 import causerie
-
 from causerie.cli.command import (
     CommandFailed,
     ExitCode,
@@ -23,8 +22,6 @@ from causerie.cli.command import (
     same_weights,
     size_text,
 )
-
-from causerie.errors import counted
 
 if TYPE_CHECKING:
     from causerie.composition.control import ControlSocket, RunningModel, ServiceFacts
@@ -232,15 +229,21 @@ def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
             most = _size(each.memory_bytes)
             yield ("", each.address, each.state, "", busy, now, most, "", "", "")
     if not models:
+        from causerie.errors import counted
+
         ready = len(service.facts.models)
         none = f"{counted(ready, 'model')}, none loaded" if ready else "-"
         yield (none, *"-" * (len(_COLUMNS) - len(where) - 1), *where)
 
 
 def _until(seconds: float | None) -> str:
+    from causerie.errors import counted
+
     if seconds is None:
         return "-"
-    return f"in {counted(round(seconds / 60), 'minute')}" if seconds >= 60 else f"in {seconds:.0f} s"
+    return (
+        f"in {counted(round(seconds / 60), 'minute')}" if seconds >= 60 else f"in {seconds:.0f} s"
+    )
 
 
 def resident(pid: int | None) -> int | None:

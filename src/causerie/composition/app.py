@@ -136,7 +136,8 @@ async def _ending_unused(fleet: Fleet, control: Path | None) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         if any(status.state in _IN_USE for status in fleet.status()):
             used = time.monotonic()
-        if time.monotonic() - used > _UNUSED_SECONDS or not control.exists():
+        found = await asyncio.to_thread(control.exists)
+        if time.monotonic() - used > _UNUSED_SECONDS or not found:
             os.kill(os.getpid(), signal.SIGTERM)
             return
 

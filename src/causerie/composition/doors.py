@@ -206,9 +206,7 @@ def _chat_page(settings: BrandingSettings) -> ChatPage:
     return ChatPage(_CHAT_STATIC, branding(settings))
 
 
-def leading_to(
-    location: str, server: ServerSettings
-) -> Callable[[Exchange], Awaitable[None]]:
+def leading_to(location: str, server: ServerSettings) -> Callable[[Exchange], Awaitable[None]]:
 
     async def answer(exchange: Exchange) -> None:
         if _answered_plainly(exchange, server):

@@ -36,6 +36,11 @@ def client_key() -> str | None:
     return os.environ.get(CLIENT_KEY, "").strip() or None
 
 
+def no_colour() -> bool:
+    """Return whether output has no colours (https://no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
 def worker() -> str | None:
     """Return the place that the supervisor of workers gives this process, or ``None``."""
     return os.environ.get(WORKER)

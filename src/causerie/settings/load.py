@@ -22,6 +22,7 @@ from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.console import is_data
 from causerie.settings.decode import SettingsDecoder, alone, extras, fields, plain, secret_places
+from causerie.settings.doors import has_accounts
 from causerie.settings.entries import (
     DEFAULT_DOORS,
     KEYS,
@@ -32,7 +33,6 @@ from causerie.settings.entries import (
     Section,
     has_value,
 )
-from causerie.settings.doors import has_accounts
 from causerie.settings.environment import expanded
 from causerie.settings.problems import Broken, Findings, Problem, SettingsError, dotted
 from causerie.settings.rules import broken_rules
