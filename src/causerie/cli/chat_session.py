@@ -16,7 +16,7 @@ from dataclasses import InitVar, dataclass, field
 from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
@@ -292,7 +292,7 @@ class _ChatSession:
     _plain: bool
 
     def __post_init__(self) -> None:
-        colours = None if no_colour() else "auto"
+        colours: Literal["auto"] | None = None if no_colour() else "auto"
         self._out = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
         self._notes = Console(stderr=True, highlight=False, color_system=colours)
 

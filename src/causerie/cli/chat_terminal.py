@@ -300,9 +300,9 @@ class StreamedMarkdown:
 
     def _rendered(self, block: str) -> None:
         markdown = _with_hard_breaks(block)
-        [first, *more] = markdown.parsed or [None]
-        if first is not None and not more and first.type in ("fence", "code_block"):
-            self._code(first.content, first.info.partition(" ")[0])
+        if [token.type for token in markdown.parsed] in (["fence"], ["code_block"]):
+            [code] = markdown.parsed
+            self._code(code.content, code.info.partition(" ")[0])
             return
         lines = [
             [Segment(printable(part.text), part.style) for part in line]

@@ -131,6 +131,7 @@ COMMANDS: Mapping[str, Command] = {
     "stop": Command(
         "Stop a running service, as Ctrl-C does, or unload one of its models.", "services"
     ),
+    "service": Command("Start the service when you log in, by systemd or launchd."),
     "rm": Command("Delete weights from the cache, after a question.", "models", "remove"),
     "models": Command("List the configured models, and the weights in the cache."),
     "init": Command("Write a first configuration, with comments."),
