@@ -22,7 +22,7 @@ from causerie.cli.root import app
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A home whose service managers write down what they are told; with a file `fails` they fail."""
+    """A home whose service managers write down commands; with a file `fails` they fail."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("systemctl", "launchctl"):

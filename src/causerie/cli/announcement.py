@@ -149,13 +149,7 @@ def block(
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
-    if doors.has_chat_page(settings):
-        lines.append(f"  page     {url}/")
-        lines += [f"           {each}/" for each in _from_elsewhere(host, port)]
-    elif settings.server.chat_page is None and not doors.has_accounts(settings):
-        lines.append("  page     off beside keys; `--set server.chat_page=true` serves it")
-    if settings.server.docs:
-        lines.append(f"  docs     {url}/docs")
+    lines += _pages(settings, host, port)
     if doors.has_accounts(settings) and settings.console.enabled:
         console = f"{settings.console.address or url}/console"
         lines.append(f"  console  {console}")
@@ -165,9 +159,21 @@ def block(
                 "Nobody has an account yet. This link makes the owner's, once, within a day:",
             ]
             lines += ["", f"  {console}/link#{first_link}"]
-    if len(others) > 1 or any(door_address.models != default.models for door_address in others):
+    differ = any(door_address.models != default.models for door_address in others)
+    if not settings.weights.serve and (len(others) > 1 or differ):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
+
+
+def _pages(settings: Settings, host: str, port: int) -> Iterator[str]:
+    url = local_url(host, port)
+    if doors.has_chat_page(settings):
+        yield f"  page     {url}/"
+        yield from (f"           {each}/" for each in _from_elsewhere(host, port))
+    elif settings.server.chat_page is None and not doors.has_accounts(settings):
+        yield "  page     off beside keys; `--set server.chat_page=true` serves it"
+    if settings.server.docs:
+        yield f"  docs     {url}/docs"
 
 
 def _from_elsewhere(host: str, port: int) -> Sequence[str]:

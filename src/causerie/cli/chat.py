@@ -95,7 +95,7 @@ def run(
     question = question_of(prompt)  # what is wrong with it is told before a model is loaded
     with _running_model(name, context, config, pairs) as (base_url, model):
         told = _valid_text(system)
-        talk(question, base_url, model, thinking=thinking, system=told, plain=plain)
+        talk(question, base_url, model, thinking=thinking, system=told, plain=plain, own=True)
 
 
 # That runs already, in the background from now on, or while the block runs.

@@ -21,7 +21,6 @@ from typing import Any, Literal
 import msgspec
 from rich.console import Console
 
-from causerie.chat.parser import Separation
 from causerie.cli.chat_terminal import CHAT_THEME, AnswerView, Keyboard
 from causerie.cli.command import HERE, CommandFailed, ExitCode, printable
 from causerie.cli.services import services
@@ -37,6 +36,7 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.parameters import ParsingRules
+from causerie.providers.answer import Separators
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
@@ -148,7 +148,7 @@ class Conversation:
             raise
 
     def undo(self) -> object:
-        """Drop the last question and all behind it; return its content, ``None`` if there is none."""
+        """Drop the last question and all behind it; return its content, ``None`` without any."""
         for index in reversed(range(len(self.messages))):
             if self.messages[index]["role"] == "user":
                 content = self.messages[index]["content"]
@@ -262,7 +262,11 @@ def talk(
     system: str | None,
     tools: Path | None = None,
     plain: bool,
+    own: bool = False,
 ) -> None:
+    """Chat with a model, or ask the question; ``own``: of a service of this program, which tells
+    reasoning apart itself.
+    """
     with asyncio.Runner() as runner:
         provider = provider_at(base_url, client_key())
         try:
@@ -272,7 +276,8 @@ def talk(
             if tools is not None:
                 fields["tools"] = _tools(tools)
             name = model or runner.run(first_model(provider, base_url))
-            target = partial(ProviderTarget, provider, separators=Separation(provider.dialect.tag))
+            separators = None if own else _separators(provider.dialect.tag)
+            target = partial(ProviderTarget, provider, separators=separators)
             conversation = Conversation(target, name, fields, system or None)
             made = _ChatSession(runner, conversation, provider, base_url, plain)
             if question is not None:
@@ -281,6 +286,12 @@ def talk(
                 made.at_length(f"{name} at {base_url}")
         finally:
             runner.run(provider.close())
+
+
+def _separators(tag: str) -> Separators:
+    from causerie.chat.parser import Separation  # a quarter of all imports
+
+    return Separation(tag)
 
 
 @dataclass(eq=False)

@@ -14,14 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions
 from rich.control import Control
-from rich.markdown import Markdown
 from rich.segment import Segment, Segments
-from rich.syntax import Syntax
 from rich.theme import Theme
+
+if TYPE_CHECKING:
+    from rich.markdown import Markdown  # imported where it is used: much, and pipes need none
 
 from causerie.cli.command import printable
 from causerie.errors import counted
@@ -319,6 +321,8 @@ class StreamedMarkdown:
 
     # As it is, so that it can be copied: the terminal wraps long lines.
     def _code(self, code: str, language: str) -> None:
+        from rich.syntax import Syntax
+
         syntax = Syntax("", language or "text", theme="ansi_dark", background_color="default")
         text = syntax.highlight(code.removesuffix("\n"))
         text.rstrip()
@@ -346,6 +350,8 @@ def shown_rows(text: str, width: int) -> int | None:
 
 
 def _with_hard_breaks(text: str) -> Markdown:
+    from rich.markdown import Markdown
+
     markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
     for token in markdown.parsed:
         for part in token.children or ():
@@ -355,6 +361,8 @@ def _with_hard_breaks(text: str) -> Markdown:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    from rich.markdown import Markdown
+
     lines = text.splitlines(keepends=True)
     starts = [
         token.map[0]

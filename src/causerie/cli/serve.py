@@ -94,13 +94,8 @@ def serve(
     `causerie serve --config causerie.toml --model small`
     """
     from causerie.cli.cached_models import served_models
-    from causerie.settings.load import Override
 
-    server = {"host": host, "port": port, "keys": keys, "workers": workers}
-    given = {name: value for name, value in server.items() if value is not None}
-    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
-    if refs or model:
-        flags.append(Override("weights.serve", False, "the command line"))
+    flags = _flags({"host": host, "port": port, "keys": keys, "workers": workers}, refs or model)
     options = {
         "context": context,
         "parallel": parallel,
@@ -113,6 +108,14 @@ def serve(
 
     read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
     _serve_until_stopped(read)
+
+
+def _flags(server: Mapping[str, str | None], named: list[str] | None) -> list[Override]:
+    from causerie.settings.load import Override
+
+    given = {name: value for name, value in server.items() if value is not None}
+    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
+    return [*flags, Override("weights.serve", False, "the command line")] if named else flags
 
 
 def _serve_until_stopped(read: ReadWith) -> None:
