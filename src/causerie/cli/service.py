@@ -72,7 +72,12 @@ def install(
 
 @service.command()
 def uninstall() -> None:
-    """Stop the service, and start it no more."""
+    """Stop the service, and start it no more.
+
+    **Examples**
+
+    `causerie service uninstall`
+    """
     manager = _manager()
     if not manager.file.exists():
         raise CommandFailed(f"nothing is installed: there is no {manager.file}")
