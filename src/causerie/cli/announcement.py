@@ -20,7 +20,6 @@ from rich.status import Status
 import causerie
 from causerie.cli.command import ANY_ADDRESS, local_url
 from causerie.cli.network import network_urls, qr_lines
-from causerie.composition.app import Address
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import doors
 from causerie.settings.tree import Settings
@@ -197,21 +196,6 @@ def _curl(door_address: doors.DoorAddress, base: str) -> str:
     if door_address.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"
-
-
-class ModelAnnouncer(ConsoleAnnouncer):
-    """Reports downloads and loads of a model, and nothing of the service itself."""
-
-    def __init__(self, settings: Settings, address: Address) -> None:
-        super().__init__(settings, Console(stderr=True))
-        self._address = address
-
-    def ready(self, host: str, port: int) -> None:
-        self.stop()
-        self._address.set_result((host, port))
-
-    def stopping(self) -> None:
-        self.stop()
 
 
 class DownloadBar:

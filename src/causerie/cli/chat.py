@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import select
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -124,33 +122,20 @@ def _running_model(
         [model] = chosen_models(settings, None, None, [name], None)
     else:
         [model] = chosen_models(settings, name, None, None, None)
-        if context is None and settings.engines.keep_alive_seconds and sys.platform != "win32":
+        if context is None and settings.engines.keep_alive_seconds:
             from causerie.cli.background import started
 
             service, id = started(settings, model)
             service.load(id)
             yield service.base_url, id
             return
-    with _loaded_alone(settings, model, context) as url:
-        yield url, model.id
-
-
-@contextmanager
-def _loaded_alone(
-    settings: Settings, model: ModelSettings, context: str | int | None
-) -> Iterator[str]:
-    from causerie.cli.announcement import ModelAnnouncer
+    from causerie.cli.background import alone
     from causerie.cli.serve import with_options
-    from causerie.composition.app import Address, serving_alongside
-    from causerie.observe.logging import configure, heedless
-    from causerie.settings.load import Loaded
 
-    local = local_settings(settings, with_options((model,), {"context": context}))
-    configure("warning", "auto")
-    address: Address = Address()
-    announcer = ModelAnnouncer(local, address)
-    with heedless(), _exit_on_sigterm(), serving_alongside(Loaded(local), announcer, address) as at:
-        yield f"http://{at[0]}:{at[1]}/v1"
+    [model] = with_options((model,), {"context": context})
+    with alone(settings, model) as service:
+        service.load(model.id)
+        yield service.base_url, model.id
 
 
 def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
@@ -163,18 +148,6 @@ def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Set
         engines=settings.engines,
         weights=settings.weights,
     )
-
-
-@contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    def leave(number: int, _: FrameType | None) -> NoReturn:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 _MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default

@@ -7,9 +7,8 @@ import plistlib
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -57,17 +56,16 @@ def install(
 
     `causerie service install -- --port 9000 --config ~/causerie.toml`
     """
-    manager = _manager()
-    content = manager.content((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
+    agent = _agent((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
     if show:
-        typer.echo(content.decode(), nl=False)
+        typer.echo(agent.content.decode(), nl=False)
         return
-    manager.file.parent.mkdir(parents=True, exist_ok=True)
-    if manager.file.exists():  # launchd loads a changed file only anew
-        _run(manager.stops, fails=False)
-    manager.file.write_bytes(content)
-    _run(manager.starts)
-    typer.echo(f"Installed {manager.file}.\n{manager.advice}")
+    agent.file.parent.mkdir(parents=True, exist_ok=True)
+    if agent.file.exists():  # launchd loads a changed file only anew
+        _run(agent.stops, fails=False)
+    agent.file.write_bytes(agent.content)
+    _run(*agent.starts)
+    typer.echo(f"Installed {agent.file}.\n{agent.advice}")
 
 
 @service.command()
@@ -78,83 +76,70 @@ def uninstall() -> None:
 
     `causerie service uninstall`
     """
-    manager = _manager()
-    if not manager.file.exists():
-        raise CommandFailed(f"nothing is installed: there is no {manager.file}")
-    _run(manager.stops, fails=False)
-    manager.file.unlink()
-    _run(manager.ends, fails=False)
-    typer.echo(f"Removed {manager.file}.")
+    agent = _agent(())
+    if not agent.file.exists():
+        raise CommandFailed(f"nothing is installed: there is no {agent.file}")
+    _run(agent.stops, fails=False)
+    agent.file.unlink()
+    typer.echo(f"Removed {agent.file}.")
 
 
-@dataclass(frozen=True)
-class _Systemd:
+class _Agent(NamedTuple):
+    """A file of a service manager, and the manager's commands that start and stop what it says."""
+
     file: Path
-    starts = (
-        ("systemctl", "--user", "daemon-reload"),
-        ("systemctl", "--user", "enable", _NAME),
-        ("systemctl", "--user", "restart", _NAME),
-    )
-    stops = (("systemctl", "--user", "disable", "--now", _NAME),)
-    ends = (("systemctl", "--user", "daemon-reload"),)
-    advice = (
-        f"Its log: `journalctl --user -u {_NAME}`. "
-        "`loginctl enable-linger` starts it at boot, before you log in."
-    )
-
-    def content(self, command: Sequence[str]) -> bytes:
-        return _UNIT.format(command=" ".join(map(_quoted, command))).encode()
+    content: bytes
+    starts: Sequence[Sequence[str]]
+    stops: Sequence[str]
+    advice: str
 
 
-@dataclass(frozen=True)
-class _Launchd:
-    file: Path
-    log: Path
-    user: str
-
-    @property
-    def starts(self) -> Sequence[Sequence[str]]:
-        return (("launchctl", "bootstrap", self.user, str(self.file)),)
-
-    @property
-    def stops(self) -> Sequence[Sequence[str]]:
-        return (("launchctl", "bootout", f"{self.user}/{_NAME}"),)
-
-    ends = ()
-
-    @property
-    def advice(self) -> str:
-        return f"Its log: {self.log}"
-
-    def content(self, command: Sequence[str]) -> bytes:
-        agent = {
-            "Label": _NAME,
-            "ProgramArguments": list(command),
-            "WorkingDirectory": str(Path.home()),
-            "RunAtLoad": True,
-            "KeepAlive": {"SuccessfulExit": False},
-            "StandardErrorPath": str(self.log),
-        }
-        return plistlib.dumps(agent)
-
-
-def _manager() -> _Systemd | _Launchd:
+def _agent(command: Sequence[str]) -> _Agent:
     from causerie.settings.environment import config_folder, variables
 
     if sys.platform == "darwin":
-        library = Path.home() / "Library"
-        agent = library / "LaunchAgents" / f"{_NAME}.plist"
-        return _Launchd(agent, library / "Logs" / f"{_NAME}.log", f"gui/{os.getuid()}")
+        return _launchd(command, Path.home() / "Library", f"gui/{os.getuid()}")
     if sys.platform.startswith("linux"):
         folder = config_folder(variables()).parent / "systemd" / "user"
-        return _Systemd(folder / f"{_NAME}.service")
+        return _systemd(command, folder)
     raise CommandFailed(
         "this system has neither systemd nor launchd; let its own tools start `causerie serve`",
         ExitCode.USAGE,
     )
 
 
-def _run(commands: Sequence[Sequence[str]], *, fails: bool = True) -> None:
+def _systemd(command: Sequence[str], folder: Path) -> _Agent:
+    call = ("systemctl", "--user")
+    return _Agent(
+        folder / f"{_NAME}.service",
+        _UNIT.format(command=" ".join(map(_quoted, command))).encode(),
+        ((*call, "daemon-reload"), (*call, "enable", _NAME), (*call, "restart", _NAME)),
+        (*call, "disable", "--now", _NAME),
+        f"Its log: `journalctl --user -u {_NAME}`. "
+        "`loginctl enable-linger` starts it at boot, before you log in.",
+    )
+
+
+def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
+    file, log = library / "LaunchAgents" / f"{_NAME}.plist", library / "Logs" / f"{_NAME}.log"
+    agent = {
+        "Label": _NAME,
+        "ProgramArguments": list(command),
+        "WorkingDirectory": str(Path.home()),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "StandardErrorPath": str(log),
+    }
+    return _Agent(
+        file,
+        plistlib.dumps(agent),
+        (("launchctl", "bootstrap", user, str(file)),),
+        ("launchctl", "bootout", f"{user}/{_NAME}"),
+        f"Its log: {log}",
+    )
+
+
+def _run(*commands: Sequence[str], fails: bool = True) -> None:
     for command in commands:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -120,16 +120,17 @@ class Service:
 
     def load(self, id: str) -> None:
         """Wait until a model is loaded. Raises :class:`CommandFailed`."""
-        from rich.console import Console
-
-        from causerie.composition.control import LOAD, LoadOutcome
-
         if any(model.id == id and model.state == _READY for model in self.facts.models):
             return
+        from rich.console import Console
+
+        from causerie.composition.control import LOAD
+        from causerie.composition.reloading import ReloadOutcome
+
         with Console(stderr=True).status(f"Loading {id}"):
-            outcome = self.ask(f"{LOAD}{id}", LoadOutcome, _LOAD_SECONDS)
-        if outcome.problem:
-            raise CommandFailed(f"{id} did not load: {outcome.problem}")
+            outcome = self.ask(f"{LOAD}{id}", ReloadOutcome, _LOAD_SECONDS)
+        if outcome.problems:
+            raise CommandFailed(f"{id} did not load: {outcome.problems[0]}")
 
     def unload(self, id: str) -> None:
         """Unload a model as soon as nobody uses it. Raises :class:`CommandFailed`."""

@@ -1,8 +1,7 @@
 """The composition root: makes the engines, builds the service, runs it until a stop.
 
-The one place that names concrete engines and hands settings to those who need them; also for as
-long as one command needs a service, in a thread of that command. Nothing here decides anything
-about a request.
+The one place that names concrete engines and hands settings to those who need them. Nothing here
+decides anything about a request.
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -175,42 +172,3 @@ async def _with_entries(
     warn_of_unknown(stored)
     loaded, credentials = await asyncio.to_thread(checked_with, read, stored, loaded.text)
     return loaded, credentials, stored
-
-
-Address = Future[tuple[str, int]]
-_Ending = Future[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]]
-
-
-@contextmanager
-def serving_alongside(
-    loaded: Loaded, watcher: StartAnnouncer, address: Address
-) -> Iterator[tuple[str, int]]:
-    """Serve while the block runs; yield host and port once the models are loaded.
-
-    ``watcher`` sets the result of ``address``. Raises what :func:`run_service` raises.
-    """
-    ending: _Ending = Future()
-
-    async def serve() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        ending.set_result((asyncio.get_running_loop(), task))
-        await run_service(loaded, lambda *_: loaded, watcher)
-
-    def run() -> None:
-        try:
-            with suppress(asyncio.CancelledError):
-                asyncio.run(serve())
-        except BaseException as failure:  # noqa: BLE001 - whoever waits for the address gets it
-            if not address.done():
-                address.set_exception(failure)
-
-    thread = threading.Thread(target=run, name="service")
-    thread.start()
-    try:
-        yield address.result()
-    finally:
-        loop, task = ending.result()
-        with suppress(RuntimeError):  # it has ended by itself
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join()

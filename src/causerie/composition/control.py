@@ -187,12 +187,6 @@ class ServiceFacts(Struct, frozen=True):
     """Of the program."""
 
 
-class LoadOutcome(Struct, frozen=True):
-    """Outcome of a load: ``problem`` is empty if the model is loaded."""
-
-    problem: str = ""
-
-
 _SAME = ("context", "slots", "busy", "memory_bytes", "pid", "cache_tokens", "unload_seconds")
 
 

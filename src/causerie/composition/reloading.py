@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 import causerie
-from causerie.composition.control import LOAD, UNLOAD, LoadOutcome, ServiceFacts, running_models
+from causerie.composition.control import LOAD, UNLOAD, ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.worker import Exposition
@@ -59,7 +59,10 @@ _READ_AT_START = (
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a reload: ``problems``, or none and changes that need a restart (``notes``)."""
+    """Outcome of a reload: ``problems``, or none and changes that need a restart (``notes``).
+
+    That of a load has ``problems`` alone.
+    """
 
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -124,18 +127,14 @@ class Reloading:
             return self.facts()
         raise ValueError(f"nobody knows how to {asked[:40]}")
 
-    async def _load(self, model: str) -> LoadOutcome:
-        while True:
-            try:
-                await self._running.engines.engine(model).load()
-            except KeyError:
-                return LoadOutcome(f"the service has no model {model}")
-            except EngineFailed as error:
-                if not error.loading:
-                    return LoadOutcome(str(error))
-                await asyncio.sleep(error.retry_after)  # it takes longer than a request waits
-            else:
-                return LoadOutcome()
+    async def _load(self, model: str) -> ReloadOutcome:
+        try:
+            await self._running.engines.engine(model).load()
+        except KeyError:
+            return ReloadOutcome((f"the service has no model {model}",))
+        except EngineFailed as error:
+            return ReloadOutcome((str(error),))
+        return ReloadOutcome()
 
     async def reload(self) -> ReloadOutcome:
         async with self._turn:
