@@ -60,12 +60,14 @@ def test_all_models_of_the_cache_are_served_by_their_names(cache: Cache) -> None
     assert served_models(load().settings, (), None, None, None) == (DEFAULT_MODEL,)
     for ref in (SMOLLM2, OTHER, "hf:org/Other-GGUF:Q8_0", "hf:next/Other-GGUF"):
         keep(cache, ref)
+    keep(cache, "hf:next/Other-GGUF:My Own (2).gguf")
     found = served(load().settings)
     assert found == {
         "smollm2-135m": ("smollm2:135m", "smollm2", "smollm2:latest"),
         "other": ("hf:next/Other-GGUF",),
         "other-q4_1": (OTHER,),
         "other-q8_0": ("hf:org/Other-GGUF:Q8_0",),
+        "other-my-own-2-": (),
     }
     models = served_models(load().settings, (), None, None, None)
     assert {one.idle_unload_seconds for one in models} == {300.0}
@@ -73,7 +75,9 @@ def test_all_models_of_the_cache_are_served_by_their_names(cache: Cache) -> None
     assert served(load_all) == {"other": ()}, "a configuration says what is served"
     both = '[weights]\nserve = true\n[[models]]\nid = "other"\nengine = "fake"\n'
     found = served(load(text=both, file=Path("x")).settings)
-    assert sorted(found) == ["other", "other-2", "other-q4_1", "other-q8_0", "smollm2-135m"]
+    assert sorted(found) == [
+        *("other", "other-2", "other-my-own-2-", "other-q4_1", "other-q8_0", "smollm2-135m")
+    ]
 
 
 def test_some_are_served_by_name(cache: Cache) -> None:
@@ -145,3 +149,7 @@ def test_models_are_switched_by_name(cache: Cache, gguf: Path, tmp_path: Path) -
         assert ask(service, "third")[0] == 200
         assert run("rm", "--yes", OTHER).startswith("Deleted ")
         await_models(service, {"smollm2-135m", "third"})
+        for name in ("smollm2", "hf:org/Third-GGUF"):
+            run("rm", "--yes", name)
+        await_models(service, {"smollm2-135m"})
+        assert loads(service) == {"smollm2-135m": False}, "it is not fetched again by itself"

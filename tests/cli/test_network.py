@@ -17,7 +17,7 @@ OPEN = ServerSettings(host="0.0.0.0", keys="off")
 
 
 def test_other_devices_get_addresses_that_they_can_open() -> None:
-    assert network_urls("192.168.1.5", 80) == ("http://192.168.1.5:80",)
+    assert list(network_urls("192.168.1.5", 80)) == ["http://192.168.1.5:80"]
     *numeric, named = network_urls("0.0.0.0", 8000)
     for url in numeric:
         host = url.removeprefix("http://").removesuffix(":8000")

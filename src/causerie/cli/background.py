@@ -85,24 +85,17 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
     folder = runtime_folder(variables())
     own_folder(folder)
     service, process = _start(local_settings(settings, (model,)), folder, _ALONE)
-    try:
-        with _exit_on((signal.SIGTERM, signal.SIGCHLD)):
-            yield service
-    finally:
-        _ = process.communicate()  # the end of its stdin stops it
 
-
-@contextmanager
-def _exit_on(signals: Sequence[signal.Signals]) -> Iterator[None]:
     def leave(_: int, __: FrameType | None) -> NoReturn:
         sys.exit(128 + signal.SIGTERM)
 
-    before = {each: signal.signal(each, leave) for each in signals}
+    before = {each: signal.signal(each, leave) for each in (signal.SIGTERM, signal.SIGCHLD)}
     try:
-        yield
+        yield service
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+        _ = process.communicate()  # the end of its stdin stops it
 
 
 def _fetch(settings: Settings, model: ModelSettings) -> None:

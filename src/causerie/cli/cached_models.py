@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import structs
@@ -10,9 +11,12 @@ from msgspec import structs
 from causerie.cli.command import CommandFailed, Engine, ExitCode, library
 from causerie.cli.serve import chosen_models
 from causerie.composition.engine_makers import cached_weights, engine_for
-from causerie.engines.weights.reference import Kind, Reference
+from causerie.engines.weights.reference import Reference
 from causerie.settings.doors import slug
 from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
+
+_LONGEST = 128  # characters of a name of a model
+_NAME = re.compile(rf"hf:[a-zA-Z0-9._:/-]{{1,{_LONGEST - 3}}}")  # as requests may have it
 
 
 def served_models(
@@ -53,7 +57,7 @@ def _pulled(settings: Settings) -> Iterator[ModelSettings]:
         model = ModelSettings(id=known.id_of(reference), ref=weights.ref, engine=engine_for([path]))
         if _weights(model) == _weights(DEFAULT_MODEL):
             model = DEFAULT_MODEL  # which keeps its engine after it was fetched at the first start
-        repository = [weights.ref] if reference.kind is Kind.HUB else []
+        repository = [weights.ref] if _NAME.fullmatch(weights.ref) else []
         yield structs.replace(model, aliases=(*known.names_of(reference), *repository))
 
 
@@ -81,7 +85,8 @@ def _ids(model: ModelSettings) -> Iterator[str]:
     yield model.id
     wanted = Reference.parse(model.ref or "").wanted
     if wanted is not None:
-        yield f"{model.id}-{wanted.lower().removesuffix('.gguf').replace('/', '-')}"[:128]
+        name = wanted.lower().removesuffix(".gguf")
+        yield re.sub(r"[^a-z0-9._-]+", "-", f"{model.id}-{name}")[:_LONGEST]
     yield from (f"{model.id}-{number}" for number in itertools.count(2))
 
 

@@ -10,9 +10,12 @@ import segno
 
 from causerie.cli.command import local_url
 
-# Nothing is sent there; the system only chooses the address that it would send from (RFC 5737,
+# Nothing is sent there: the system only says from which of its addresses it would be (RFC 5737,
 # RFC 3849).
-_ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+_ELSEWHERE = {
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1"),
+    "::": (socket.AF_INET6, "2001:db8::1"),
+}
 _MARGIN = 2  # modules around a code; fewer than ISO/IEC 18004 asks for, which readers tolerate
 _HALVES = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}  # light modules are drawn
 
@@ -22,20 +25,15 @@ def network_urls(host: str, port: int) -> Sequence[str]:
 
     The last one has the name of this machine, which the network may know by multicast DNS.
     """
-    if host not in ("0.0.0.0", "::"):
+    if host not in _ELSEWHERE:
         return (local_url(host, port),)
-    found = [local_url(address, port) for address in _addresses(dual=host == "::")]
+    family, elsewhere = _ELSEWHERE[host]
     name = socket.gethostname().partition(".")[0].lower()
-    return (*found, f"http://{name}.local:{port}")
-
-
-def _addresses(*, dual: bool) -> Iterator[str]:
-    for family, elsewhere in _ELSEWHERE:
-        if family == socket.AF_INET6 and not dual:
-            continue
-        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((elsewhere, 9))
-            yield probe.getsockname()[0]
+    urls = [f"http://{name}.local:{port}"]
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((elsewhere, 9))
+        urls.insert(0, local_url(probe.getsockname()[0], port))
+    return urls
 
 
 def qr_lines(text: str) -> Iterator[str]:

@@ -82,6 +82,7 @@ def stop(
 
 _ABSENT, _READY = "absent", "ready"  # states of a model
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
+_RELOAD_SECONDS = 120.0  # commands give secrets slowly
 _LOAD_SECONDS = 3600.0  # the service has a bound of its own
 _UNLOAD_SECONDS = 30.0  # for an engine to end
 _COLUMNS = (
@@ -168,13 +169,17 @@ class Service:
         return by_id
 
 
-def services() -> Sequence[Service]:
-    """Return the services that answer; one that hangs is named on stderr."""
+def services(pid: int | None = None) -> Sequence[Service]:
+    """Return the services that answer, or the one with this process id, if there is one.
+
+    One that hangs is named on stderr.
+    """
     from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
     from causerie.settings.environment import runtime_folder, variables
 
     found = []
-    for one in sockets(runtime_folder(variables())):
+    every = sockets(runtime_folder(variables()))
+    for one in [one for one in every if one.pid == pid] or every:
         try:
             found.append(Service(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)))
         except ControlFailed as error:
@@ -291,15 +296,10 @@ def reload(
 
     `causerie reload --config causerie.toml`
     """
-    from causerie.composition.control import ControlFailed, asked, sockets
     from causerie.composition.reloading import ReloadOutcome
-    from causerie.settings.environment import runtime_folder, variables
 
-    try:
-        chosen = _service_to_reload(sockets(runtime_folder(variables())), config, pid)
-        outcome = asked(chosen.path, "reload", ReloadOutcome, 120.0)  # commands give secrets slowly
-    except ControlFailed as error:
-        raise CommandFailed(str(error)) from error
+    chosen = _service_to_reload(services(pid), config, pid)
+    outcome = chosen.ask("reload", ReloadOutcome, _RELOAD_SECONDS)
     if outcome.problems:
         problems = "\n".join(outcome.problems)
         raise CommandFailed(f"nothing has changed:\n{problems}", ExitCode.CONFIGURATION)
@@ -315,15 +315,7 @@ def reload(
         typer.echo(f"causerie: {note}", err=True)
 
 
-def _service_to_reload(
-    running: Sequence[ControlSocket], config: Path | None, pid: int | None
-) -> ControlSocket:
-    from causerie.composition.control import ServiceFacts, asked
-
-    running = [one for one in running if one.pid == pid] or running  # another may hang
-    found = [
-        Service(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)) for one in running
-    ]
+def _service_to_reload(found: Sequence[Service], config: Path | None, pid: int | None) -> Service:
     if not found:
         raise CommandFailed("no service of this user is running; start it by `causerie serve`")
     real = None if config is None else os.path.realpath(config)
@@ -333,9 +325,7 @@ def _service_to_reload(
         if pid in (None, one.socket.pid)
         and (real is None or (one.facts.file and os.path.realpath(one.facts.file) == real))
     ]
-    return _only_one(
-        fitting, found, lambda one: one.facts.file or "without a configuration file"
-    ).socket
+    return _only_one(fitting, found, lambda one: one.facts.file or "without a configuration file")
 
 
 def _only_one(

@@ -165,8 +165,11 @@ class EngineMakers(Struct):
         def renew(settings: Settings, credentials: Credentials) -> None:
             self._settings = self._watcher.settings = settings
             self._credentials = credentials
+            # The model that a start fetches into an empty cache is not wanted where all were
+            # deleted.
+            preload = () if settings.weights.serve else preloaded(settings)
             fleet.replace(
-                self.entries(preloaded(settings)),
+                self.entries(preload),
                 memory_budget=settings.engines.memory_budget_bytes,
             )
 
