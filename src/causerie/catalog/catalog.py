@@ -78,12 +78,19 @@ class WildcardModel(ServedModel):
 
 Entry = ServedModel | Listing
 _MOST_DISTANCE = 0.4
+_LONGEST_NAME = 200  # a guess at what was meant takes the longer, the longer a name is
 
 
 class Catalog:
-    """All models; ids and aliases are unique."""
+    """All models; ids and aliases are unique.
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    ``fetchable`` returns whether a name that is not here is one that `causerie pull` takes.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry], fetchable: Callable[[str], bool] | None = None
+    ) -> None:
+        self._fetchable = fetchable
         self._entries = tuple(entries)
         self._by_name = {name: entry for entry in self._entries for name in entry.names}
         wildcards = [entry for entry in self._entries if isinstance(entry, WildcardModel)]
@@ -99,6 +106,12 @@ class Catalog:
         entry = self._by_name.get(name) or self._twisted(name) or self._wild(visible, name)
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
+        if self._fetchable is not None and len(name) <= _LONGEST_NAME and self._fetchable(name):
+            raise NotFound(
+                f"The model {name} is not on this machine; `causerie pull {name}` fetches it.",
+                code="model_not_found",
+                param="model",
+            )
         close = self._nearest(visible, name)
         hint = f" Did you mean {close}?" if close else " GET /models lists those that there are."
         raise NotFound(
@@ -199,8 +212,6 @@ def entries_of(
 def is_over(entry: Entry) -> bool:
     return isinstance(entry, Listing) and entry.is_over
 
-
-_LONGEST_NAME = 200  # a guess at what was meant takes the longer, the longer a name is
 
 DayReader = Callable[[str], Sequence[TimeBucket]]
 """Returns the last day of a target by its name, in quarters of an hour, the oldest first."""

@@ -234,6 +234,8 @@ class ModelProfile:
     thinks: bool | None = True
     lacks: frozenset[str] = frozenset()
     sampling: SamplingDefaults | None = None
+    loaded: bool | None = None
+    """Whether it is in memory; ``None`` where that is nobody's business."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,6 +496,7 @@ class ServedModel:
             reasoning=UNSET if profile.thinks is False or not parameters else reasoning,
             max_output_tokens=UNSET if longest is None else longest,
             list_price=tariffs.listed or UNSET,
+            loaded=UNSET if profile.loaded is None else profile.loaded,
         )
 
     def _profile(self) -> ModelProfile:
@@ -505,6 +508,7 @@ class ServedModel:
             thinks=any_thinks(profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
             sampling=common_sampling(profiles),
+            loaded=profiles[0].loaded if len(profiles) == 1 else None,
         )
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:

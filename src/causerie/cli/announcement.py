@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 from rich import progress
@@ -19,7 +19,7 @@ from rich.status import Status
 
 import causerie
 from causerie.cli.command import ANY_ADDRESS, local_url
-from causerie.composition.app import Address
+from causerie.cli.network import network_urls, qr_lines
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import doors
 from causerie.settings.tree import Settings
@@ -66,7 +66,10 @@ class ConsoleAnnouncer:
     def ready(self, host: str, port: int) -> None:
         """Print how to use the service: address, models, a command to try."""
         self.stop()
-        for line in block(self.settings, host, port, self._first, self._engines):
+        lines = block(self.settings, host, port, self._first, self._engines)
+        if self._console.is_terminal and doors.has_chat_page(self.settings):
+            lines = [*lines, *_code(host, port)]
+        for line in lines:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
@@ -125,12 +128,12 @@ def block(
     others = [
         door_address for door_address in doors.door_addresses(settings) if door_address != default
     ]
-    more = f" and this machine's other {'IPv6 ' if ':' in host else ''}addresses"
     lines = [
         "",
         f"Causerie {causerie.__version__} is ready.",
         "",
-        f"  address  {base}" + (more if host in ANY_ADDRESS else ""),
+        f"  address  {base}",
+        *(f"           {each}/v1" for each in _from_elsewhere(host, port)),
         "  models   "
         + (", ".join(default.models) or "none in the file; add providers on the console"),
     ]
@@ -145,10 +148,7 @@ def block(
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
-    if doors.has_chat_page(settings):
-        lines.append(f"  page     {url}/")
-    if settings.server.docs:
-        lines.append(f"  docs     {url}/docs")
+    lines += _pages(settings, host, port)
     if doors.has_accounts(settings) and settings.console.enabled:
         console = f"{settings.console.address or url}/console"
         lines.append(f"  console  {console}")
@@ -158,9 +158,31 @@ def block(
                 "Nobody has an account yet. This link makes the owner's, once, within a day:",
             ]
             lines += ["", f"  {console}/link#{first_link}"]
-    if len(others) > 1 or any(door_address.models != default.models for door_address in others):
+    differ = any(door_address.models != default.models for door_address in others)
+    if not settings.weights.serve and (len(others) > 1 or differ):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
+
+
+def _pages(settings: Settings, host: str, port: int) -> Iterator[str]:
+    url = local_url(host, port)
+    if doors.has_chat_page(settings):
+        yield f"  page     {url}/"
+        yield from (f"           {each}/" for each in _from_elsewhere(host, port))
+    elif settings.server.chat_page is None and not doors.has_accounts(settings):
+        yield "  page     off beside keys; `--set server.chat_page=true` serves it"
+    if settings.server.docs:
+        yield f"  docs     {url}/docs"
+
+
+def _from_elsewhere(host: str, port: int) -> Sequence[str]:
+    return network_urls(host, port) if host in ANY_ADDRESS else ()
+
+
+def _code(host: str, port: int) -> Iterator[str]:
+    if not doors.is_loopback(host):
+        page = f"{network_urls(host, port)[0]}/"
+        yield from (f"Scan this to chat on a phone: {page}", "", *qr_lines(page), "")
 
 
 def _curl(door_address: doors.DoorAddress, base: str) -> str:
@@ -174,21 +196,6 @@ def _curl(door_address: doors.DoorAddress, base: str) -> str:
     if door_address.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"
-
-
-class ModelAnnouncer(ConsoleAnnouncer):
-    """Reports downloads and loads of a model, and nothing of the service itself."""
-
-    def __init__(self, settings: Settings, address: Address) -> None:
-        super().__init__(settings, Console(stderr=True))
-        self._address = address
-
-    def ready(self, host: str, port: int) -> None:
-        self.stop()
-        self._address.set_result((host, port))
-
-    def stopping(self) -> None:
-        self.stop()
 
 
 class DownloadBar:

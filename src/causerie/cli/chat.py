@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import select
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from causerie.cli import command
+
+if TYPE_CHECKING:
+    from causerie.settings.tree import ModelSettings, Settings
 
 Thinking = Annotated[
     bool | None,
@@ -38,7 +39,7 @@ def chat(
     ] = None,
     plain: command.Plain = False,
 ) -> None:
-    """Chat in the terminal, or ask one question.
+    """Chat with any service by its base URL, or ask one question.
 
     The key for the provider is read from the variable CAUSERIE_API_KEY.
     Ctrl-C stops an answer; Ctrl-D leaves; `/help` lists commands like `/model`.
@@ -74,8 +75,10 @@ def run(
     """Chat with a model on this machine, or ask one question.
 
     A running service that has the model answers. Otherwise the model is
-    fetched if needed, and loaded for as long as the command runs. Text that is
-    piped goes before the question; stdin is read to its end.
+    fetched if needed and loaded by a background service, which keeps it for
+    the next question (`engines.keep_alive_seconds`). With --context, or if a
+    file configures the model, it is loaded for this command alone. Text that
+    is piped goes before the question; stdin is read to its end.
 
     **Examples**
 
@@ -90,21 +93,17 @@ def run(
     question = question_of(prompt)  # what is wrong with it is told before a model is loaded
     with _running_model(name, context, config, pairs) as (base_url, model):
         told = _valid_text(system)
-        talk(question, base_url, model, thinking=thinking, system=told, plain=plain)
+        talk(question, base_url, model, thinking=thinking, system=told, plain=plain, own=True)
 
 
-# That runs already, or while the block runs.
+# That runs already, in the background from now on, or while the block runs.
 @contextmanager
 def _running_model(
     name: str, context: command.Context, config: command.Config, pairs: command.Set
 ) -> Iterator[tuple[str, str]]:
-    from causerie.cli.announcement import ModelAnnouncer
-    from causerie.cli.serve import chosen_models, with_options
+    from causerie.cli.serve import chosen_models
     from causerie.cli.services import services
-    from causerie.composition.app import Address, serving_alongside
-    from causerie.observe.logging import configure, heedless
-    from causerie.settings.load import Loaded
-    from causerie.settings.tree import ServerSettings, Settings
+    from causerie.settings.tree import DEFAULT_MODEL
 
     if isinstance(context, int) and context < 1:
         raise command.CommandFailed(
@@ -112,38 +111,43 @@ def _running_model(
         )
     known = command.library()
     for service in services():
+        if service.facts.background and (context is not None or service.outdated):
+            continue
         for found in service.models(name, known):
+            service.load(found.id)
             yield service.base_url, found.id
             return
     settings = command.settings_in_force(config, pairs).settings
-    if any(model.id == name for model in settings.models):
-        chosen = chosen_models(settings, None, None, [name], None)
+    if any(model.id == name for model in settings.models if model != DEFAULT_MODEL):
+        [model] = chosen_models(settings, None, None, [name], None)
     else:
-        chosen = chosen_models(settings, name, None, None, None)
-    model = with_options(chosen, {"context": context})[0]
-    local = Settings(
+        [model] = chosen_models(settings, name, None, None, None)
+        if context is None and settings.engines.keep_alive_seconds:
+            from causerie.cli.background import started
+
+            service, id = started(settings, model)
+            service.load(id)
+            yield service.base_url, id
+            return
+    from causerie.cli.background import alone
+    from causerie.cli.serve import with_options
+
+    [model] = with_options((model,), {"context": context})
+    with alone(settings, model) as service:
+        service.load(model.id)
+        yield service.base_url, model.id
+
+
+def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
+    """Return settings of a service of these models, for commands of this machine."""
+    from causerie.settings.tree import ServerSettings, Settings
+
+    return Settings(
         server=ServerSettings(host="127.0.0.1", port=0),
-        models=(model,),
+        models=models,
         engines=settings.engines,
         weights=settings.weights,
     )
-    configure("warning", "auto")
-    address: Address = Address()
-    announcer = ModelAnnouncer(local, address)
-    with heedless(), _exit_on_sigterm(), serving_alongside(Loaded(local), announcer, address) as at:
-        yield f"http://{at[0]}:{at[1]}/v1", model.id
-
-
-@contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    def leave(number: int, _: FrameType | None) -> NoReturn:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 _MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default

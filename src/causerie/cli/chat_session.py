@@ -10,19 +10,18 @@ import asyncio
 import base64
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
 
-from causerie.chat.parser import Separation
-from causerie.cli.chat_terminal import AnswerView, Keyboard
+from causerie.cli.chat_terminal import CHAT_THEME, AnswerView, Keyboard
 from causerie.cli.command import HERE, CommandFailed, ExitCode, printable
 from causerie.cli.services import services
 from causerie.errors import ServiceError
@@ -37,14 +36,22 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.parameters import ParsingRules
+from causerie.providers.answer import Separators
 from causerie.providers.dialects import GENERIC
 from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
-from causerie.settings.environment import CLIENT_KEY, client_key, state_folder, variables
+from causerie.settings.environment import (
+    CLIENT_KEY,
+    client_key,
+    no_colour,
+    state_folder,
+    variables,
+)
 from causerie.settings.problems import SettingsError
 from causerie.shapes.chat_completions.reader import parse
 
 _RULES = ParsingRules()
+_ANY_QUESTION = {"role": "user", "content": "?"}
 
 
 @dataclass(slots=True)
@@ -85,7 +92,7 @@ class Conversation:
 
     _target: Callable[[str], ProviderTarget]
     first_model: InitVar[str]
-    _fields: Mapping[str, object]
+    fields: dict[str, object]
     _system: str | None = None
 
     def __post_init__(self, first_model: str) -> None:
@@ -122,13 +129,46 @@ class Conversation:
         self.images = []
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
 
+    def load(self, messages: Sequence[Mapping[str, object]]) -> None:
+        """Go on with these messages. Raises ``ServiceError`` if a service would refuse them."""
+        _ = parse(msgspec.json.encode(self._body([*messages, _ANY_QUESTION])), _RULES)
+        first = messages[0] if messages else {}
+        self._system = str(first["content"]) if first.get("role") == "system" else None
+        self.images, self.messages = [], [dict(message) for message in messages]
+
+    def set(self, values: Mapping[str, object]) -> None:
+        """Add fields to every request; ``None`` leaves one out. Raises ``ServiceError``."""
+        changed = {**self.fields, **values}
+        fields = {name: value for name, value in changed.items() if value is not None}
+        before, self.fields = self.fields, fields
+        try:
+            _ = parse(msgspec.json.encode(self._body([_ANY_QUESTION])), _RULES)
+        except ServiceError:
+            self.fields = before
+            raise
+
+    def undo(self) -> object:
+        """Drop the last question and all behind it; return its content, ``None`` without any."""
+        for index in reversed(range(len(self.messages))):
+            if self.messages[index]["role"] == "user":
+                content = self.messages[index]["content"]
+                del self.messages[index:]
+                return content
+        return None
+
+    def _body(self, messages: Sequence[Mapping[str, object]]) -> dict[str, object]:
+        return {**self.fields, "model": self._chat.model, "messages": messages, "stream": True}
+
     def say(self, text: str) -> None:
-        """Add a message of the user, after the attached pictures."""
+        self.messages.append(self.question(text))
+
+    def question(self, text: str) -> dict[str, object]:
+        """Return a message of the user, after the attached pictures."""
         content: object = text
         if self.images:
             parts = [{"type": "image_url", "image_url": {"url": each}} for each in self.images]
             content, self.images = [*parts, {"type": "text", "text": text}], []
-        self.messages.append({"role": "user", "content": content})
+        return {"role": "user", "content": content}
 
     async def answer(self, into: ChatAnswer) -> AsyncGenerator[Event, None]:
         """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
@@ -136,13 +176,7 @@ class Conversation:
         A complete answer joins the history. One that is stopped or breaks
         joins by :meth:`keep_stopped`, if the caller wants it to.
         """
-        body = {
-            **self._fields,
-            "model": self._chat.model,
-            "messages": self.messages,
-            "stream": True,
-        }
-        request = parse(msgspec.json.encode(body), _RULES)
+        request = parse(msgspec.json.encode(self._body(self.messages)), _RULES)
         async with self._chat.generate(request) as reply:
             async for batch in reply.events:
                 for event in batch:
@@ -154,9 +188,13 @@ class Conversation:
         if answer.text or answer.calls:
             self.messages.append(answer.message())
 
-    def keep_stopped(self, answer: ChatAnswer) -> None:
-        """Add the text of a stopped answer to the history, without its incomplete calls."""
+    def keep_stopped(self, answer: ChatAnswer) -> bool:
+        """Add the text of a stopped answer to the history, without its incomplete calls.
+
+        Returns whether there was any.
+        """
         self.keep(ChatAnswer(answer.reasoning, answer.text))
+        return bool(answer.text)
 
 
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
@@ -224,7 +262,11 @@ def talk(
     system: str | None,
     tools: Path | None = None,
     plain: bool,
+    own: bool = False,
 ) -> None:
+    """Chat with a model, or ask the question; ``own``: of a service of this program, which tells
+    reasoning apart itself.
+    """
     with asyncio.Runner() as runner:
         provider = provider_at(base_url, client_key())
         try:
@@ -234,7 +276,8 @@ def talk(
             if tools is not None:
                 fields["tools"] = _tools(tools)
             name = model or runner.run(first_model(provider, base_url))
-            target = partial(ProviderTarget, provider, separators=Separation(provider.dialect.tag))
+            separators = None if own else _separators(provider.dialect.tag)
+            target = partial(ProviderTarget, provider, separators=separators)
             conversation = Conversation(target, name, fields, system or None)
             made = _ChatSession(runner, conversation, provider, base_url, plain)
             if question is not None:
@@ -243,6 +286,12 @@ def talk(
                 made.at_length(f"{name} at {base_url}")
         finally:
             runner.run(provider.close())
+
+
+def _separators(tag: str) -> Separators:
+    from causerie.chat.parser import Separation  # a quarter of all imports
+
+    return Separation(tag)
 
 
 @dataclass(eq=False)
@@ -254,8 +303,9 @@ class _ChatSession:
     _plain: bool
 
     def __post_init__(self) -> None:
-        self._out = Console(highlight=False)
-        self._notes = Console(stderr=True, highlight=False)
+        colours: Literal["auto"] | None = None if no_colour() else "auto"
+        self._out = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
+        self._notes = Console(stderr=True, highlight=False, color_system=colours)
 
     @cached_property
     def _keyboard(self) -> Keyboard:
@@ -280,13 +330,13 @@ class _ChatSession:
         while (line := self._keyboard.question()) is not None:
             if line in ("/exit", "/quit", "/bye"):
                 return
+            if line == "/retry" and (content := self._conversation.undo()) is not None:
+                self._ask({"role": "user", "content": content})
+                continue
             if (reply_to := self._command(commands, line)) is not None:
                 self._out.print(printable(reply_to), style="dim", markup=False, soft_wrap=True)
             elif line:
-                mark = len(self._conversation.messages)
-                self._conversation.say(line)
-                if not self._turn():
-                    del self._conversation.messages[mark:]
+                self._ask(self._conversation.question(line))
 
     @staticmethod
     def _command(commands: ChatCommands, line: str) -> str | None:
@@ -302,6 +352,14 @@ class _ChatSession:
 
         return self._runner.run(listed())
 
+    # What gets no answer leaves the conversation.
+    def _ask(self, question: dict[str, object]) -> None:
+        messages = self._conversation.messages
+        mark = len(messages)
+        messages.append(question)
+        if not self._turn():
+            del messages[mark:]
+
     # Return whether what was said stays in the conversation.
     def _turn(self) -> bool:
         while True:
@@ -311,8 +369,7 @@ class _ChatSession:
                 self._runner.run(self._answer(view, answer))
             except KeyboardInterrupt:
                 view.stopped()
-                self._conversation.keep_stopped(answer)
-                return True
+                return self._conversation.keep_stopped(answer)
             except CommandFailed as error:
                 view.end()
                 self._notes.print(f"causerie: {printable(str(error))}", markup=False)
@@ -357,9 +414,14 @@ _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _HELP = """\
 /model [NAME]   use another model; without a name: list them
 /system [TEXT]  set the system message; without a text: leave it out
+/set [NAME [VALUE]]  send a parameter like `temperature`; without a value: leave it out
+/think [HOW]    turn thinking `on` or `off`, or to an effort like `low`; alone: as the model does
 /image FILE     send a picture with the next message
+/retry          ask the last question again
+/undo           forget the last question and its answer
 /clear          forget the conversation, also /new
-/save FILE      write the conversation to a new file, as Markdown
+/save FILE      write the conversation to a new file, as Markdown, or for /load as FILE.json
+/load FILE      go on with a conversation that was saved as FILE.json
 /exit           leave, also /quit, /bye or Ctrl-D
 A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
@@ -394,9 +456,48 @@ class ChatCommands:
                 return self._model(rest)
             case "image":
                 return self._image(rest)
-            case "save":
-                return self._save(rest)
+            case "retry":
+                return "there is no question to ask again"
+            case "undo":
+                undone = self._conversation.undo() is not None
+                return "the last question is forgotten" if undone else "there is nothing to forget"
+            case "set" | "think" | "save" | "load":
+                return self._refused(partial(getattr(self, f"_{name}"), rest))
         return f"there is no /{name}; /help lists what there is"
+
+    @staticmethod
+    def _refused(act: Callable[[], str]) -> str:
+        try:
+            return act()
+        except ServiceError as error:
+            return error.message
+
+    def _set(self, words: str) -> str:
+        name, _, value = words.removeprefix("parameter ").strip().partition(" ")
+        if not name:
+            fields = self._conversation.fields
+            return "\n".join(f"{each} {fields[each]}" for each in fields) or "nothing is set"
+        self._conversation.set({name: _value(value.strip())})
+        return f"{name} is {value.strip() or 'left out'}"
+
+    def _think(self, how: str) -> str:
+        switch = {"on": True, "off": False}.get(how)
+        kwargs = {"enable_thinking": switch} if switch is not None else None
+        effort = how if how and switch is None else None
+        self._conversation.set({"chat_template_kwargs": kwargs, "reasoning_effort": effort})
+        return f"thinking is {how or 'as the model does'}"
+
+    def _load(self, file: str) -> str:
+        if not file:
+            return "/load needs the name of a file"
+        try:
+            saved = Path(file).expanduser().read_bytes()
+            self._conversation.load(msgspec.json.decode(saved, type=list[dict[str, Any]]))
+        except OSError as error:
+            return f"{file}: {error.strerror}"
+        except msgspec.MsgspecError:
+            return f"{file} is no conversation; `/save NAME.json` writes one"
+        return f"{file} goes on"
 
     def _model(self, name: str) -> str:
         listed = self._models()
@@ -427,10 +528,23 @@ class ChatCommands:
             return "/save needs the name of a file"
         try:
             with Path(file).expanduser().open("x", encoding="utf-8") as out:
-                out.write(self._conversation.markdown())
+                is_json = file.endswith(".json")
+                saved = self._conversation
+                out.write(
+                    msgspec.json.encode(saved.messages).decode() if is_json else saved.markdown()
+                )
         except OSError as error:
             return f"{file}: {error.strerror}"
         return f"written to {file}"
+
+
+def _value(text: str) -> object:
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 _MOST_BYTES = 20 * 1024 * 1024

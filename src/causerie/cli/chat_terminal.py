@@ -14,12 +14,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleDimensions
 from rich.control import Control
-from rich.markdown import Markdown
 from rich.segment import Segment, Segments
+from rich.theme import Theme
+
+if TYPE_CHECKING:
+    from rich.markdown import Markdown  # imported where it is used: much, and pipes need none
 
 from causerie.cli.command import printable
 from causerie.errors import counted
@@ -240,6 +244,8 @@ class AnswerView:
         console.print(text, style=style, end="", markup=False, highlight=False, soft_wrap=True)
 
 
+# Text has the terminal's background, which may be light.
+CHAT_THEME = Theme({"markdown.code": "bold cyan", "markdown.code_block": "cyan"})
 _TELLING = 4  # a line of so many characters shows which block it belongs to
 _VARYING = re.compile("[\u200b-\u200d\ufe00-\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)  # of a link: renders as nothing
@@ -296,6 +302,10 @@ class StreamedMarkdown:
 
     def _rendered(self, block: str) -> None:
         markdown = _with_hard_breaks(block)
+        if [token.type for token in markdown.parsed] in (["fence"], ["code_block"]):
+            [code] = markdown.parsed
+            self._code(code.content, code.info.partition(" ")[0])
+            return
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
             for line in self._out.render_lines(markdown, pad=False)
@@ -308,6 +318,15 @@ class StreamedMarkdown:
         filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
         for line in lines[filled[0] : filled[-1] + 1] if filled else ():
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
+
+    # As it is, so that it can be copied: the terminal wraps long lines.
+    def _code(self, code: str, language: str) -> None:
+        from rich.syntax import Syntax
+
+        syntax = Syntax("", language or "text", theme="ansi_dark", background_color="default")
+        text = syntax.highlight(code.removesuffix("\n"))
+        text.rstrip()
+        self._out.print(text, highlight=False, soft_wrap=True)
 
     def _print_source(self, text: str) -> None:
         self._out.print(text, end="", markup=False, highlight=False, soft_wrap=True)
@@ -331,6 +350,8 @@ def shown_rows(text: str, width: int) -> int | None:
 
 
 def _with_hard_breaks(text: str) -> Markdown:
+    from rich.markdown import Markdown
+
     markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
     for token in markdown.parsed:
         for part in token.children or ():
@@ -340,6 +361,8 @@ def _with_hard_breaks(text: str) -> Markdown:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    from rich.markdown import Markdown
+
     lines = text.splitlines(keepends=True)
     starts = [
         token.map[0]

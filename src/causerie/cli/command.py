@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -175,14 +175,9 @@ def settings_in_force(
 
 def library() -> Library:
     """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
-    from causerie.engines.weights.reference import load_library
-    from causerie.settings.environment import config_folder, variables
-    from causerie.settings.problems import SettingsError
+    from causerie.settings.environment import own_library, variables
 
-    own = None
-    with suppress(SettingsError):  # a user without a home has no file there
-        own = config_folder(variables()) / "library.toml"
-    return load_library(own)
+    return own_library(variables())
 
 
 def ref_of(reference: Reference) -> str:

@@ -111,8 +111,6 @@ def _ask_kind() -> Kind:
 
 
 def _local_model(name: str | None, context: str | int | None, asks: bool) -> str:
-    from causerie.cli.serve import id_of
-
     if name is None and asks:
         typer.echo("\nA name of `causerie list --library`, hf:org/repo, or a path.\n", err=True)
         name = _ask_until_valid("Model", _DEFAULT_MODEL, _model_name)
@@ -123,7 +121,7 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> str
     facts = f"  # {known.name}: {size_text(known.size)}, {known.license}" if known else ""
     return _text(
         *("model", _PORT),
-        id=id_of(reference),
+        id=library().id_of(reference),
         ref=ref_of(reference),
         facts=facts,
         context=context or "auto",

@@ -346,7 +346,8 @@ def remove(
 ) -> None:
     """Delete weights from the cache, after a question.
 
-    Weights that a running service serves are kept.
+    A running service of all models of the cache unloads them before. Weights
+    that another one serves are kept.
 
     **Examples**
 
@@ -369,7 +370,11 @@ def remove(
             f"{name} is not in the cache, which holds {names}", command.ExitCode.USAGE
         )
     for service in services():
-        if service.models(name, known):
+        served = service.models(name, known)
+        if service.facts.serves_cache:
+            for model in served:
+                service.unload(model.id)
+        elif served:
             raise command.CommandFailed(
                 f"{name} is served by {service.facts.address}; "
                 f"stop that by `causerie stop --pid {service.facts.pid}` before"

@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 import causerie
 
-_WIDEST = 100
+_NARROWEST, _WIDEST = 24, 100
 _FIRST_COLUMN = 30  # a longer name has its explanation on the next line
 _CODE = re.compile(r"`([^`]+)`")
 _EXAMPLES = "**Examples**"
@@ -52,7 +52,7 @@ class _HelpGroup(TyperGroup):
 
 
 def _help_text(command: Any, ctx: Any) -> str:
-    width = max(50, min(shutil.get_terminal_size().columns, _WIDEST))
+    width = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
     usage = " ".join((ctx.command_path, *command.collect_usage_pieces(ctx)))
     parts = [f"{_bold('Usage:')} {usage}", *_paragraphs(command.help or "", width)]
     for title, rows in _parameter_tables(command, ctx):
@@ -88,7 +88,7 @@ def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tu
 
 
 def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
-    column = 4 + min(_FIRST_COLUMN, max(len(name) for name, _ in rows))
+    column = min(4 + min(_FIRST_COLUMN, max(len(name) for name, _ in rows)), width // 2)
     for name, words in rows:
         lines = textwrap.wrap(words, width - column) or [""]
         head = f"  {name}"
@@ -120,7 +120,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Mapping[str, Command] = {
-    "serve": Command("Serve a model: fetch it if needed, load it, answer."),
+    "serve": Command("Serve models: fetch them if needed, load them, answer."),
     "run": Command("Chat with a model on this machine, or ask one question.", "chat"),
     "pull": Command("Fetch weights into the cache, and print where they are.", "models"),
     "list": Command(
@@ -129,8 +129,9 @@ COMMANDS: Mapping[str, Command] = {
     "show": Command("Show facts of a model, and how it would run on this machine.", "models"),
     "ps": Command("Show the running services of this user, and their models.", "services"),
     "stop": Command(
-        "Stop a running service, as Ctrl-C does: running answers may finish.", "services"
+        "Stop a running service, as Ctrl-C does, or unload one of its models.", "services"
     ),
+    "service": Command("Start the service when you log in, by systemd or launchd."),
     "rm": Command("Delete weights from the cache, after a question.", "models", "remove"),
     "models": Command("List the configured models, and the weights in the cache."),
     "init": Command("Write a first configuration, with comments."),
@@ -150,7 +151,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "prices": Command("Prices of models, and the price list."),
     "reload": Command("Tell a running service to read its configuration anew.", "services"),
-    "chat": Command("Chat in the terminal, or ask one question."),
+    "chat": Command("Chat with any service by its base URL, or ask one question."),
     "probe": Command("Ask a provider small questions and show what it really does."),
     "key": Command("Make a new key, and the digest that goes into the configuration.", "keys"),
     "migrate": Command(

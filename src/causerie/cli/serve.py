@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -26,15 +25,16 @@ from causerie.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from causerie.engines.weights.reference import Reference
     from causerie.settings.entries import Entry, ReadWith
     from causerie.settings.load import Loaded, Override
     from causerie.settings.tree import ModelSettings, Settings
 
 
-Ref = Annotated[
-    str | None,
-    typer.Argument(help="A short name, hf:org/repo[:file or quant], pypi:NAME, or a path."),
+Refs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Short names, hf:org/repo[:file or quant], pypi:NAME, or paths.",
+    ),
 ]
 Id = Annotated[
     str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
@@ -59,7 +59,7 @@ GpuLayers = Annotated[
 
 
 def serve(
-    ref: Ref = None,
+    refs: Refs = None,
     engine: Engine = None,
     id: Id = None,
     model: Only = None,
@@ -74,10 +74,11 @@ def serve(
     config: Config = None,
     pairs: Set = None,
 ) -> None:
-    """Serve a model: fetch it if needed, load it, answer.
+    """Serve models: fetch them if needed, load them, answer.
 
-    Without REF and without a configuration file, a small default model
-    (98 MB) is served on http://127.0.0.1:8000/v1.
+    Without REF and without a configuration all models that were pulled are
+    served by their names, on http://127.0.0.1:8000/v1: each is loaded when a
+    request names it. If none was pulled, a small one (98 MB) is fetched.
 
     **Examples**
 
@@ -85,15 +86,15 @@ def serve(
 
     `causerie serve qwen3:4b --port 9000`
 
+    `causerie serve qwen3:4b gemma3:4b`
+
     `causerie serve hf:Qwen/Qwen3-8B --engine vllm --context 8192 --parallel 4`
 
     `causerie serve --config causerie.toml --model small`
     """
-    from causerie.settings.load import Override
+    from causerie.cli.cached_models import served_models
 
-    server = {"host": host, "port": port, "keys": keys, "workers": workers}
-    given = {name: value for name, value in server.items() if value is not None}
-    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
+    flags = _flags({"host": host, "port": port, "keys": keys, "workers": workers}, refs or model)
     options = {
         "context": context,
         "parallel": parallel,
@@ -102,10 +103,18 @@ def serve(
     }
 
     def choose(settings: Settings) -> tuple[ModelSettings, ...]:
-        return with_options(chosen_models(settings, ref, id, model, engine), options)
+        return with_options(served_models(settings, refs or (), id, model, engine), options)
 
     read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
     _serve_until_stopped(read)
+
+
+def _flags(server: Mapping[str, str | None], named: list[str] | None) -> list[Override]:
+    from causerie.settings.load import Override
+
+    given = {name: value for name, value in server.items() if value is not None}
+    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
+    return [*flags, Override("weights.serve", False, "the command line")] if named else flags
 
 
 def _serve_until_stopped(read: ReadWith) -> None:
@@ -117,6 +126,7 @@ def _serve_until_stopped(read: ReadWith) -> None:
     from causerie.composition.supervisor import supervise
     from causerie.composition.worker import own_place
     from causerie.observe.logging import configure, heedless, lines_of
+    from causerie.settings.environment import no_colour
     from causerie.settings.problems import Problem, SettingsError
     from causerie.settings.rules import worker_count
 
@@ -128,7 +138,8 @@ def _serve_until_stopped(read: ReadWith) -> None:
 
     loaded, _ = checked(lambda: read((), None), commands=False)
     with heedless():
-        configure(loaded.settings.logging.level, loaded.settings.logging.format)
+        logging = loaded.settings.logging
+        configure(logging.level, logging.format, colours=not no_colour())
         _, is_json = lines_of()
         announced = LogAnnouncer if is_json else ConsoleAnnouncer
         announcer = announced(loaded.settings, Console(stderr=True))
@@ -159,8 +170,12 @@ def read_settings(
     models = choose(loaded.settings)
     if models == loaded.settings.models:
         return replace(loaded, chosen=chosen)
-    override = Override("models", msgspec.to_builtins(models), "the command line")
-    loaded = settings_in_force(config, pairs, *flags, override, text=loaded.text, entries=entries)
+    chosen_values = {
+        "models": msgspec.to_builtins(models),
+        "weights.serve": loaded.settings.weights.serve,
+    }
+    overrides = [Override(key, chosen_values[key], "the command line") for key in chosen_values]
+    loaded = settings_in_force(config, pairs, *flags, *overrides, text=loaded.text, entries=entries)
     return replace(loaded, chosen=chosen)
 
 
@@ -190,8 +205,8 @@ def chosen_models(
     known = next(
         (model for model in settings.models if (model.ref, model.engine) == (wanted, loads)), None
     )
-    model = known or ModelSettings(id=id_of(parsed), ref=wanted, engine=loads)
-    also = [*model.aliases, *names.names_of(parsed, ref)]
+    model = known or ModelSettings(id=names.id_of(parsed), ref=wanted, engine=loads)
+    also = [*model.aliases, *names.names_of(parsed)]
     id = id or model.id
     aliases = tuple(name for name in dict.fromkeys(also) if name != id)
     return (msgspec.structs.replace(model, id=id, aliases=aliases),)
@@ -226,17 +241,6 @@ def with_options(
         return msgspec.structs.replace(model, **{name: msgspec.structs.replace(options, **given)})
 
     return tuple(with_given(model) for model in models)
-
-
-def id_of(reference: Reference) -> str:
-    """Return a short id for weights: ``hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`` is ``qwen3-4b``."""
-    from causerie.engines.weights.reference import Kind
-
-    name = Path(reference.name).name
-    if reference.kind is Kind.PATH:
-        name = name.removesuffix(".gguf")
-    name = re.sub(r"[-_.]?gguf$", "", name.lower())
-    return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._") or "model"
 
 
 def run_on_loop(main: Coroutine[object, object, None]) -> None:

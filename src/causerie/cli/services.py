@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+import causerie
 from causerie.cli.command import (
     CommandFailed,
     ExitCode,
@@ -26,13 +27,17 @@ if TYPE_CHECKING:
     from causerie.composition.control import ControlSocket, RunningModel, ServiceFacts
     from causerie.engines.weights.reference import Library
 
+A = TypeVar("A")
+
 
 def ps(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False) -> None:
     """Show the running services of this user, and their models.
 
     CONTEXT is in force for one request, prompt and output together; `of` more
     tokens, if all requests share those. MEMORY is what a model has now, AT MOST
-    an estimate of what it may take. Below a pool stand its servers.
+    an estimate of what it may take. UNTIL is when it is unloaded, unless a
+    request comes. Below a pool stand its servers. A service of all models of
+    the cache has a line for each that is loaded.
 
     **Examples**
 
@@ -53,10 +58,11 @@ def stop(
     ] = None,
     pid: Annotated[int | None, typer.Option("--pid", help="The service with this id.")] = None,
 ) -> None:
-    """Stop a running service, as Ctrl-C does: running answers may finish.
+    """Stop a running service, as Ctrl-C does, or unload one of its models.
 
-    Without NAME it is the only one. A service with further models is stopped
-    by `--pid` only.
+    Without NAME it is the only service. If it has further models, or all of
+    the cache, the named one is unloaded, and the next request loads it again.
+    Running answers may finish.
 
     **Examples**
 
@@ -64,20 +70,25 @@ def stop(
 
     `causerie stop qwen3:4b`
     """
-    from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
-
     chosen = _chosen_service(services(), name, pid)
-    try:
-        _ = asked(chosen.socket.path, "stop", ServiceFacts, ANSWER_SECONDS)
-    except ControlFailed as error:
-        raise CommandFailed(str(error)) from error
-    while any(one.pid == chosen.facts.pid for one in sockets(chosen.socket.path.parent)):
-        time.sleep(0.1)
+    if name is not None and pid is None and chosen.outlives_models:
+        [model, *_] = chosen.models(name, library())
+        chosen.unload(model.id)
+        typer.echo(f"Unloaded {model.id}; {chosen.facts.address} goes on.")
+        return
+    chosen.end()
     typer.echo(f"Stopped {chosen.facts.address}.")
 
 
+_ABSENT, _READY = "absent", "ready"  # states of a model
 ANSWER_SECONDS = 5.0  # for an answer; a service that hangs is left out
-_COLUMNS = ("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "ADDRESS", "PID")
+_RELOAD_SECONDS = 120.0  # commands give secrets slowly
+_LOAD_SECONDS = 3600.0  # the service has a bound of its own
+_UNLOAD_SECONDS = 30.0  # for an engine to end
+_COLUMNS = (
+    *("MODEL", "WEIGHTS", "STATE", "CONTEXT", "BUSY", "MEMORY", "AT MOST", "UNTIL"),
+    *("ADDRESS", "PID"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +104,63 @@ class Service:
         host, _, port = self.facts.address.rpartition(":")
         return f"{local_url(host, port)}/v1"
 
+    @property
+    def outdated(self) -> bool:
+        """Whether another version of the program runs it."""
+        return self.facts.version != causerie.__version__
+
+    @property
+    def outlives_models(self) -> bool:
+        return self.facts.serves_cache or len(self.facts.models) > 1
+
+    def again(self) -> Service:
+        """Return it with the facts of now. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import ServiceFacts
+
+        return Service(self.socket, self.ask("facts", ServiceFacts, ANSWER_SECONDS))
+
+    def load(self, id: str) -> None:
+        """Wait until a model is loaded. Raises :class:`CommandFailed`."""
+        if any(model.id == id and model.state == _READY for model in self.facts.models):
+            return
+        from rich.console import Console
+
+        from causerie.composition.control import LOAD
+        from causerie.composition.reloading import ReloadOutcome
+
+        with Console(stderr=True).status(f"Loading {id}"):
+            outcome = self.ask(f"{LOAD}{id}", ReloadOutcome, _LOAD_SECONDS)
+        if outcome.problems:
+            raise CommandFailed(f"{id} did not load: {outcome.problems[0]}")
+
+    def unload(self, id: str) -> None:
+        """Unload a model as soon as nobody uses it. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import UNLOAD, ServiceFacts
+
+        _ = self.ask(f"{UNLOAD}{id}", ServiceFacts, _UNLOAD_SECONDS)
+
+    def end(self) -> None:
+        """Stop the service, and wait until it has ended. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import ServiceFacts, sockets
+
+        _ = self.ask("stop", ServiceFacts, ANSWER_SECONDS)
+        while any(one.pid == self.facts.pid for one in sockets(self.socket.path.parent)):
+            time.sleep(0.1)
+
+    def ask(self, what: str, kind: type[A], seconds: float) -> A:
+        """Return its answer to a command. Raises :class:`CommandFailed`."""
+        from causerie.composition.control import ControlFailed, asked
+
+        try:
+            return asked(self.socket.path, what, kind, seconds)
+        except ControlFailed as error:
+            raise CommandFailed(str(error)) from error
+
     def models(self, name: str, known: Library) -> Sequence[RunningModel]:
         """Return its models with this id, or with the weights that ``name`` means."""
         from causerie.engines.weights.errors import BadReference
 
-        by_id = [model for model in self.facts.models if model.id == name]
+        by_id = [model for model in self.facts.models if model.id == name.lower()]
         with suppress(BadReference):
             wanted = known.reference(name)
             return by_id or [
@@ -106,13 +169,17 @@ class Service:
         return by_id
 
 
-def services() -> Sequence[Service]:
-    """Return the services that answer; one that hangs is named on stderr."""
+def services(pid: int | None = None) -> Sequence[Service]:
+    """Return the services that answer, or the one with this process id, if there is one.
+
+    One that hangs is named on stderr.
+    """
     from causerie.composition.control import ControlFailed, ServiceFacts, asked, sockets
     from causerie.settings.environment import runtime_folder, variables
 
     found = []
-    for one in sockets(runtime_folder(variables())):
+    every = sockets(runtime_folder(variables()))
+    for one in [one for one in every if one.pid == pid] or every:
         try:
             found.append(Service(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)))
         except ControlFailed as error:
@@ -133,12 +200,7 @@ def _chosen_service(found: Sequence[Service], name: str | None, pid: int | None)
     def models(one: Service) -> str:
         return ", ".join(model.id for model in one.facts.models)
 
-    chosen = _only_one(fitting, found, lambda one: models(one) or "without models of its own")
-    others = chosen.facts.models
-    if name is not None and pid is None and len(others) > 1:
-        advice = f"stop it as a whole by `causerie stop --pid {chosen.facts.pid}`"
-        raise CommandFailed(f"that service serves {models(chosen)}; {advice}", ExitCode.USAGE)
-    return chosen
+    return _only_one(fitting, found, lambda one: models(one) or "without models of its own")
 
 
 def show_services(found: Sequence[Service], known: Library) -> None:
@@ -150,23 +212,44 @@ def show_services(found: Sequence[Service], known: Library) -> None:
 
 def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
-    for model in service.facts.models:
+    models = [
+        model
+        for model in service.facts.models
+        if not (service.facts.serves_cache and model.state == _ABSENT)
+    ]
+    for model in models:
         shared = f" of {model.cache_tokens:,}" if model.cache_tokens else ""
         yield (
             model.id,
             known.name(model.ref) if model.ref else "-",
             model.state,
             f"{model.context:,}{shared}" if model.context else "-",
-            f"{model.busy}/{model.slots}",
+            "-" if model.state == _ABSENT else f"{model.busy}/{model.slots}",
             _size(resident(model.pid)),
             _size(model.memory_bytes),
+            _until(model.unload_seconds),
             *where,
         )
         for each in model.members:
             busy, now = f"{each.busy}/{each.slots}", _size(resident(each.pid))
-            yield ("", each.address, each.state, "", busy, now, _size(each.memory_bytes), "", "")
-    if not service.facts.models:
-        yield (*"-" * (len(_COLUMNS) - len(where)), *where)
+            most = _size(each.memory_bytes)
+            yield ("", each.address, each.state, "", busy, now, most, "", "", "")
+    if not models:
+        from causerie.errors import counted
+
+        ready = len(service.facts.models)
+        none = f"{counted(ready, 'model')}, none loaded" if ready else "-"
+        yield (none, *"-" * (len(_COLUMNS) - len(where) - 1), *where)
+
+
+def _until(seconds: float | None) -> str:
+    from causerie.errors import counted
+
+    if seconds is None:
+        return "-"
+    return (
+        f"in {counted(round(seconds / 60), 'minute')}" if seconds >= 60 else f"in {seconds:.0f} s"
+    )
 
 
 def resident(pid: int | None) -> int | None:
@@ -213,15 +296,10 @@ def reload(
 
     `causerie reload --config causerie.toml`
     """
-    from causerie.composition.control import ControlFailed, asked, sockets
     from causerie.composition.reloading import ReloadOutcome
-    from causerie.settings.environment import runtime_folder, variables
 
-    try:
-        chosen = _service_to_reload(sockets(runtime_folder(variables())), config, pid)
-        outcome = asked(chosen.path, "reload", ReloadOutcome, 120.0)  # commands give secrets slowly
-    except ControlFailed as error:
-        raise CommandFailed(str(error)) from error
+    chosen = _service_to_reload(services(pid), config, pid)
+    outcome = chosen.ask("reload", ReloadOutcome, _RELOAD_SECONDS)
     if outcome.problems:
         problems = "\n".join(outcome.problems)
         raise CommandFailed(f"nothing has changed:\n{problems}", ExitCode.CONFIGURATION)
@@ -237,15 +315,7 @@ def reload(
         typer.echo(f"causerie: {note}", err=True)
 
 
-def _service_to_reload(
-    running: Sequence[ControlSocket], config: Path | None, pid: int | None
-) -> ControlSocket:
-    from causerie.composition.control import ServiceFacts, asked
-
-    running = [one for one in running if one.pid == pid] or running  # another may hang
-    found = [
-        Service(one, asked(one.path, "facts", ServiceFacts, ANSWER_SECONDS)) for one in running
-    ]
+def _service_to_reload(found: Sequence[Service], config: Path | None, pid: int | None) -> Service:
     if not found:
         raise CommandFailed("no service of this user is running; start it by `causerie serve`")
     real = None if config is None else os.path.realpath(config)
@@ -255,9 +325,7 @@ def _service_to_reload(
         if pid in (None, one.socket.pid)
         and (real is None or (one.facts.file and os.path.realpath(one.facts.file) == real))
     ]
-    return _only_one(
-        fitting, found, lambda one: one.facts.file or "without a configuration file"
-    ).socket
+    return _only_one(fitting, found, lambda one: one.facts.file or "without a configuration file")
 
 
 def _only_one(

@@ -403,7 +403,7 @@ class AccountFrontend:
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
-        edge.mount("/", leading_to(f"{options.address or ''}/console/"))
+        edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))
 
 
 def sales_of(

@@ -1,8 +1,7 @@
 """The composition root: makes the engines, builds the service, runs it until a stop.
 
-The one place that names concrete engines and hands settings to those who need them; also for as
-long as one command needs a service, in a thread of that command. Nothing here decides anything
-about a request.
+The one place that names concrete engines and hands settings to those who need them. Nothing here
+decides anything about a request.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -22,7 +21,7 @@ import structlog
 from causerie.composition.alerting import Alerting
 from causerie.composition.control import answering
 from causerie.composition.doors import mount_chat_page, mount_docs
-from causerie.composition.engine_makers import EngineMakers, preloaded
+from causerie.composition.engine_makers import EngineMakers, cache_state, preloaded
 from causerie.composition.entries import checked_with, warn_of_unknown
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService, service
@@ -35,7 +34,9 @@ from causerie.composition.startup import (
     run,
 )
 from causerie.composition.worker import WorkerAnnouncer, WorkerPlace, following_supervisor
+from causerie.engines.base import EngineState
 from causerie.engines.fleet import Fleet
+from causerie.engines.llamacpp.options import available_memory, free_now
 from causerie.http.connection import Listen
 from causerie.http.tasks import owned
 from causerie.protocol.alike import alike
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS = 1.0  # between two looks for models that commands have fetched or deleted
+_UNUSED_SECONDS = 10.0  # between the start and the first model, and after the last one
+_IN_USE = frozenset({EngineState.LOADING, EngineState.READY})
 
 
 async def run_worker(loaded: Loaded, read: ReadWith, place: WorkerPlace) -> None:
@@ -75,13 +80,15 @@ async def run_service(
         listening = alike(Listen, settings.server)
         makers = EngineMakers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
+        free = partial(free_now, available_memory())
         with ExitStack() as taken:
             bound = bound_sockets(settings, taken) if place is None else place.bound()
             address = bound.service
             async with (
-                Fleet(makers.entries(), memory_budget=budget) as fleet,
+                Fleet(makers.entries(), memory_budget=budget, free_memory=free) as fleet,
                 service(settings, fleet, credentials, place) as running,
             ):
+                makers.reclaimable = fleet.reclaimable
                 accounts = running.front.backed.accounts if running.front is not None else None
                 first = place is None or place.number == 1
                 link = await accounts.users.first_link() if first and accounts is not None else None
@@ -94,14 +101,44 @@ async def run_service(
                 name = None if place is None else place.control_socket
                 async with (
                     _pages(running, reloading),
-                    answering(runtime_folder(variables()), reloading.answer, name),
+                    answering(runtime_folder(variables()), reloading.answer, name) as control,
                     owned(reloaded(hangup, reloading.reload)),
+                    owned(_following_cache(reloading)),
+                    owned(_ending_unused(fleet, control if loaded.background else None)),
                 ):
                     try:
                         preload = preloaded(settings)
                         await run(running.edge, fleet, preload, listening, watcher, bound)
                     except CannotStart as failure:
                         raise makers.missing or failure from failure
+
+
+async def _following_cache(reloading: Reloading) -> None:
+    """Reload when models of the cache come or go, while all of them are served."""
+    before = await asyncio.to_thread(cache_state, reloading.loaded.settings)
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        settings = reloading.loaded.settings
+        state = await asyncio.to_thread(cache_state, settings)
+        if settings.weights.serve and state != before:
+            _ = await reloading.reload()
+        before = state
+
+
+async def _ending_unused(fleet: Fleet, control: Path | None) -> None:
+    """Stop a background service when no model has been loaded for a while.
+
+    It also stops when commands cannot find it any more: its socket is gone.
+    """
+    used = time.monotonic()
+    while control is not None:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if any(status.state in _IN_USE for status in fleet.status()):
+            used = time.monotonic()
+        found = await asyncio.to_thread(control.exists)
+        if time.monotonic() - used > _UNUSED_SECONDS or not found:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
 
 
 @asynccontextmanager
@@ -138,42 +175,3 @@ async def _with_entries(
     warn_of_unknown(stored)
     loaded, credentials = await asyncio.to_thread(checked_with, read, stored, loaded.text)
     return loaded, credentials, stored
-
-
-Address = Future[tuple[str, int]]
-_Ending = Future[tuple[asyncio.AbstractEventLoop, "asyncio.Task[None]"]]
-
-
-@contextmanager
-def serving_alongside(
-    loaded: Loaded, watcher: StartAnnouncer, address: Address
-) -> Iterator[tuple[str, int]]:
-    """Serve while the block runs; yield host and port once the models are loaded.
-
-    ``watcher`` sets the result of ``address``. Raises what :func:`run_service` raises.
-    """
-    ending: _Ending = Future()
-
-    async def serve() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        ending.set_result((asyncio.get_running_loop(), task))
-        await run_service(loaded, lambda *_: loaded, watcher)
-
-    def run() -> None:
-        try:
-            with suppress(asyncio.CancelledError):
-                asyncio.run(serve())
-        except BaseException as failure:  # noqa: BLE001 - whoever waits for the address gets it
-            if not address.done():
-                address.set_exception(failure)
-
-    thread = threading.Thread(target=run, name="service")
-    thread.start()
-    try:
-        yield address.result()
-    finally:
-        loop, task = ending.result()
-        with suppress(RuntimeError):  # it has ended by itself
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 
 from msgspec import Struct
 
@@ -31,6 +31,8 @@ from causerie.catalog.model import (
 )
 from causerie.chat.embeddings import EmbeddingTarget
 from causerie.composition.targets import OwnModel
+from causerie.engines.weights.errors import BadLibrary, BadReference
+from causerie.engines.weights.reference import Kind, Library, Reference
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import UNBOUNDED_TOKENS, Candidate, TokenBounds
 from causerie.settings.catalog import (
@@ -39,6 +41,7 @@ from causerie.settings.catalog import (
     CatalogEndpointSettings,
     CatalogModelSettings,
 )
+from causerie.settings.environment import own_library, variables
 from causerie.settings.prices import Prices, TargetPrice
 from causerie.settings.provider import ProviderModelSettings
 from causerie.settings.tree import ModelSettings as OwnSettings
@@ -101,6 +104,20 @@ class ModelPricing:
 
 # Models behind doors.
 
+
+@cache
+def _library() -> Library:
+    return own_library(variables())
+
+
+def is_fetchable(name: str) -> bool:
+    """Return whether ``causerie pull`` takes the name: one of the library, or a repository."""
+    try:
+        return _library().has(name) or Reference.parse(name).kind is not Kind.PATH
+    except (BadReference, BadLibrary):
+        return False
+
+
 ProfileReader = Callable[[], ModelProfile]
 
 
@@ -121,7 +138,7 @@ def offered(
             model.id: TargetCapabilities(
                 Candidate(model.id),
                 of_engine(model.engine, speculates=model.llamacpp.speculates),
-                _own_profile(model, own[model.id]),
+                _own_profile(model, own[model.id], shows_load=bool(settings.weights.serve)),
                 frozenset({model.operation}),
             )
             for model in settings.models
@@ -137,7 +154,8 @@ def offered(
         endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
         listing = Listing(_card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends)
         listings.append(listing)
-    return Catalog([*_models(settings, known, listed_by), *listings])
+    fetchable = is_fetchable if settings.weights.serve else None
+    return Catalog([*_models(settings, known, listed_by), *listings], fetchable)
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
@@ -261,16 +279,21 @@ def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
     return lambda: profile
 
 
-def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
+def _own_profile(model: OwnSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
 
     def profile() -> ModelProfile:
         facts = own.engine.known
+        in_memory = own.engine.loaded if shows_load else None
         if facts is None:
             return ModelProfile(
-                context_length=model.context, max_output_tokens=model.max_output_tokens, thinks=None
+                context_length=model.context,
+                max_output_tokens=model.max_output_tokens,
+                thinks=None,
+                loaded=in_memory,
             )
         if isinstance(own.chat, EmbeddingTarget):
-            return ModelProfile(context_length=facts.context_length, thinks=False)
+            length = facts.context_length
+            return ModelProfile(context_length=length, thinks=False, loaded=in_memory)
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)
@@ -284,6 +307,7 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> ProfileReader:
             thinks=switch is not None,
             lacks=lacks,
             sampling=own.chat.default_sampling(facts),
+            loaded=in_memory,
         )
 
     return profile

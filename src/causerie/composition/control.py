@@ -25,6 +25,8 @@ from causerie.settings.tree import ModelSettings
 
 log = structlog.get_logger(__name__)
 
+LOAD, UNLOAD = "load ", "unload "
+"""What is asked, before the id of the model, to load or unload one."""
 _SUFFIX = ".sock"
 _SECONDS_TO_ASK = 5.0
 
@@ -56,7 +58,7 @@ async def answering(
     try:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError("this system has no sockets with a path")
-        _own_folder(folder)
+        own_folder(folder)
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(_handler(answer), path=path)
     except OSError as error:
@@ -96,7 +98,8 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
         raise ControlFailed(f"the service could not be asked: {error}") from error
 
 
-def _own_folder(folder: Path) -> None:
+def own_folder(folder: Path) -> None:
+    """Make a folder that only this user can read; raise :class:`OSError` if it is another's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -154,6 +157,8 @@ class RunningModel(Struct, frozen=True):
     """Id of its process, if the service has started it."""
     cache_tokens: int | None = None
     """Tokens that all requests together may have, where they share a cache that bounds them."""
+    unload_seconds: float | None = None
+    """Time after which it is unloaded unless a request comes."""
     members: tuple[RunningMember, ...] = ()
     """Members of a pool; empty for any other engine."""
 
@@ -175,6 +180,12 @@ class ServiceFacts(Struct, frozen=True):
     """The configuration file, if there is one."""
     address: str
     models: tuple[RunningModel, ...] = ()
+    serves_cache: bool = False
+    """Whether its models are all those of the cache."""
+    background: bool = False
+    """Whether `causerie run` has started it; it ends by itself."""
+    version: str = ""
+    """Of the program."""
 
 
 def running_models(

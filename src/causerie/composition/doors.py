@@ -163,13 +163,15 @@ def mount_chat_page(edge: Edge, settings: Callable[[], Settings]) -> None:
     page = _made_once(lambda: _chat_page(settings().branding))
 
     async def answer(exchange: Exchange) -> None:
-        is_file = exchange.path.startswith(f"{_CHAT_STATIC}/") and exchange.method in _READING
-        if not has_chat_page(settings()) or not (is_file or _browser_at_root(exchange)):
-            raise nothing_at(exchange.path)
-        if is_file:
+        shown = has_chat_page(settings())
+        if shown and exchange.path.startswith(f"{_CHAT_STATIC}/") and exchange.method in _READING:
             await (await page()).statics.answer(exchange)
-        else:
-            await (await page()).show(exchange, chat_base_urls(settings()))
+            return
+        if _answered_plainly(exchange, settings().server):
+            return
+        if not shown:
+            raise nothing_at(exchange.path)
+        await (await page()).show(exchange, chat_base_urls(settings()))
 
     edge.mount("/", answer)
     edge.mount("/console", answer)
@@ -181,20 +183,37 @@ def _chat_page(settings: BrandingSettings) -> ChatPage:
     return ChatPage(_CHAT_STATIC, branding(settings))
 
 
-def leading_to(location: str) -> Callable[[Exchange], Awaitable[None]]:
+def leading_to(location: str, server: ServerSettings) -> Callable[[Exchange], Awaitable[None]]:
 
     async def answer(exchange: Exchange) -> None:
-        if not _browser_at_root(exchange):
-            raise nothing_at(exchange.path)
+        if _answered_plainly(exchange, server):
+            return
         headers = {"location": location, "vary": "accept", "cache-control": "no-store"}
         exchange.respond(302, b"", headers=headers)
 
     return answer
 
 
-def _browser_at_root(exchange: Exchange) -> bool:
-    wants_page = "text/html" in exchange.headers.get("accept", "").lower()
-    return exchange.path == "/" and exchange.method in _READING and wants_page
+_AT_ROOT = """This is the address of a chat-completions service. A browser gets a page here.
+
+GET  /v1/models             the models
+POST /v1/chat/completions   ask one; also /v1/responses and /v1/messages
+GET  /health                whether it can answer
+"""
+
+
+def _answered_plainly(exchange: Exchange, server: ServerSettings) -> bool:
+    """Tell a client that is no browser what there is at `/`; return whether it was one.
+
+    Raises :class:`NotFound` for another path or method.
+    """
+    if exchange.path != "/" or exchange.method not in _READING:
+        raise nothing_at(exchange.path)
+    if "text/html" in exchange.headers.get("accept", "").lower():
+        return False
+    text = _AT_ROOT + (f"GET  {_DOCS}                  how clients use it\n" if server.docs else "")
+    exchange.respond(200, text.encode(), content_type="text/plain; charset=utf-8")
+    return True
 
 
 def mount_docs(edge: Edge, settings: Callable[[], Settings]) -> None:

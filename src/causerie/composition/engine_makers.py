@@ -106,6 +106,11 @@ def engine_of(settings: Settings, ref: str) -> str:
         paths = [reference.path]
     else:
         paths = [one.path for one in cached_weights(settings) if one.ref == str(reference)]
+    return engine_for(paths)
+
+
+def engine_for(paths: Sequence[Path]) -> str:
+    """Return the engine for weights at these paths."""
     if not paths or not all(path.is_dir() for path in paths):
         return "llamacpp"
     return "openvino" if any((path / OPENVINO_MODEL).is_file() for path in paths) else "vllm"
@@ -113,6 +118,11 @@ def engine_of(settings: Settings, ref: str) -> str:
 
 def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
     return Cache(_cache_folder(settings)).every()
+
+
+def cache_state(settings: Settings) -> int | None:
+    """Return a number that changes with the models of the cache; ``None`` while it has none."""
+    return Cache(_cache_folder(settings)).state()
 
 
 async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
@@ -144,6 +154,8 @@ class EngineMakers(Struct):
     _credentials: Credentials
     _watcher: StartAnnouncer
     _one_download: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reclaimable: Callable[[], int] = lambda: 0
+    """Returns the bytes of models that give way to the one that is made."""
     missing: WeightsError | None = None
 
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
@@ -155,8 +167,11 @@ class EngineMakers(Struct):
         def renew(settings: Settings, credentials: Credentials) -> None:
             self._settings = self._watcher.settings = settings
             self._credentials = credentials
+            # The model that a start fetches into an empty cache is not wanted where all were
+            # deleted.
+            preload = () if settings.weights.serve else preloaded(settings)
             fleet.replace(
-                self.entries(preloaded(settings)),
+                self.entries(preload),
                 memory_budget=settings.engines.memory_budget_bytes,
             )
 
@@ -190,8 +205,13 @@ class EngineMakers(Struct):
 
     async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
         weights, seconds = await self._weights(model), self._settings.engines.load_seconds
-        cache, embeddings = model.llamacpp.prompt_cache_bytes, model.operation == "embeddings"
-        shared = alike(LlamaCppOptions, model.llamacpp, prompt_cache=cache, embeddings=embeddings)
+        shared = alike(
+            LlamaCppOptions,
+            model.llamacpp,
+            prompt_cache=model.llamacpp.prompt_cache_bytes,
+            embeddings=model.operation == "embeddings",
+            spare=self.reclaimable(),
+        )
 
         def make(part: MachinePart) -> LlamaCppEngine:
             options, ref = replace(shared, part=part), model.ref or ""

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from causerie.composition.control import ServiceFacts, running_models
+import causerie
+from causerie.composition.control import LOAD, UNLOAD, ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.worker import Exposition
+from causerie.engines.base import EngineFailed
 from causerie.errors import StoreUnavailable
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import open_doors
@@ -56,7 +59,10 @@ _READ_AT_START = (
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
-    """Outcome of a reload: ``problems``, or none and changes that need a restart (``notes``)."""
+    """Outcome of a reload: ``problems``, or none and changes that need a restart (``notes``).
+
+    That of a load has ``problems`` alone.
+    """
 
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -95,7 +101,12 @@ class Reloading:
         file = self.loaded.file
         models = running_models(self._running.now.settings.models, self._running.engines.status())
         named = str(file.absolute()) if file else None
-        return ServiceFacts(os.getpid(), named, self.address, models)
+        serves_cache = bool(self.loaded.settings.weights.serve)
+        background = self.loaded.background
+        return ServiceFacts(
+            *(os.getpid(), named, self.address, models, serves_cache, background),
+            causerie.__version__,
+        )
 
     async def answer(self, asked: str) -> msgspec.Struct:
         """Answer a command's request; raise :class:`ValueError` if it is not known."""
@@ -108,7 +119,22 @@ class Reloading:
         if asked == "stop":
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             return self.facts()
+        if (model := asked.removeprefix(LOAD)) != asked:
+            return await self._load(model)
+        if (model := asked.removeprefix(UNLOAD)) != asked:
+            with suppress(KeyError):  # it has gone meanwhile
+                await self._running.engines.unload(model)
+            return self.facts()
         raise ValueError(f"nobody knows how to {asked[:40]}")
+
+    async def _load(self, model: str) -> ReloadOutcome:
+        try:
+            await self._running.engines.engine(model).load()
+        except KeyError:
+            return ReloadOutcome((f"the service has no model {model}",))
+        except EngineFailed as error:
+            return ReloadOutcome((str(error),))
+        return ReloadOutcome()
 
     async def reload(self) -> ReloadOutcome:
         async with self._turn:

@@ -47,6 +47,8 @@ class EngineStatus:
     """Tokens that all requests together may have, where slots share a cache that holds less than
     ``context`` of each.
     """
+    unload_seconds: float | None = None
+    """Time after which the engine is unloaded unless somebody uses it."""
     pid: int | None = None  # of the engine's process, where it is a child of ours
     detail: str = ""
     members: tuple[EngineStatus, ...] = ()  # of a pool: its engines, each by its own name

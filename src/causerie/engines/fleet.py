@@ -8,6 +8,7 @@ place of one model.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -80,6 +81,7 @@ class ModelSlot:
     retry_at: float = 0.0
     idle: asyncio.TimerHandle | None = None
     leaving: bool = False
+    dismissed: bool = False  # to be unloaded as soon as nobody uses it
 
     @property
     def empty(self) -> bool:
@@ -101,6 +103,9 @@ class ModelSlot:
         )
         if self.loading is not None and status.state is not base.EngineState.LOADING:
             return replace(status, state=base.EngineState.LOADING, detail="")
+        if self.idle is not None:
+            left = self.idle.when() - asyncio.get_running_loop().time()
+            return replace(status, unload_seconds=max(left, 0.0))
         return status
 
     @property
@@ -149,13 +154,21 @@ class Fleet:
 
     ``memory_budget`` bounds the estimated memory of loaded models, in bytes:
     for a new one the least recently used are unloaded, never one that is in
-    use; for those it waits.
+    use; for those it waits. Idle models that are unloaded after some time are also
+    unloaded earlier where ``free_memory`` has too few bytes for a new one.
     """
 
-    def __init__(self, entries: Sequence[FleetEntry], *, memory_budget: int | None = None) -> None:
+    def __init__(
+        self,
+        entries: Sequence[FleetEntry],
+        *,
+        memory_budget: int | None = None,
+        free_memory: Callable[[], int] = lambda: sys.maxsize,
+    ) -> None:
         self._model_slots = {entry.model: ModelSlot(entry) for entry in entries}
         self._leaving: set[ModelSlot] = set()
         self._budget = memory_budget
+        self._free_bytes = free_memory
         self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
         self._released = asyncio.Event()
         self._loads: set[asyncio.Task[ManagedEngine]] = set()
@@ -218,6 +231,26 @@ class Fleet:
 
     def status(self) -> tuple[base.EngineStatus, ...]:
         return tuple(model_slot.status() for model_slot in self._model_slots.values())
+
+    async def unload(self, model: str) -> None:
+        """Unload a model as soon as nobody uses it. Raise :class:`KeyError` if unknown."""
+        model_slot = self._model_slots[model]
+        if model_slot.engine is not None:
+            model_slot.dismissed = True
+            await self._unload_if_unused(model_slot)
+
+    def reclaimable(self) -> int:
+        """Return the bytes of the models that may be unloaded for another one."""
+        return sum(slot.engine.memory_bytes for slot in self._yielding() if slot.engine)
+
+    def _yielding(self) -> Sequence[ModelSlot]:
+        now = time.monotonic()
+        unused = (model_slot for model_slot in self._all_slots() if model_slot.unused)
+        return [
+            model_slot
+            for model_slot in unused
+            if model_slot.entry.idle_seconds is not None and model_slot.awaited_until <= now
+        ]
 
     async def ready(self) -> None:
         """Wait for every preload; raise the first failure."""
@@ -326,6 +359,8 @@ class Fleet:
             raise
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
+        while need > self._free_bytes() and (idle := self._yielding()):
+            await self._unload(min(idle, key=lambda model_slot: model_slot.used_at))
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._budget) is not None and self._taken_bytes() + need > budget:
             if need > budget:
@@ -367,7 +402,8 @@ class Fleet:
             model_slot.idle = None
         if model_slot.leaving and model_slot.empty:
             self._leaving.discard(model_slot)
-        after = LEAVING_SECONDS if model_slot.leaving else model_slot.entry.idle_seconds
+        hurries = model_slot.leaving or model_slot.dismissed
+        after = LEAVING_SECONDS if hurries else model_slot.entry.idle_seconds
         if after is None or not model_slot.unused or self._closed:
             return
         after = max(after, model_slot.awaited_until - time.monotonic())
@@ -382,6 +418,7 @@ class Fleet:
 
     async def _unload(self, model_slot: ModelSlot) -> None:
         engine, model_slot.engine = model_slot.engine, None
+        model_slot.dismissed = False
         if engine is not None:
             log.info("model unloaded", model=model_slot.entry.model)
             await asyncio.shield(self._stop_engine(engine))
@@ -425,14 +462,24 @@ class FleetEngine:
         return self._model_slot.status().cache_tokens or 0
 
     @property
+    def loaded(self) -> bool:
+        return self._model_slot.status().state is base.EngineState.READY
+
+    @property
     def known(self) -> base.ModelFacts | None:
         """Return the facts of the model as they were last; ``None`` before the first load."""
         return self._model_slot.facts
 
     async def load(self) -> None:
-        """Load the model; a failure is raised and not logged."""
-        async with self._fleet.using(self._model_slot, first=True, log_failure=False):
-            pass
+        """Load the model, however long it takes; a failure is raised and not logged."""
+        while True:
+            try:
+                async with self._fleet.using(self._model_slot, first=True, log_failure=False):
+                    return
+            except base.EngineFailed as error:
+                if not error.loading or self._model_slot.leaving:
+                    raise
+                await asyncio.sleep(error.retry_after)
 
     async def facts(self) -> base.ModelFacts:
         async with self._fleet.using(self._model_slot, first=True) as engine:

@@ -28,15 +28,25 @@ CLOCK = "%H:%M:%S"
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Id of the request of the current task, which is on every line."""
 
+_colours = True
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
 
 
-def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
+def configure(
+    level: Level = "info",
+    form: Format = "auto",
+    stream: TextIO | None = None,
+    *,
+    colours: bool = True,
+) -> None:
     """Set up logging for the process, also of other libraries; by default to stderr.
 
-    ``auto`` writes coloured text with local time to a terminal, and JSON lines in UTC elsewhere.
+    ``auto`` writes text with local time to a terminal, with ``colours`` or not, and JSON lines in
+    UTC elsewhere.
     """
+    global _colours  # noqa: PLW0603 - logging is set up once for the process
+    _colours = colours
     out = stream if stream is not None else sys.stderr
     is_json = form == "json" or (form == "auto" and not out.isatty())
     least = _NUMBERS[level]
@@ -68,6 +78,10 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     # The client of the hub tells the addresses of files, and those may be signed.
     for name in ("alembic", "asyncio", "httpx2", "huggingface_hub"):
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
+
+
+def _coloured(out: TextIO) -> bool:
+    return _colours and out.isatty()
 
 
 def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -109,7 +123,7 @@ def _renderers(out: TextIO, *, is_json: bool) -> list[Processor]:
     return [
         structlog.dev.ConsoleRenderer(
             timestamp_key="time",
-            colors=out.isatty(),
+            colors=_coloured(out),
             sort_keys=False,
             exception_formatter=structlog.dev.plain_traceback,
         )
@@ -168,7 +182,7 @@ class LogBuffer:
                 out.write(piece)
                 out.flush()
             return
-        colours = out.isatty()
+        colours = _coloured(out)
         for form, subject, when in kept:
             clock = f"{when.astimezone():{CLOCK}}"
             out.write(form.text(subject, clock, colours=colours) + "\n")

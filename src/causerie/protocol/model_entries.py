@@ -140,6 +140,10 @@ class ServedModelEntry(Model, frozen=True, kw_only=True):
         Literal[True] | UnsetType,
         Meta(description="The price is that of a price list, since the operator has set none."),
     ] = UNSET
+    loaded: Annotated[
+        bool | UnsetType,
+        Meta(description="Of a model of the cache: whether it is in memory."),
+    ] = UNSET
 
 
 class Architecture(Modalities, frozen=True, kw_only=True):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from causerie.engines.weights.reference import Library, load_library
 from causerie.settings.problems import Problem, SettingsError
 
 PREFIX = "CAUSERIE_"
@@ -33,6 +35,11 @@ def variables() -> Mapping[str, str]:
 
 def client_key() -> str | None:
     return os.environ.get(CLIENT_KEY, "").strip() or None
+
+
+def no_colour() -> bool:
+    """Return whether output has no colours (https://no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def worker() -> str | None:
@@ -63,6 +70,14 @@ cache_folder = partial(_user_folder, "XDG_CACHE_HOME", "~/.cache")
 config_folder = partial(_user_folder, "XDG_CONFIG_HOME", "~/.config")
 data_folder = partial(_user_folder, "XDG_DATA_HOME", "~/.local/share")
 state_folder = partial(_user_folder, "XDG_STATE_HOME", "~/.local/state")
+
+
+def own_library(environ: Mapping[str, str]) -> Library:
+    """Return the short names of models, shipped and the user's own. Raises ``BadLibrary``."""
+    own = None
+    with suppress(SettingsError):  # a user without a home has no file there
+        own = config_folder(environ) / "library.toml"
+    return load_library(own)
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:

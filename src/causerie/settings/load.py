@@ -22,6 +22,7 @@ from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings import environment
 from causerie.settings.console import is_data
 from causerie.settings.decode import SettingsDecoder, alone, extras, fields, plain, secret_places
+from causerie.settings.doors import has_accounts
 from causerie.settings.entries import (
     DEFAULT_DOORS,
     KEYS,
@@ -60,7 +61,11 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     return replace(
         settings,
         server=replace(server, host=host),
-        weights=replace(weights, cache=weights.cache or str(cache)),
+        weights=replace(
+            weights,
+            cache=weights.cache or str(cache),
+            serve=_nothing_to_answer(settings) if weights.serve is None else weights.serve,
+        ),
         store=_with_url(settings.store, folder, data),
         branding=replace(settings.branding, logos=logos),
         doors=tuple(replace(each, keys=_door_keys(each, server.keys)) for each in settings.doors),
@@ -98,6 +103,11 @@ def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
     if door.keys is not None:
         return door.keys
     return "accounts" if door.kind in ("hosted", "router") else keys
+
+
+def _nothing_to_answer(settings: Settings) -> bool:
+    unset = settings.models == (DEFAULT_MODEL,) and not settings.providers
+    return unset and not has_accounts(settings)
 
 
 def _with_absolute_ref(model: ModelSettings, folder: Path) -> ModelSettings:
@@ -145,6 +155,8 @@ class Loaded:
     """Entries that are not in force although they are switched on, and why."""
     chosen: frozenset[str] = frozenset()
     """Ids of the only models that the command line wants; empty for all."""
+    background: bool = False
+    """Whether a command has started the service for itself and later ones; it ends by itself."""
 
     @property
     def blank(self) -> bool:

@@ -265,11 +265,16 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
     """Limits that all models share."""
 
     memory_budget: values.Size | None = None
-    """Memory for all loaded models, like `"6GiB"`. Unset: no limit."""
+    """Memory for all loaded models, like `"6GiB"`. Unset: no limit. In either case an idle model
+    with `idle_unload_seconds` is unloaded where the machine has no memory left for the next one."""
     load_seconds: values.Patience = 600.0
     """A model that has not loaded in this time has failed."""
     load_wait_seconds: values.Seconds = 60.0
     """How long a request waits for its model to load."""
+    keep_alive_seconds: values.Seconds = 300.0
+    """How long a model that `serve` has by name, without a configuration, stays loaded without a
+    request, and how long a background service keeps the model of `causerie run` for the next one.
+    0: `run` starts no background service."""
 
     @property
     def memory_budget_bytes(self) -> int | None:
@@ -291,6 +296,9 @@ class WeightsSettings(Struct, frozen=True, kw_only=True):
     """Token for gated repositories; better in the variable than in the file."""
     offline: Annotated[bool, Meta(extra={"variable": "HF_HUB_OFFLINE"})] = False
     """Never ask the network; what is not in the cache is an error."""
+    serve: bool | None = None
+    """Whether all models of the cache are served by their names, loaded when a request names them.
+    Unset: where the configuration has no models, providers, catalog or accounts."""
 
     def __repr__(self) -> str:
         token = "None" if self.token is None else "'...'"

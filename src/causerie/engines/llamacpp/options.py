@@ -88,7 +88,8 @@ def _size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-_DEFAULT_CONTEXT = 8192
+_SURE_CONTEXT = 8192  # has room in the cache of each slot, where the memory holds that
+_LARGEST_USUAL_CONTEXT = 131_072  # the cache of a longer one is made when it is asked for
 _EMBEDDED_TEXT = 2048  # tokens, which are all read in one step
 _LEAST_CONTEXT = 256
 _BATCH_SECONDS = 0.2
@@ -135,6 +136,7 @@ class LlamaCppOptions:
     args: tuple[str, ...] = ()  # further arguments of that program
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
+    spare: int = 0  # bytes that are not free, and will be when the model loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +217,9 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
         1 if options.embeddings else _SLOTS_OF_FEW_CORES if few else _SLOTS
     )
     total, prompts, parts = available_memory(), _prompt_cache(options), options.part.of
-    room = max(free_now(total) * 9 // 10 - prompts * parts, 0) // parts  # a tenth stays free
-    usual = _EMBEDDED_TEXT if options.embeddings else _DEFAULT_CONTEXT
+    free = min(free_now(total) + options.spare, total)
+    room = max(free * 9 // 10 - prompts * parts, 0) // parts  # a tenth stays free
+    usual = _EMBEDDED_TEXT if options.embeddings else _SURE_CONTEXT
     trained = header.context_length or usual
     if options.context == "auto":
         context, least = trained, _LEAST_CONTEXT
@@ -229,8 +232,14 @@ def _cache_sizes(options: LlamaCppOptions, header: Header, kv_type: str) -> tupl
     fitting = _fitting_tokens(header, kv_type, room)
     if parts > 1:
         parallel = max(min(parallel, fitting // context), 1)
+    most = context * parallel
+    if options.context is None and not options.embeddings and parts == 1:
+        # One request may have the whole cache, which others share with it.
+        largest = options.cache_tokens or max(most, _LARGEST_USUAL_CONTEXT)
+        context = max(context, min(trained, fitting, largest))
+        most = max(most, context)
     wanted = options.cache_tokens or max(fitting, least)
-    cache_tokens = min(wanted, context * parallel)
+    cache_tokens = min(wanted, most)
     return min(context, cache_tokens), parallel, cache_tokens
 
 

@@ -106,6 +106,13 @@ class Cache:
         found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
+    def state(self) -> int | None:
+        """Return when weights came or went last, in nanoseconds; ``None`` if there are none."""
+        try:
+            return (self.folder / "references").stat().st_mtime_ns
+        except OSError:
+            return None
+
     def keep(self, reference: Reference, files: Sequence[StoredFile]) -> CachedWeights:
         """Record that ``files`` are what ``reference`` means."""
         home = self.home(reference).relative_to(self.folder).as_posix()

@@ -142,6 +142,9 @@ class Library:
         for model in reversed(self.models):
             family = model.name.partition(":")[0]
             self._by_name[family] = self._by_name[f"{family}:{_LATEST}"] = model
+        self._suggested = [name for name in self._by_name if not name.endswith(f":{_LATEST}")]
+        for model in self.models:
+            _ = self._by_name.setdefault(_id(model), model)
 
     def reference(self, text: str) -> Reference:
         text = text.strip()
@@ -150,8 +153,7 @@ class Library:
         model = self._by_name.get(text.lower())
         if model is not None:
             return Reference.parse(model.ref)
-        near = difflib.get_close_matches(text.lower(), self._by_name, n=3, cutoff=0.5)
-        near = [name for name in near if not name.endswith(f":{_LATEST}")]
+        near = difflib.get_close_matches(text.lower(), self._suggested, n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(near)}? " if near else ""
         raise BadReference(
             f"{text!r} is no name of the library; {meant}"
@@ -162,17 +164,38 @@ class Library:
         """Return the model whose weights these are, if it has a name."""
         return self._by_ref.get(str(reference.settled))
 
-    def names_of(self, reference: Reference, text: str) -> Sequence[str]:
-        """Return the names of these weights here: the full one, and ``text`` if it is one."""
+    def id_of(self, reference: Reference) -> str:
+        """Return the id of weights that are served: ``qwen3:4b`` is ``qwen3-4b``, and
+        ``hf:org/Some-Model-GGUF:Q4_K_M`` is ``some-model``.
+        """
         model = self.of(reference)
-        typed = text.strip().lower()
-        names = [] if model is None else [model.name]
-        return names if typed in names or typed not in self._by_name else [*names, typed]
+        if model is not None:
+            return _id(model)
+        name = Path(reference.name).name
+        if reference.kind is Kind.PATH:
+            name = name.removesuffix(".gguf")
+        name = re.sub(r"[-_.]?gguf$", "", name.lower())
+        return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._") or "model"
+
+    def names_of(self, reference: Reference) -> Sequence[str]:
+        """Return all names of these weights, the full one first."""
+        model = self.of(reference)
+        if model is None:
+            return []
+        others = (name for name, each in self._by_name.items() if each is model)
+        return list(dict.fromkeys([model.name, *others]))
+
+    def has(self, name: str) -> bool:
+        return name.strip().lower() in self._by_name
 
     def name(self, ref: str) -> str:
         """Return the shortest text that :meth:`reference` resolves to ``ref``."""
         model = self._by_ref.get(str(Reference.parse(ref).settled))
         return model.name if model is not None else ref
+
+
+def _id(model: LibraryModel) -> str:
+    return model.name.replace(":", "-")
 
 
 def load_library(own: Path | None = None) -> Library:

@@ -1,0 +1,94 @@
+"""The models that ``serve`` has by name: those that it is given, or all of the cache."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import structs
+
+from causerie.cli.command import CommandFailed, Engine, ExitCode, library
+from causerie.cli.serve import chosen_models
+from causerie.composition.engine_makers import cached_weights, engine_for
+from causerie.engines.weights.reference import Reference
+from causerie.settings.doors import slug
+from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
+
+_LONGEST = 128  # characters of a name of a model
+_NAME = re.compile(rf"hf:[a-zA-Z0-9._:/-]{{1,{_LONGEST - 3}}}")  # as requests may have it
+
+
+def served_models(
+    settings: Settings,
+    refs: Sequence[str],
+    id: str | None,
+    only: list[str] | None,
+    engine: Engine,
+) -> tuple[ModelSettings, ...]:
+    """Return the models to serve: those of ``refs`` or ``only``, or all that are configured, with
+    those of the cache where it is served.
+
+    A model that is not configured is loaded when a request names it, and unloaded when it is idle,
+    unless it is the only one that is named.
+    """
+    if len(refs) < 2:
+        models = chosen_models(settings, refs[0] if refs else None, id, only, engine)
+        if refs or only or not settings.weights.serve:
+            return models
+        configured = () if models == (DEFAULT_MODEL,) else models
+        return (*configured, *_on_demand(settings, _pulled(settings), configured)) or models
+    if id is not None:
+        raise CommandFailed(
+            "--id names the model of one REF, and there are several", ExitCode.USAGE
+        )
+    named = [chosen_models(settings, ref, None, only, engine)[0] for ref in refs]
+    filed = {model.id for model in settings.models if model != DEFAULT_MODEL}
+    configured = tuple(model for model in named if model.id in filed)
+    return (*configured, *_on_demand(settings, named, configured))
+
+
+def _pulled(settings: Settings) -> Iterator[ModelSettings]:
+    known = library()
+    for weights in cached_weights(settings):
+        reference, path = Reference.parse(weights.ref), weights.path
+        if path.is_dir() and not any(path.glob("*.safetensors")) and not any(path.glob("*.xml")):
+            continue  # a tokenizer, for a model that others run
+        model = ModelSettings(id=known.id_of(reference), ref=weights.ref, engine=engine_for([path]))
+        if _weights(model) == _weights(DEFAULT_MODEL):
+            model = DEFAULT_MODEL  # which keeps its engine after it was fetched at the first start
+        repository = [weights.ref] if _NAME.fullmatch(weights.ref) else []
+        yield structs.replace(model, aliases=(*known.names_of(reference), *repository))
+
+
+def _on_demand(
+    settings: Settings, models: Iterable[ModelSettings], configured: Sequence[ModelSettings]
+) -> Iterator[ModelSettings]:
+    refs = {_weights(model) for model in configured if model.ref}
+    names = {name for model in configured for name in (model.id, slug(model), *model.aliases)}
+    for model in models:
+        if _weights(model) in refs:
+            continue
+        refs.add(_weights(model))
+        id = next(
+            one for one in _ids(model) if not names & {one, slug(structs.replace(model, id=one))}
+        )
+        aliases = tuple(name for name in model.aliases if name not in names and name != id)
+        idle = settings.engines.keep_alive_seconds
+        found = structs.replace(model, id=id, aliases=aliases, idle_unload_seconds=idle)
+        names |= {id, slug(found), *aliases}
+        yield found
+
+
+# What two quantizations of a repository are called is told apart by their own names, or numbers.
+def _ids(model: ModelSettings) -> Iterator[str]:
+    yield model.id
+    wanted = Reference.parse(model.ref or "").wanted
+    if wanted is not None:
+        name = wanted.lower().removesuffix(".gguf")
+        yield re.sub(r"[^a-z0-9._-]+", "-", f"{model.id}-{name}")[:_LONGEST]
+    yield from (f"{model.id}-{number}" for number in itertools.count(2))
+
+
+def _weights(model: ModelSettings) -> tuple[str, str]:
+    return str(Reference.parse(model.ref or "").settled), model.engine

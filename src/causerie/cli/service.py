@@ -1,0 +1,157 @@
+"""``causerie service``: start ``causerie serve`` when this user logs in, by systemd or launchd."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from causerie.cli.command import CommandFailed, ExitCode
+
+_NAME = "causerie"
+_UNIT = """[Unit]
+Description=Causerie, a chat completions service
+
+[Service]
+ExecStart={command}
+WorkingDirectory=%h
+Restart=on-failure
+RestartSec=2
+TimeoutStopSec=60
+NoNewPrivileges=true
+
+[Install]
+WantedBy=default.target
+"""
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- OPTION...]", help="Options and references of `causerie serve`."),
+]
+
+service = typer.Typer(
+    help="Start the service when you log in, by systemd or launchd.", no_args_is_help=True
+)
+
+
+@service.command()
+def install(
+    words: Words = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the file; install nothing.")] = False,
+) -> None:
+    """Start `causerie serve` now, and whenever you log in.
+
+    It runs as you, with this installation, in your home folder: a systemd user
+    unit on Linux, a launch agent on macOS. Variables of this shell are not
+    passed on; put settings into a file, and name it by its whole path.
+
+    **Examples**
+
+    `causerie service install`
+
+    `causerie service install -- --port 9000 --config ~/causerie.toml`
+    """
+    agent = _agent((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
+    if show:
+        typer.echo(agent.content.decode(), nl=False)
+        return
+    agent.file.parent.mkdir(parents=True, exist_ok=True)
+    if agent.file.exists():  # launchd loads a changed file only anew
+        _run(agent.stops, fails=False)
+    agent.file.write_bytes(agent.content)
+    _run(*agent.starts)
+    typer.echo(f"Installed {agent.file}.\n{agent.advice}")
+
+
+@service.command()
+def uninstall() -> None:
+    """Stop the service, and start it no more.
+
+    **Examples**
+
+    `causerie service uninstall`
+    """
+    agent = _agent(())
+    if not agent.file.exists():
+        raise CommandFailed(f"nothing is installed: there is no {agent.file}")
+    _run(agent.stops, fails=False)
+    agent.file.unlink()
+    typer.echo(f"Removed {agent.file}.")
+
+
+class _Agent(NamedTuple):
+    """A file of a service manager, and the manager's commands that start and stop what it says."""
+
+    file: Path
+    content: bytes
+    starts: Sequence[Sequence[str]]
+    stops: Sequence[str]
+    advice: str
+
+
+def _agent(command: Sequence[str]) -> _Agent:
+    from causerie.settings.environment import config_folder, variables
+
+    if sys.platform == "darwin":
+        return _launchd(command, Path.home() / "Library", f"gui/{os.getuid()}")
+    if sys.platform.startswith("linux"):
+        folder = config_folder(variables()).parent / "systemd" / "user"
+        return _systemd(command, folder)
+    raise CommandFailed(
+        "this system has neither systemd nor launchd; let its own tools start `causerie serve`",
+        ExitCode.USAGE,
+    )
+
+
+def _systemd(command: Sequence[str], folder: Path) -> _Agent:
+    call = ("systemctl", "--user")
+    return _Agent(
+        folder / f"{_NAME}.service",
+        _UNIT.format(command=" ".join(map(_quoted, command))).encode(),
+        ((*call, "daemon-reload"), (*call, "enable", _NAME), (*call, "restart", _NAME)),
+        (*call, "disable", "--now", _NAME),
+        f"Its log: `journalctl --user -u {_NAME}`. "
+        "`loginctl enable-linger` starts it at boot, before you log in.",
+    )
+
+
+def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
+    file, log = library / "LaunchAgents" / f"{_NAME}.plist", library / "Logs" / f"{_NAME}.log"
+    agent = {
+        "Label": _NAME,
+        "ProgramArguments": list(command),
+        "WorkingDirectory": str(Path.home()),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "StandardErrorPath": str(log),
+    }
+    return _Agent(
+        file,
+        plistlib.dumps(agent),
+        (("launchctl", "bootstrap", user, str(file)),),
+        ("launchctl", "bootout", f"{user}/{_NAME}"),
+        f"Its log: {log}",
+    )
+
+
+def _run(*commands: Sequence[str], fails: bool = True) -> None:
+    for command in commands:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            problem = done.stderr.strip() if done.returncode else ""
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if problem and fails:
+            raise CommandFailed(f"`{' '.join(command)}` failed: {problem}")
+
+
+# systemd.service(5), "Command lines".
+def _quoted(word: str) -> str:
+    for special in ("\\", '"'):
+        word = word.replace(special, f"\\{special}")
+    return '"' + word.replace("%", "%%").replace("$", "$$").replace("\n", "\\n") + '"'
