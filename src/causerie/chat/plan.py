@@ -5,9 +5,10 @@ Everything that can be refused is refused here: by the template, the context's l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, Functions, SchemaCache, answer_plan, callable_functions
@@ -22,11 +23,23 @@ from causerie.chat.rendering import Renderer
 from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
-from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
+from causerie.chat.images import split_at_marks
+from causerie.engines.base import (
+    Image,
+    ImageRefused,
+    ModelFacts,
+    PicturedPrompt,
+    PromptTooLong,
+    TextEngine,
+)
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.events import Partial
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
+
+Images = Mapping[str, Image]
+"""Images by the marks that stand for them in messages."""
+NO_IMAGES: Images = MappingProxyType({})
 
 _INSTRUCTING = ("system", "developer")
 _HEAD = 40  # characters of a message by which it is found in the prompt
@@ -38,6 +51,7 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
+    pictured: PicturedPrompt | None
     shared: int  # tokens of the prompt that conversations with the same instructions share
     limit: int  # output limit, in tokens
     lowered: tuple[str, ...]  # the report of a limit that did not fit
@@ -83,18 +97,22 @@ class LoadedModel:
 
 
 async def make_plan(
-    request: ChatRequest, model: LoadedModel, engine: TextEngine, interrupted: Partial | None = None
+    request: ChatRequest,
+    model: LoadedModel,
+    engine: TextEngine,
+    interrupted: Partial | None = None,
+    images: Images = NO_IMAGES,
 ) -> Plan:
     """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
 
-    ``interrupted`` is a reply that is continued: the rest may have white space as it has.
+    ``images`` are those of the marks in the messages. ``interrupted`` is a reply that is continued: the rest may have white space as it has.
     """
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
     form, thought = model.form, thinking.plan(model.form, request.thinking)
     functions = await _functions(request, model, form)
     told, rendered, space = await _render_prompt(request, model, thought)
-    encoded = await _encoded(rendered, request, model, engine)
+    encoded = await _encoded(rendered, request, model, engine, images)
     limit = _output_limit(request, len(encoded.ids), model)
     state = reasoning_state(rendered, form, thought, request.continue_final_message)
     if state != "open":
@@ -114,6 +132,7 @@ async def make_plan(
         rendered=rendered,
         prompt=tuple(encoded.ids),
         prompt_end=encoded.end,
+        pictured=encoded.pictured,
         shared=encoded.shared,
         limit=limit,
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
@@ -134,11 +153,13 @@ async def make_plan(
     )
 
 
-async def prompt_tokens(request: ChatRequest, model: LoadedModel, engine: TextEngine) -> int:
+async def prompt_tokens(
+    request: ChatRequest, model: LoadedModel, engine: TextEngine, images: Images
+) -> int:
     """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
     thought = thinking.plan(model.form, request.thinking)
     _, rendered, _ = await _render_prompt(request, model, thought)
-    return len((await _encoded(rendered, request, model, engine)).ids)
+    return len((await _encoded(rendered, request, model, engine, images)).ids)
 
 
 def _reasoning_end(
@@ -320,9 +341,15 @@ def _first_user_position(rendered: Rendered, request: ChatRequest) -> int:
 
 
 async def _encoded(
-    rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
+    rendered: Rendered,
+    request: ChatRequest,
+    model: LoadedModel,
+    engine: TextEngine,
+    images: Images,
 ) -> EncodedText:
     try:
+        if images:
+            return await model.encoder.encode_pictured(_parts(rendered, images), engine)
         parting = _first_user_position(rendered, request)
         most = _context_length(request, model)
         return await model.encoder.encode(rendered, engine, most, parting, request.cache_scope)
@@ -333,6 +360,26 @@ async def _encoded(
             context_length=_context_length(request, model),
             at_least=True,
         ) from None
+    except ImageRefused:
+        raise InvalidRequest(
+            "The engine cannot read an image of the messages, or not so large a one.",
+            param="messages",
+        ) from None
+
+
+def _parts(rendered: Rendered, images: Images) -> list[Rendered | Image]:
+    found: list[Rendered | Image] = []
+    start = 0
+    for part in split_at_marks(rendered.text):
+        image, stop = images.get(part), start + len(part)
+        found.append(rendered.upto(stop).since(start) if image is None else image)
+        start = stop
+    if len({one.digest for one in found if isinstance(one, Image)}) < len(images):
+        raise InvalidRequest(
+            "The model's chat template does not show the messages of all images; leave these out.",
+            param="messages",
+        )
+    return found
 
 
 def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:

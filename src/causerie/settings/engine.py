@@ -71,6 +71,11 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     """LoRA adapters (GGUF files)."""
     draft: values.FilePath | None = None
     """Small model for speculative decoding (a GGUF file)."""
+    mmproj: values.FilePath | None = None
+    """Projector by which the model takes images (a GGUF file). Unset: the one beside the weights
+    that fits them."""
+    images: bool = True
+    """Whether a projector is loaded, where there is one."""
     pooling: Literal["mean", "cls", "last"] | None = None
     """How an embedding model makes one vector of those of the tokens. Unset: as its file says."""
     prompt_cache: values.Size | None = None
@@ -272,6 +277,8 @@ _LLAMACPP_OURS = frozenset(
      "-m", "--model", "-mu", "--model-url", "-dr", "--docker-repo", "-hf", "-hfr", "--hf-repo",
      "-hff", "--hf-file", "--models-dir", "--models-preset", "-md", "--model-draft",
      "--spec-draft-model", "--spec-type", "--lora", "--lora-init-without-apply",
+     "-mm", "--mmproj", "-mmu", "--mmproj-url", "--mmproj-auto", "--no-mmproj", "--no-mmproj-auto",
+     "--media-path",
      "-np", "--parallel", "-c", "--ctx-size", "-b", "--batch-size", "-ub", "--ubatch-size",
      "-t", "--threads", "-tb", "--threads-batch", "-ngl", "--gpu-layers", "--n-gpu-layers",
      "-ctk", "--cache-type-k", "-ctv", "--cache-type-v", "-fa", "--flash-attn",
