@@ -17,13 +17,13 @@ from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leav
 from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.grammar_text import Manner
+from causerie.chat.images import split_at_marks
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
-from causerie.chat.images import split_at_marks
 from causerie.engines.base import (
     Image,
     ImageRefused,
@@ -96,6 +96,16 @@ class LoadedModel:
     schema_cache: SchemaCache = field(default_factory=SchemaCache)
 
 
+@dataclass(frozen=True, slots=True)
+class _WrittenPrompt:
+    told: Prompt
+    rendered: Rendered
+    encoded: EncodedText
+    state: str  # of reasoning, at its end
+    form: ModelFormat  # with what the model still writes before a call
+    space: str  # that the model still writes before its reasoning or its answer
+
+
 async def make_plan(
     request: ChatRequest,
     model: LoadedModel,
@@ -105,31 +115,28 @@ async def make_plan(
 ) -> Plan:
     """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
 
-    ``images`` are those of the marks in the messages. ``interrupted`` is a reply that is continued: the rest may have white space as it has.
+    ``interrupted`` is a reply that is continued: the rest may have white space as it has.
+    ``images`` are those of the marks in the messages.
     """
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
-    form, thought = model.form, thinking.plan(model.form, request.thinking)
-    functions = await _functions(request, model, form)
-    told, rendered, space = await _render_prompt(request, model, thought)
-    encoded = await _encoded(rendered, request, model, engine, images)
+    thought = thinking.plan(model.form, request.thinking)
+    functions = await _functions(request, model, model.form)
+    written = await _write_prompt(request, model, engine, thought, images)
+    encoded, state, form, space = written.encoded, written.state, written.form, written.space
     limit = _output_limit(request, len(encoded.ids), model)
-    state = reasoning_state(rendered, form, thought, request.continue_final_message)
-    if state != "open":
-        form = _with_call_lead(form, told.leading_call, rendered, space)
-    calls = _call_plan(request, functions, told, form)
+    calls = _call_plan(request, functions, written.told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
     as_spelled = functions.spell or (answer is not None and answer.spell)
     manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    space = _space_before_reasoning(request, rendered, form) if state == "open" else space
     first = manner if state == "open" else replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
     return Plan(
         form=form,
-        rendered=rendered,
+        rendered=written.rendered,
         prompt=tuple(encoded.ids),
         prompt_end=encoded.end,
         pictured=encoded.pictured,
@@ -153,13 +160,30 @@ async def make_plan(
     )
 
 
+async def _write_prompt(
+    request: ChatRequest,
+    model: LoadedModel,
+    engine: TextEngine,
+    thought: ThinkingPlan,
+    images: Images,
+) -> _WrittenPrompt:
+    told, rendered, space = await _render_prompt(request, model, thought)
+    encoded = await _encoded(rendered, request, model, engine, images)
+    form = model.form
+    state = reasoning_state(rendered, form, thought, request.continue_final_message)
+    if state == "open":
+        space = _space_before_reasoning(request, rendered, form)
+    else:
+        form = _with_call_lead(form, told.leading_call, rendered, space)
+    return _WrittenPrompt(told, rendered, encoded, state, form, space)
+
+
 async def prompt_tokens(
     request: ChatRequest, model: LoadedModel, engine: TextEngine, images: Images
 ) -> int:
     """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
     thought = thinking.plan(model.form, request.thinking)
-    _, rendered, _ = await _render_prompt(request, model, thought)
-    return len((await _encoded(rendered, request, model, engine, images)).ids)
+    return len((await _write_prompt(request, model, engine, thought, images)).encoded.ids)
 
 
 def _reasoning_end(

@@ -451,9 +451,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         texts = [piece for piece in pieces if isinstance(piece, str)]
         supervised.ensure_can_fit(await self._vocabulary(), texts, self.context)
         prompts = await self._image_prompts(self._client())
-        return await self._readings.of(
-            supervised.characters(texts), lambda: prompts.tokens(pieces)
-        )
+        return await self._readings.of(supervised.characters(texts), lambda: prompts.tokens(pieces))
 
     async def _image_prompts(self, client: LlamaCppClient) -> ImagePrompts:
         # Each child has a marker of its own.

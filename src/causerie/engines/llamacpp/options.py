@@ -143,7 +143,6 @@ class LlamaCppOptions:
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
 
-
     @property
     def alongside(self) -> tuple[Path, ...]:
         """Return the files that are loaded besides the weights."""

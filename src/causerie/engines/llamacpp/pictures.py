@@ -60,9 +60,7 @@ class ImagePrompts:
     _bos: int | None = None  # the token that the child puts before a prompt with images
 
     @classmethod
-    async def of(
-        cls, ask: Ask, vocabulary: TokenTable, control: frozenset[int]
-    ) -> ImagePrompts:
+    async def of(cls, ask: Ask, vocabulary: TokenTable, control: frozenset[int]) -> ImagePrompts:
         """Ask a child that has loaded; raise :class:`EngineFailed` where it reads no images."""
         facts = await ask("GET", "/props", None)
         if not facts.get("modalities", {}).get("vision"):
