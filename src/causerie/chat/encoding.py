@@ -52,7 +52,7 @@ _FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to 
 
 
 _BREAK = "\u2060"  # word joiner: nobody sees it, and no control token has one
-_ROUNDS = 4  # a break may make another control token; nobody needs more
+_ROUNDS = 8  # one control token may begin within another
 
 
 class Tokenizer(Protocol):
@@ -390,6 +390,8 @@ class PromptEncoder:
         raise _forged()
 
     async def _needs_break(self, text: str, engine: Tokenizer) -> bool:
+        if len(text) < 2:
+            return False
         id = self._tokens.ids[text]
         return id in self._guarded or id not in await engine.tokenize([text], special=False)
 

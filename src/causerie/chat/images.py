@@ -28,6 +28,7 @@ from causerie.protocol.request import ChatRequest, ImagePart, images, with_image
 MOST_IMAGES = 64  # in one request
 MOST_BYTES = 20 * 2**20  # of one image
 _PATIENCE = 30.0  # seconds for a turn and for the answer, where others have the processor
+_AT_ONCE = 2**20  # characters of base64, a multiple of four
 _CONVERTED = 64 * 2**20  # bytes of images that were converted
 _FORMATS = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"RIFF": "WebP"}
 _SECRET = secrets.token_hex(16)
@@ -78,26 +79,24 @@ class ImageReader:
                 "Leave out the oldest.",
                 param="messages",
             )
-        marks: dict[str, str] = {}  # by address
-        found: dict[str, Image] = {}
-        for place, part in parts:
-            if part.url not in marks:
-                image = await self._checked(part.url, f"{place}.image_url.url")
-                mark = marks[part.url] = mark_of(image.digest)
-                found[mark] = image
+        if not parts:
+            return request, {}
+        found = [await self._checked(part.url, f"{place}.image_url.url") for place, part in parts]
+        marks = iter([mark_of(image.digest) for image in found])
 
         def marked(part: ImagePart) -> ImagePart:
-            return structs.replace(part, url=marks[part.url])
+            return structs.replace(part, url=next(marks))
 
-        return structs.replace(request, messages=with_images(request.messages, marked)), found
+        request = structs.replace(request, messages=with_images(request.messages, marked))
+        return request, {mark_of(image.digest): image for image in found}
 
     async def _checked(self, url: str, param: str) -> Image:
-        encoded = url.partition(",")[2]
-        if len(encoded) * 3 // 4 > MOST_BYTES:
-            words = f"has {len(encoded) * 3 // 4:,} bytes; at most {MOST_BYTES:,} are allowed"
+        size = len(url) * 3 // 4
+        if size > MOST_BYTES:
+            words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
             raise _refused(param, words)
         try:
-            data, digest = await offload(_decoded, encoded)
+            text, data, digest = await offload(_decoded, url)
         except ValueError:
             raise _refused(param, "is not valid base64") from None
         kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
@@ -107,7 +106,7 @@ class ImageReader:
         if other is None:
             other = await self._ask(data, param)
             self._known.keep(digest, other, len(other) + len(digest))
-        return Image(await offload(_encoded, other or data), digest)
+        return Image(await offload(_encoded, other) if other else text, digest)
 
     async def _ask(self, data: bytes, param: str) -> bytes:
         try:
@@ -137,11 +136,18 @@ def _refused(param: str, words: str) -> InvalidRequest:
     return InvalidRequest(f"The image at `{param}` {words}.", param=param)
 
 
-def _decoded(text: str) -> tuple[bytes, bytes]:
-    padded = text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
-    data = b64decode(padded.replace("-", "+").replace("_", "/"), validate=True)
-    return data, hashlib.sha256(data).digest()
+# Python decodes without letting other threads run, so a large image is decoded bit by bit.
+
+
+def _decoded(url: str) -> tuple[str, bytes, bytes]:
+    text = url[url.index(",") + 1 :].rstrip("=").replace("-", "+").replace("_", "/")
+    text += "=" * (-len(text) % 4)
+    parts = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))
+    data = b"".join(b64decode(part, validate=True) for part in parts)
+    return text, data, hashlib.sha256(data).digest()
 
 
 def _encoded(data: bytes) -> str:
-    return b64encode(data).decode()
+    step = _AT_ONCE // 4 * 3
+    parts = (data[at : at + step] for at in range(0, len(data), step))
+    return "".join(b64encode(part).decode() for part in parts)
