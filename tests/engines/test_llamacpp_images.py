@@ -199,7 +199,7 @@ async def test_reasoning_within_a_budget_and_tools(service: ServiceView) -> None
     assert status == 200, answer
     message, usage = answer["choices"][0]["message"], answer["usage"]
     assert message["reasoning_content"]
-    assert 4 <= usage["completion_tokens_details"]["reasoning_tokens"] <= 9  # with its marker
+    assert 4 <= usage["completion_tokens_details"]["reasoning_tokens"] <= 12  # with its marker
     assert json.loads(message["content"]) in COLOURS["enum"]
 
 
