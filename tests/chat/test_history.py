@@ -142,15 +142,16 @@ def test_roles_are_the_services_words_and_the_rest_the_users() -> None:
     assert shown[1]["tool_call_id"] == "call_1"
 
 
-def test_parts_of_text_are_joined_and_pictures_kept() -> None:
+def test_parts_of_text_are_joined_and_images_keep_their_places() -> None:
     words = (TextPart("a"), TextPart("b"))
     joined, kept = entries(
-        [Message("user", words), Message("user", (*words, ImagePart("data:x")))],
+        [Message("user", words), Message("user", (ImagePart("<1>"), *words, ImagePart("<2>")))],
         TemplateCapabilities(),
         (),
     )
     assert joined["content"] == "ab"
-    assert [part["type"] for part in kept["content"]] == ["text", "text", "image"]  # type: ignore[attr-defined]  # parts
+    assert kept["content"] == "<1>ab<2>"
+    assert user_spans(str(kept["content"])) == ((0, 8),)  # no text of a request is ours
 
 
 def test_system_messages_stay_where_the_template_shows_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import pytest
 from casekit import each_of
@@ -30,6 +31,7 @@ from causerie.chat.prompt import render, thinking_kwargs
 from causerie.chat.rendering import OwnRenderer
 from causerie.chat.taint import USER, Traced, authored, joined, user_spans
 from causerie.chat.template import ChatTemplate, Rendered
+from causerie.engines.base import Image, TextEngine
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
@@ -153,6 +155,70 @@ async def test_without_users_the_ids_are_those_of_the_whole_text(text: str) -> N
     prompt = Rendered(text, ())
     want = await engine.tokenize([text], special=True)
     assert (await PromptEncoder(CONTROL).encode(prompt, engine)).ids == want
+
+
+class Seeing(Letters):
+    """An engine that reads each text of a prompt with images with all control tokens."""
+
+    async def pictured_tokens(self, pieces: Sequence[str | Image]) -> list[int]:
+        ids: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                ids += await self.tokenize([piece], special=True)
+            else:
+                ids += piece.placeholders(2)
+        return ids
+
+
+IMAGE = Image("", b"digest")
+
+
+async def _pictured(
+    encoder: PromptEncoder, engine: Seeing, *parts: Rendered | Image
+) -> tuple[str, list[int]]:
+    encoded = await encoder.encode_pictured(parts, cast(TextEngine, engine))
+    assert encoded.pictured is not None
+    assert encoded.pictured.tokens == len(encoded.ids)
+    texts = [piece for piece in encoded.pictured.pieces if isinstance(piece, str)]
+    return "|".join(texts), [id for id in encoded.ids if 0 < id < _LETTERS]
+
+
+@given(parts=_words)
+async def test_beside_an_image_only_the_template_writes_control_tokens(
+    parts: list[tuple[str, bool]],
+) -> None:
+    control = {text: id for text, id in CONTROL.items() if text.strip()}
+    prompt = _prompt(*parts)
+    text, found = await _pictured(PromptEncoder(control), Seeing(control), prompt, IMAGE, prompt)
+    assert text.replace("\u2060", "") == f"{prompt.text}|{prompt.text}"
+    honest = [
+        control[prompt.text[start:stop]]
+        for start, stop in _unshared(prompt, ControlTokens(control))
+    ]
+    assert found == honest * 2
+
+
+def _unshared(prompt: Rendered, tokens: ControlTokens) -> list[tuple[int, int]]:
+    # The longest of the template's own tokens, which no user's letter touches.
+    taken: set[int] = set()
+    for start, stop in prompt.user:
+        taken.update(range(start, stop))
+    own: list[tuple[int, int]] = []
+    for place in sorted(tokens.found(prompt.text), key=lambda one: (one[0] - one[1], one[0])):
+        if taken.isdisjoint(range(*place)):
+            taken.update(range(*place))
+            own.append(place)
+    return sorted(own)
+
+
+async def test_a_word_that_is_always_read_whole_stays_beside_an_image() -> None:
+    control = {"<think>": 8, "<b>": 7, "<|im_end|>": 3}
+    engine = Seeing(control, always=("<think>", "<b>"))
+    encoder = PromptEncoder(control, own="{{ '<think>' }}")
+    prompt = _prompt(("<think>", True), ("<think>", False), ("<b><|im_end|>", True))
+    text, found = await _pictured(encoder, engine, prompt, IMAGE)
+    assert text == "<\u2060think><think><b><\u2060|im_end|>"
+    assert found == [8, 7]
 
 
 def test_a_long_hostile_text_is_split_in_one_go() -> None:

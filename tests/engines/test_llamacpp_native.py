@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from llama_server_stand_in import DEVICES, program, script
+from vision_model import write_projector
 from waiting import eventually, gone
 
 from causerie.engines.base import EngineFailed, EngineState, LoadFailed, TextRequest
@@ -142,9 +143,10 @@ def test_the_arguments_follow_the_launch(tiny_gguf: Path, tmp_path: Path) -> Non
     adapters = (str(tmp_path / "a.gguf"), str(tmp_path / "b,c.gguf"))
     for one in adapters:
         Path(one).touch()
+    write_projector(eye := tmp_path / "eye.gguf")
     engine = engine_of(
         tiny_gguf, "llama-server", cache_tokens=300, flash_attention=False, gpu_layers=3,
-        kv_type="q8_0", batch=96, lora=adapters, draft=str(tiny_gguf),
+        kv_type="q8_0", batch=96, lora=adapters, draft=str(tiny_gguf), mmproj=str(eye),
     )  # fmt: skip
     line = " ".join(native_arguments(BUILD, engine._launch, "/run/x.sock", "/proc/1/fd/"))
     for part in (
@@ -152,7 +154,7 @@ def test_the_arguments_follow_the_launch(tiny_gguf: Path, tmp_path: Path) -> Non
         "--threads 1 --threads-batch 1 --batch-size 96 --ubatch-size 96", "--cache-type-k q8_0",
         "--cache-ram 0 --slot-save-path /proc/1/fd/", "--fit off", "--gpu-layers 3",
         "--flash-attn off", f'--lora {adapters[0]},"{adapters[1]}"', "--kv-unified",
-        f"--model-draft {tiny_gguf} --spec-draft-n-max 3",
+        f"--mmproj {eye} --model-draft {tiny_gguf} --spec-draft-n-max 3",
     ):  # fmt: skip
         assert part in line
     whole = engine_of(tiny_gguf, "llama-server", speculation="ngram")._launch

@@ -14,7 +14,7 @@ import pytest
 from hub import TOKEN, Hub, Recorder, gguf, serving, split
 
 from causerie.engines.weights import HubOptions, Silent
-from causerie.engines.weights.cache import Cache
+from causerie.engines.weights.cache import Cache, delete_weights
 from causerie.engines.weights.errors import (
     Ambiguous,
     BadReference,
@@ -85,6 +85,27 @@ async def test_two_names_of_one_file_share_it(hub: Hub, tmp_path: Path) -> None:
     again = await fetch("hf:org/repo:q4_k_m", tmp_path, progress=Silent(), hub=options(hub))
     assert (again.path, again.sha256) == (first.path, first.sha256)
     assert hub.downloads() == 1
+
+
+async def test_a_projector_comes_along_and_stays_while_others_need_it(
+    hub: Hub, tmp_path: Path
+) -> None:
+    eye = gguf({"general.architecture": "clip"}, padding=10)
+    files = {"m-Q4_K_M.gguf": MODEL, "m-Q8_0.gguf": MODEL + b"x", "mmproj-m-F16.gguf": eye}
+    hub.repositories["org/eye"] = {**files, "mmproj-m-F32.gguf": eye}
+    four, eight = [
+        await fetch(f"hf:org/eye:{kind}", tmp_path, progress=Silent(), hub=options(hub))
+        for kind in ("Q4_K_M", "Q8_0")
+    ]
+    assert four.path.read_bytes() == MODEL
+    assert four.size == len(MODEL) + len(eye)
+    assert sorted(file.name for file in models(tmp_path)) == sorted(files)
+    assert hub.downloads() == 3
+    await delete_weights(tmp_path, four)
+    assert Cache(tmp_path).every() == (eight,)
+    assert {file.name for file in models(tmp_path)} == {"m-Q8_0.gguf", "mmproj-m-F16.gguf"}
+    await delete_weights(tmp_path, eight)
+    assert models(tmp_path) == []
 
 
 async def test_a_damaged_copy_is_fetched_again(hub: Hub, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
         interview, found = await asked(service.base_url, "echo", KEY)
     assert interview.complete
     sampling = {"temperature", "frequency_penalty", "presence_penalty", "repetition_penalty"}
-    others = {"documents", "embeddings", "rerank", "completions"}
+    others = {"documents", "images", "embeddings", "rerank", "completions"}
     assert set(graded(found, Grade.NO)) == _OF_ROUTERS | sampling | others
     assert not graded(found, Grade.PARTLY)
     quiet = {"top_p", "top_k", "min_p", "seed", "parallel_tool_calls", "cancel.plain"}
@@ -105,7 +105,7 @@ async def test_real_weights_on_our_own_engine(gguf: Path, tiny_gguf: Path, tmp_p
         interview, found = await asked(service.base_url, "tiny", None, TO_TINY)
         spoken, more = await asked(service.base_url, "small", None, TO_REAL)
     found |= more
-    others = {"embeddings", "rerank", "completions"}
+    others = {"images", "embeddings", "rerank", "completions"}
     assert set(graded(found, Grade.NO)) <= {"reasoning", "documents", *others}
     unseen = {"models.open", "session_id", "key.none", "key.wrong", "parallel_tool_calls"}
     unseen.add("tool_choice.none")  # the prompt is the same, and this model makes no call anyway

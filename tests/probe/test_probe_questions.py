@@ -112,6 +112,11 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[ProbeReply]]]] = {
         (NO, SUBJECT, [answer(prompt=10), answer(prompt=10)]),
         (NO, SUBJECT, [answer(), refused()]),
     ],
+    "images": [
+        (YES, SUBJECT, [answer(prompt=10), answer(prompt=90)]),
+        (NO, SUBJECT, [answer(prompt=10), answer(prompt=10)]),
+        (NO, SUBJECT, [answer(), refused()]),
+    ],
     "session_id": [(UNCLEAR, SUBJECT, [answer()]), (NO, SUBJECT, [refused()])],
     "modalities": [(YES, SUBJECT, [answer()]), (NO, SUBJECT, [refused()])],
     "stream": [

@@ -5,7 +5,15 @@ elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +29,7 @@ from causerie.chat.conversations import Conversations, asked_before
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation, engine_failures, given_up
+from causerie.chat.images import ImageReader
 from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.plan import LoadedModel, Plan, make_plan, prompt_tokens
 from causerie.chat.rendering import MakeRenderer, in_process
@@ -30,7 +39,7 @@ from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import default_sampling
 from causerie.chat.validation import decided, validate
-from causerie.engines.base import ModelFacts, TextEngine
+from causerie.engines.base import Image, ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest, Overloaded, UpstreamFailed
 from causerie.protocol.body import is_object
 from causerie.protocol.events import (
@@ -206,6 +215,7 @@ class TextChat:
     options: TextChatOptions = field(default_factory=TextChatOptions)
     renderer: MakeRenderer = in_process
     reserve: Reserve = without_limit
+    images: ImageReader = field(default_factory=ImageReader)
     _loaded: LoadedModel | None = field(init=False, default=None)
     _conversations: Conversations = field(init=False, default_factory=Conversations)
 
@@ -228,7 +238,8 @@ class TextChat:
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
             request, unseen = _checked_images(request, model.facts)
-            plan, choices = await self._prepare_choices(request, model, partial)
+            request, seen = await self.images.read(request)
+            plan, choices = await self._prepare_choices(request, model, seen, partial)
 
         def usage() -> Usage:
             return _usage_of(plan, choices)
@@ -272,7 +283,8 @@ class TextChat:
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
             request, _ = _checked_images(request, model.facts)
-            return await prompt_tokens(request, model, self.engine)
+            request, seen = await self.images.read(request)
+            return await prompt_tokens(request, model, self.engine, seen)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Return whether the model can continue the partial reply.
@@ -290,13 +302,17 @@ class TextChat:
         return can_write(self._loaded.form, partial)
 
     async def _prepare_choices(
-        self, request: ChatRequest, model: LoadedModel, partial: Partial | None
+        self,
+        request: ChatRequest,
+        model: LoadedModel,
+        images: Mapping[str, Image],
+        partial: Partial | None,
     ) -> tuple[Plan, list[Generation]]:
         several = partial is not None and len(partial.calls) > 1
         if several and request.parallel_tool_calls is None:
             # The target that began the reply is known to write several.
             request = structs.replace(request, parallel_tool_calls=True)
-        plan = await make_plan(request, model, self.engine, partial)
+        plan = await make_plan(request, model, self.engine, partial, images)
         facts = model.facts
         param = "response_format" if request.output is not None else "tools"
         for grammar in (plan.grammar, plan.answer_grammar):
@@ -383,13 +399,19 @@ def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatReques
     for param, image in images(request.messages):
         if not facts.vision:
             raise InvalidRequest(
-                "This model takes no images; send text parts only.",
+                _without_vision(facts),
                 code="unsupported_parameter",
                 param=param,
             )
         if not image.enclosed:
             raise image_not_fetched(param)
     return request, changes
+
+
+def _without_vision(facts: ModelFacts) -> str:
+    advice = facts.without_vision
+    more = f" An operator can change that: {advice}." if advice else ""
+    return f"This model takes no images; send text parts only.{more}"
 
 
 async def _merged_events(

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
-from typing import Protocol
+from typing import Protocol, cast
 
 from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.template import Rendered
-from causerie.engines.base import PromptTooLong
+from causerie.engines.base import Image, ImageEngine, PicturedPrompt, PromptTooLong, TextEngine
+from causerie.errors import InvalidRequest
 from causerie.http.event_loop import Turns, offload
 
 # A tokenizer often reads a text otherwise than a model writes it, above all under a grammar, and
@@ -50,6 +51,10 @@ _MANY_TOKENS = 200_000  # tokens; up to here a prompt that does not fit is count
 _FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to a thread
 
 
+_BREAK = "\u2060"  # word joiner: nobody sees it, and no control token has one
+_ROUNDS = 8  # one control token may begin within another
+
+
 class Tokenizer(Protocol):
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
 
@@ -71,6 +76,7 @@ class EncodedText:
     end: PromptEnd | None = None
     shared: int = 0
     """Tokens of the segments before the one that was asked for; 0 where it was not so read."""
+    pictured: PicturedPrompt | None = None  # for a prompt with images
 
 
 class TokenCache:
@@ -334,6 +340,61 @@ class PromptEncoder:
                 mixed.append(piece.text)
         return EncodedText(await engine.tokenize(mixed, special=True) if mixed else [])
 
+    async def encode_pictured(
+        self, parts: Sequence[Rendered | Image], engine: TextEngine
+    ) -> EncodedText:
+        """Return the token ids of a prompt with images, and the prompt as the engine takes it.
+
+        Such an engine reads texts alone, each part with all of its control tokens. So where a user
+        wrote one's text, a character that nobody sees is put into it. Raises ``InvalidRequest``
+        where that does not help.
+        """
+        pieces: list[str | Image] = []
+        expected: list[int] | None = []
+        for part in parts:
+            if isinstance(part, Image):
+                pieces.append(part)
+                continue
+            text, heads = await self._broken_up(part, engine)
+            pieces.append(text)
+            expected = None if heads is None or expected is None else [*expected, *heads]
+        ids = await cast(ImageEngine, engine).pictured_tokens(pieces)
+        # Read once more: no other control token than the template's may be among them.
+        if expected is not None:
+            read = [id for id in ids if id in self._control]
+            if read != expected and read[1:] != expected:  # the engine may add the first
+                raise _forged()
+        return EncodedText(ids, pictured=PicturedPrompt(tuple(pieces), len(ids)))
+
+    async def _broken_up(
+        self, rendered: Rendered, engine: Tokenizer
+    ) -> tuple[str, list[int] | None]:
+        # Returns also the control tokens, or `None` where a user wrote words that the tokenizer
+        # always reads whole.
+        for _ in range(_ROUNDS):
+            pieces = split(rendered, self._tokens)
+            if not pieces or (len(pieces) == 1 and not pieces[0].forged):
+                return rendered.text, [head.id for piece in pieces for head in piece.heads]
+            breaks: list[int] = []
+            at = 0
+            for before, piece in pairwise([EncodedPiece("", forged=True), *pieces]):
+                if piece.forged:
+                    if await self._needs_break(piece.text, engine):
+                        breaks.append(at + 1)
+                elif not before.forged:
+                    breaks.append(at)
+                at += len(piece.text)
+            if not breaks:
+                return rendered.text, None
+            rendered = _with_breaks(rendered, breaks)
+        raise _forged()
+
+    async def _needs_break(self, text: str, engine: Tokenizer) -> bool:
+        if len(text) < 2:
+            return False
+        id = self._tokens.ids[text]
+        return id in self._guarded or id not in await engine.tokenize([text], special=False)
+
     def keep_reply(self, end: PromptEnd, text: str, ids: Sequence[int]) -> None:
         """Keep the ids that a model made of this text, a reply to a prompt with this end.
 
@@ -361,6 +422,23 @@ class PromptEncoder:
             return ids
         first = await engine.tokenize([text[0]], special=False)
         return first + await self._tokenize_unguarded(text[1:], engine)
+
+
+def _with_breaks(rendered: Rendered, places: Sequence[int]) -> Rendered:
+    text, cuts = rendered.text, [0, *places, len(rendered.text)]
+    spans = (
+        (start + bisect_left(places, start), stop + bisect_right(places, stop))
+        for start, stop in rendered.user
+    )
+    return Rendered(_BREAK.join(text[a:b] for a, b in pairwise(cuts)), tuple(spans))
+
+
+def _forged() -> InvalidRequest:
+    return InvalidRequest(
+        "The messages hold the text of a control token of this model, which cannot stand in a "
+        "prompt with images; leave it out.",
+        param="messages",
+    )
 
 
 def _claim(taken: bytearray, place: tuple[int, int]) -> bool:

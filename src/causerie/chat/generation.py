@@ -440,6 +440,7 @@ class Generation:
             resumed=self.plan.resumed,
             shared=self.plan.shared,
             scope=request.cache_scope,
+            pictured=self.plan.pictured,
         )
 
     def _sampling(self, *, short: bool) -> SamplingParams:

@@ -28,7 +28,7 @@ from causerie.chat.taint import (
 from causerie.chat.template_capabilities import Entry, TemplateCapabilities
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
-from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
+from causerie.protocol.request import Message, TextPart, Tool, ToolCall
 
 PLACEHOLDER = "…"  # stands for the words of a message that is to be continued and has none
 _GAP = authored("\n\n")
@@ -221,14 +221,10 @@ def _message_entry(
 def _content(message: Message) -> object:
     if not isinstance(message.content, tuple):
         return Traced(message.content or "")
-    if not any(isinstance(part, ImagePart) for part in message.content):
-        return Traced(message.text)
-    return [
-        _text_part(Traced(part.text))
-        if isinstance(part, TextPart)
-        else {"type": authored("image"), "image": Traced(part.url)}
-        for part in message.content
-    ]
+    # An image is a mark in the text: engines write what the model has around images.
+    return joined(
+        Traced(part.text if isinstance(part, TextPart) else part.url) for part in message.content
+    )
 
 
 def _call_entry(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:

@@ -5,9 +5,10 @@ Everything that can be refused is refused here: by the template, the context's l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 from msgspec import Struct, structs
 
@@ -18,17 +19,29 @@ from causerie.chat.constraint import CallPlan, calls_in_reasoning, compose, leav
 from causerie.chat.encoding import EncodedText, PromptEncoder, PromptEnd
 from causerie.chat.formats.format import ModelFormat
 from causerie.chat.grammar_text import Manner
+from causerie.chat.images import split_at_marks
 from causerie.chat.parser import ReasoningEnd
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer
 from causerie.chat.resumed_reply import answer_space, call_space
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan, request_sampling
-from causerie.engines.base import ModelFacts, PromptTooLong, TextEngine
+from causerie.engines.base import (
+    Image,
+    ImageRefused,
+    ModelFacts,
+    PicturedPrompt,
+    PromptTooLong,
+    TextEngine,
+)
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.events import Partial
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
+
+Images = Mapping[str, Image]
+"""Images by the marks that stand for them in messages."""
+NO_IMAGES: Images = MappingProxyType({})
 
 _INSTRUCTING = ("system", "developer")
 _HEAD = 40  # characters of a message by which it is found in the prompt
@@ -40,6 +53,7 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
+    pictured: PicturedPrompt | None
     shared: int  # tokens of the prompt that conversations with the same instructions share
     limit: int  # output limit, in tokens
     lowered: tuple[str, ...]  # the report of a limit that did not fit
@@ -84,38 +98,50 @@ class LoadedModel:
     schema_cache: SchemaCache = field(default_factory=SchemaCache)
 
 
+@dataclass(frozen=True, slots=True)
+class _WrittenPrompt:
+    told: Prompt
+    rendered: Rendered
+    encoded: EncodedText
+    state: str  # of reasoning, at its end
+    form: ModelFormat  # with what the model still writes before a call
+    space: str  # that the model still writes before its reasoning or its answer
+
+
 async def make_plan(
-    request: ChatRequest, model: LoadedModel, engine: TextEngine, interrupted: Partial | None = None
+    request: ChatRequest,
+    model: LoadedModel,
+    engine: TextEngine,
+    interrupted: Partial | None = None,
+    images: Images = NO_IMAGES,
 ) -> Plan:
     """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
 
     ``interrupted`` is a reply that is continued: the rest may have white space as it has.
+    ``images`` are those of the marks in the messages.
     """
     _check_tokens(request, model.facts.size)
     resumed = _continued_answer(request)
-    form, thought = model.form, thinking.plan(model.form, request.thinking)
-    functions = await _functions(request, model, form)
-    told, rendered, space = await _render_prompt(request, model, thought)
-    encoded = await _encoded(rendered, request, model, engine)
+    thought = thinking.plan(model.form, request.thinking)
+    functions = await _functions(request, model, model.form)
+    written = await _write_prompt(request, model, engine, thought, images)
+    encoded, state, form, space = written.encoded, written.state, written.form, written.space
     limit = _output_limit(request, len(encoded.ids), model)
-    state = reasoning_state(rendered, form, thought, request.continue_final_message)
-    if state != "open":
-        form = _with_call_lead(form, told.leading_call, rendered, space)
-    calls = _call_plan(request, functions, told, form)
+    calls = _call_plan(request, functions, written.told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
     as_spelled = functions.spell or (answer is not None and answer.spell)
     manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    space = _space_before_reasoning(request, rendered, form) if state == "open" else space
     first = manner if state == "open" else structs.replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     _check_ending(request, grammar)
     return Plan(
         form=form,
-        rendered=rendered,
+        rendered=written.rendered,
         prompt=tuple(encoded.ids),
         prompt_end=encoded.end,
+        pictured=encoded.pictured,
         shared=encoded.shared,
         limit=limit,
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
@@ -136,11 +162,30 @@ async def make_plan(
     )
 
 
-async def prompt_tokens(request: ChatRequest, model: LoadedModel, engine: TextEngine) -> int:
+async def _write_prompt(
+    request: ChatRequest,
+    model: LoadedModel,
+    engine: TextEngine,
+    thought: ThinkingPlan,
+    images: Images,
+) -> _WrittenPrompt:
+    told, rendered, space = await _render_prompt(request, model, thought)
+    encoded = await _encoded(rendered, request, model, engine, images)
+    form = model.form
+    state = reasoning_state(rendered, form, thought, request.continue_final_message)
+    if state == "open":
+        space = _space_before_reasoning(request, rendered, form)
+    else:
+        form = _with_call_lead(form, told.leading_call, rendered, space)
+    return _WrittenPrompt(told, rendered, encoded, state, form, space)
+
+
+async def prompt_tokens(
+    request: ChatRequest, model: LoadedModel, engine: TextEngine, images: Images
+) -> int:
     """Return the tokens of the prompt that a plan would have; raise like :func:`make_plan`."""
     thought = thinking.plan(model.form, request.thinking)
-    _, rendered, _ = await _render_prompt(request, model, thought)
-    return len((await _encoded(rendered, request, model, engine)).ids)
+    return len((await _write_prompt(request, model, engine, thought, images)).encoded.ids)
 
 
 def _reasoning_end(
@@ -313,9 +358,15 @@ def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: Mode
 
 
 async def _encoded(
-    rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
+    rendered: Rendered,
+    request: ChatRequest,
+    model: LoadedModel,
+    engine: TextEngine,
+    images: Images,
 ) -> EncodedText:
     try:
+        if images:
+            return await model.encoder.encode_pictured(_parts(rendered, images), engine)
         first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
         head = first.strip()[:_HEAD]
         text = rendered.text
@@ -331,6 +382,26 @@ async def _encoded(
             context_length=_context_length(request, model),
             at_least=True,
         ) from None
+    except ImageRefused:
+        raise InvalidRequest(
+            "The engine cannot read an image of the messages, or not so large a one.",
+            param="messages",
+        ) from None
+
+
+def _parts(rendered: Rendered, images: Images) -> list[Rendered | Image]:
+    found: list[Rendered | Image] = []
+    start = 0
+    for part in split_at_marks(rendered.text):
+        image, stop = images.get(part), start + len(part)
+        found.append(rendered.upto(stop).since(start) if image is None else image)
+        start = stop
+    if len({one.digest for one in found if isinstance(one, Image)}) < len(images):
+        raise InvalidRequest(
+            "The model's chat template does not show the messages of all images; leave these out.",
+            param="messages",
+        )
+    return found
 
 
 def _output_limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:

@@ -219,6 +219,10 @@ class Rendered(Struct, frozen=True):
         spans = tuple((start, min(stop, end)) for start, stop in self.user if start < end)
         return Rendered(self.text[:end], spans)
 
+    def since(self, start: int) -> Rendered:
+        spans = ((max(one, start) - start, stop - start) for one, stop in self.user if stop > start)
+        return Rendered(self.text[start:], tuple(spans))
+
 
 class ChatTemplate:
     """One model's template, compiled once; rendering it is safe from any thread.

@@ -192,14 +192,17 @@ def _launch_facts(header: Header) -> Facts:
         available_memory,
         for_machine,
         free_now,
+        with_projector,
     )
 
-    launch = for_machine(header.path, LlamaCppOptions(), header)
+    options = with_projector(LlamaCppOptions(), header)
+    launch = for_machine(header.path, options, header)
     total = available_memory()
     return {
         "context": launch.context,
         "requests_at_a_time": launch.parallel,
         "cache_tokens": launch.cache_tokens,
+        "images": options.mmproj is not None,
         "memory_needed": launch.memory,
         "memory_free": free_now(total),
         "fits": launch.memory <= total,

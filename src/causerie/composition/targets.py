@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.access.admission import SlotQueue
 from causerie.chat.chat import TextChat, TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.embeddings import EmbeddingTarget
+from causerie.chat.images import ImageReader
 from causerie.chat.parser import Separation
 from causerie.chat.rendering import Renderers
 from causerie.chat.template import ChatTemplate
@@ -30,14 +31,17 @@ _INTERLEAVED = 8  # requests for embeddings whose texts are read in turns
 
 
 class ChatParts(Struct, frozen=True):
-    """Processes that our own models share, for grammars and templates that nobody has vetted."""
+    """Processes that our own models share, for grammars, templates and images that nobody has
+    vetted."""
 
     grammars: Compiler
     renderers: Renderers
+    images: ImageReader = field(default_factory=ImageReader)
 
     async def stop(self) -> None:
         await self.grammars.stop()
         await self.renderers.stop()
+        await self.images.stop()
 
 
 class OwnModel(Struct, frozen=True):
@@ -125,7 +129,9 @@ def own_models(
             chat: TextChat | EmbeddingTarget = EmbeddingTarget(model.id, engine)
             if not embeds:
                 renderer = parts.renderers.renderer
-                chat = TextChat(engine, parts.grammars, wanted, renderer, queue.reserve)
+                chat = TextChat(
+                    engine, parts.grammars, wanted, renderer, queue.reserve, parts.images
+                )
             kept = OwnModel(engine, wanted, chat, queue)
         made[model.id] = kept
         queue.max_waiting = model.queue.max_waiting

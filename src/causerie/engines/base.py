@@ -8,6 +8,8 @@ elsewhere implements and offers under the entry-point group ``causerie.engines``
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -56,11 +58,37 @@ class EngineStatus:
     """Of a member of a pool: what says which prompts it holds, ``kv_events``, ``sent`` or both."""
 
 
+class Image(Struct, frozen=True, gc=False):
+    """An image that has been checked, in a format that engines read, as base64.
+
+    ``digest`` is the SHA-256 of what a request holds of it.
+    """
+
+    base64: str
+    digest: bytes
+
+    def placeholders(self, count: int) -> list[int]:
+        """Return negative ids for its ``count`` tokens; those of another image are others."""
+        numbers = array("I", hashlib.shake_256(self.digest).digest(count * array("I").itemsize))
+        return [(number | 2**31) - 2**32 for number in numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class PicturedPrompt:
+    """The first ``tokens`` ids of a prompt, as the texts and images that they stand for.
+
+    Each text of a control token in these texts is meant as one.
+    """
+
+    pieces: tuple[str | Image, ...]
+    tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class TextRequest:
     """One generation."""
 
-    prompt: Sequence[int]  # token ids
+    prompt: Sequence[int]  # token ids; of images, their placeholders
     max_tokens: int
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009 - frozen
     """A parameter that is not set is neutral."""
@@ -85,6 +113,7 @@ class TextRequest:
     0 if unknown.
     """
     scope: str = ""  # cache scope: the engine reuses no part of a prompt of another scope
+    pictured: PicturedPrompt | None = None  # if the prompt has images
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +195,8 @@ class ModelFacts:
     """Path of a file that :mod:`causerie.chat.compiler` can read the vocabulary from, or ``None``
     (then a byte vocabulary is used).
     """
-    vision: bool = False
+    vision: bool = False  # the model takes images
+    without_vision: str = ""  # what an operator can do so that it takes images; empty: nothing
     words: str = ""  # equal for engines whose token ids mean the same; empty if unknown
     size: int | None = None  # number of tokens of the vocabulary; `None` if unknown
     sampling: RecommendedSampling | None = None  # `None` if nobody recommends any
@@ -206,6 +236,10 @@ class PromptTooLong(Exception):
         self.context_length = context_length
 
 
+class ImageRefused(Exception):
+    """The engine cannot read an image, or not so large a one."""
+
+
 class NotAdmitted(Exception):
     """The grammar does not admit what it is said to have accepted."""
 
@@ -225,6 +259,18 @@ class EmbeddingEngine(Protocol):
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
         """Return the vector of each input, as little-endian 32-bit floats of length 1."""
+        ...
+
+
+class ImageEngine(Protocol):
+    """What a text engine whose facts say ``vision`` can do besides."""
+
+    async def pictured_tokens(self, pieces: Sequence[str | Image]) -> list[int]:
+        """Return the ids of a prompt in which images stand between texts, as the engine reads it.
+
+        Each text of a control token becomes that token, and an image its placeholders. May raise
+        :class:`EngineFailed`, :class:`PromptTooLong` and :class:`ImageRefused`.
+        """
         ...
 
 

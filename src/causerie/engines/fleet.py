@@ -490,6 +490,10 @@ class FleetEngine:
         async with self._fleet.using(self._model_slot) as engine:
             return await engine.tokenize(pieces, special=special)
 
+    async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
+        async with self._fleet.using(self._model_slot) as engine:
+            return await cast(base.ImageEngine, engine).pictured_tokens(pieces)
+
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
         async with self._fleet.using(self._model_slot) as engine:
             return await engine.texts(tokens, visible=visible)

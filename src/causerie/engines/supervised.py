@@ -301,6 +301,8 @@ class SupervisedEngine(ABC, Generic[C]):
 
     keeps_grammars = True  # whether a server itself follows a grammar from its beginning
     cache_tokens: int | None = None  # tokens of a cache that requests share, if it bounds them
+    vision = False  # whether the model takes images
+    without_vision = ""  # what an operator can do so that it takes them; empty: nothing
 
     def __init__(
         self,
@@ -468,6 +470,8 @@ class SupervisedEngine(ABC, Generic[C]):
                 end_tokens=vocabulary.end,
                 fingerprint=f"{build}-{local.architecture}-{local.files.mark(local.size)}",
                 vocabulary=str(local.vocabulary),
+                vision=self.vision,
+                without_vision=self.without_vision,
                 words=vocabulary.digest,
                 size=len(vocabulary.tokens),
                 sampling=local.sampling,

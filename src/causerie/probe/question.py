@@ -143,8 +143,8 @@ Thinking = Literal["switch", "always", "never"]
 Messages = Sequence[Mapping[str, object]]
 
 
-def user(text: str) -> dict[str, object]:
-    return {"role": "user", "content": text}
+def user(content: object) -> dict[str, object]:
+    return {"role": "user", "content": content}
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,11 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
     """LoRA adapters (GGUF files)."""
     draft: values.FilePath | None = None
     """Small model for speculative decoding (a GGUF file)."""
+    mmproj: values.FilePath | None = None
+    """Projector by which the model takes images (a GGUF file). Unset: the one beside the weights
+    that fits them."""
+    images: bool = True
+    """Whether a projector is loaded, where there is one."""
     pooling: Literal["mean", "cls", "last"] | None = None
     """How an embedding model makes one vector of those of the tokens. Unset: as its file says."""
     prompt_cache: values.Size | None = None

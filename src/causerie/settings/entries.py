@@ -54,7 +54,7 @@ _PROGRAM = "only the file may say how a program is started"
 _FILE_ONLY: Mapping[Section, Mapping[str, str]] = {
     "providers": dict.fromkeys(("key", "tls.ca_file", "tls.client_cert", "tls.client_key"), _PLACE),
     "models": {
-        **dict.fromkeys(("template", "llamacpp.draft", "llamacpp.lora"), _PLACE),
+        **dict.fromkeys(("template", "llamacpp.draft", "llamacpp.lora", "llamacpp.mmproj"), _PLACE),
         **dict.fromkeys(("vllm.key", "vllm.tls"), _PLACE),
         **dict.fromkeys(("llamacpp.command", "llamacpp.args"), _PROGRAM),
         **dict.fromkeys(("vllm.command", "vllm.args", "options"), _PROGRAM),

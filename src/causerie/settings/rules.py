@@ -312,8 +312,10 @@ def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
         yield from _known((*at, "format"), model.format, _FORMATS)
     yield from llamacpp_rules((*at, "llamacpp"), model.llamacpp)
     yield from _operation_rules(at, model)
-    files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
-    files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
+    llamacpp = model.llamacpp
+    files = [("template", model.template), ("llamacpp.draft", llamacpp.draft)]
+    files.append(("llamacpp.mmproj", llamacpp.mmproj))
+    files += [("llamacpp.lora", path) for path in llamacpp.lora]
     for key, file in files:
         if file is not None and not Path(file).is_file():
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')

@@ -130,6 +130,9 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
         )
     if launch["lora"]:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(p, 1.0) for p in launch["lora"]]
+    if launch["mmproj"]:
+        params.mmproj.path = launch["mmproj"]
+        params.chat_template = "chatml"  # around an image whose tokens are counted, and no more
     _speculate(params, launch)
     params.ctx_shift = False  # a prompt is never cut silently
     # A host name that ends in `.sock` is a path to it, and then the port must only not be zero.

@@ -34,6 +34,7 @@ from causerie.engines.base import (
     Token,
     TokenAlternative,
 )
+from causerie.engines.llamacpp.pictures import ImagePrompts
 from causerie.engines.llamacpp.slots import LEAST_TOKENS, Slot, Slots
 from causerie.engines.prefill import LEAST_OBSERVED, STREAMING_SECONDS, PrefillSpeed
 from causerie.engines.process import EngineTransport, Pulse, child_address, read_answer
@@ -220,6 +221,7 @@ class LlamaCppClient(EngineTransport):
         partial: PartialTokens,
         pulse: Pulse,
     ) -> None:
+        self.images: ImagePrompts | None = None  # made for the first prompt with images
         self._partial = partial
         self._pulse = pulse
         self._slots = slots
@@ -235,8 +237,12 @@ class LlamaCppClient(EngineTransport):
         return msgspec.json.decode(content)
 
     @asynccontextmanager
-    async def complete(self, request: TextRequest) -> AsyncIterator[AsyncGenerator[Output, None]]:
+    async def complete(
+        self, request: TextRequest, prompt: object = None
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """Yield one completion once the engine has started it; free its slot on leaving.
+
+        ``prompt`` is the engine's form of one with images, which is read whole.
 
         What the prompt shares with other conversations is read first where the slot lacks it: the
         engine keeps the state at which it ends, and can go back to it. Some prompts are read in
@@ -244,6 +250,10 @@ class LlamaCppClient(EngineTransport):
         """
         held = self._slots.hold(self, request.prompt, request.max_tokens, request.scope)
         async with held as slot:
+            if prompt is not None:
+                async with self._run(request, slot, prompt) as outputs:
+                    yield outputs
+                return
             if request.shared >= slot.read + LEAST_TOKENS:
                 await self._read_ahead(request.prompt[: request.shared], slot)
             least = self._prefill.least_chunk(
@@ -287,29 +297,37 @@ class LlamaCppClient(EngineTransport):
 
     @asynccontextmanager
     async def _run(
-        self, request: TextRequest, slot: Slot
+        self, request: TextRequest, slot: Slot, prompt: object = None
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        response = await self.send("POST", "/completion", completion_body(request, slot.id))
+        body = completion_body(request, slot.id, prompt)
+        response = await self.send("POST", "/completion", body)
         try:
             if response.status != 200:
                 raise _refusal(response.status, await read_answer(response))
             made = slot.made if request.max_tokens else []  # where none is asked for one comes
-            stream = _Stream(response, self._pulse, slot, self._prefill, made)
+            # What reading an image takes says nothing of texts.
+            speed = None if prompt is not None else self._prefill.speed
+            stream = _Stream(response, self._pulse, slot, speed, made)
             async with aclosing(_outputs(stream, self._partial, request.logprobs)) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
     async def sample(
-        self, request: TextRequest, allowed: Sequence[int] | None = None, size: int = 0
+        self,
+        request: TextRequest,
+        prompt: object,
+        allowed: Sequence[int] | None = None,
+        size: int = 0,
     ) -> Token:
         """Return one token, even if it ends inside a character (a stream holds that back).
 
         It is one of those ``allowed`` of a vocabulary of ``size``, by the probabilities that the
-        model gives them.
+        model gives them. ``prompt`` is the engine's form of one with images, or ``None``.
         """
         async with self._slots.hold(self, request.prompt, 1, request.scope) as slot:
-            body = {**completion_body(request, slot.id), "n_predict": 1, "stream": False}
+            usual = completion_body(request, slot.id, prompt)
+            body = {**usual, "n_predict": 1, "stream": False}
             body["response_fields"] = (*_LAST_FIELDS, "completion_probabilities")
             if allowed is not None:
                 body["logit_bias"] = [*body.get("logit_bias", ()), *biases(allowed, size, body)]
@@ -329,13 +347,14 @@ class _Stream:
     response: HttpResponse
     pulse: Pulse
     slot: Slot
-    prefill: ChunkedPrefill
+    speed: PrefillSpeed | None  # to be told how long steps took
     ids: list[int]  # tokens that the engine has generated
     read_ms: float = 0.0  # time after which the engine had read `slot.read` tokens of the prompt
 
     def read(self, progress: _Progress) -> None:
         tokens, spent = progress.processed - self.slot.read, progress.time_ms - self.read_ms
-        self.prefill.speed.observe(tokens, spent / 1000)
+        if self.speed is not None:
+            self.speed.observe(tokens, spent / 1000)
         self.slot.read, self.read_ms = progress.processed, progress.time_ms
 
 
@@ -384,11 +403,11 @@ async def _outputs(
     raise EngineFailed("the engine ended an answer before it was complete")
 
 
-def completion_body(request: TextRequest, slot: int) -> dict[str, Any]:
+def completion_body(request: TextRequest, slot: int, prompt: object = None) -> dict[str, Any]:
     """Return the engine's request for a slot. Unset parameters are neutral, not its defaults."""
     wanted = request.sampling
     body: dict[str, Any] = {
-        "prompt": request.prompt,
+        "prompt": request.prompt if prompt is None else prompt,
         "n_predict": request.max_tokens,
         "stream": True,
         "return_tokens": True,

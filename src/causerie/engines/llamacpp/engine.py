@@ -15,8 +15,8 @@ import shutil
 import sys
 import tempfile
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -24,8 +24,8 @@ from typing import Any
 
 import structlog
 
-from causerie.engines import supervised
-from causerie.engines.base import EngineFailed, LoadFailed, Started, TextRequest, Token
+from causerie.engines import base, supervised
+from causerie.engines.base import EngineFailed, LoadFailed, Output, Started, TextRequest, Token
 from causerie.engines.child_environment import engine_environment
 from causerie.engines.grammar_matcher import Admitted, Generation
 from causerie.engines.llamacpp.client import (
@@ -42,7 +42,9 @@ from causerie.engines.llamacpp.options import (
     for_machine,
     free_now,
     has_gpu,
+    with_projector,
 )
+from causerie.engines.llamacpp.pictures import LETTER, NO_TOKEN, ImagePrompts, parted
 from causerie.engines.llamacpp.slots import (
     PromptStore,
     Slots,
@@ -61,6 +63,7 @@ from causerie.engines.process import (
     starting,
 )
 from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.gguf import read_header
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 log = structlog.get_logger(__name__)
@@ -77,8 +80,6 @@ _QUESTIONS = (
     ("/slots", 200.0),  # its loop after every step; longer than one takes anywhere
 )
 
-_NO_TOKEN = -1
-_LETTER = "a"  # a text that every vocabulary has tokens for
 _POOLINGS = (1, 2, 3)  # mean, cls and last, as files number them
 _RANKING = 4
 _TAG = re.compile(rb"<.{1,38}>|\[(?=[^a-z]*[A-Z])[^a-z]{1,38}\]", re.DOTALL)
@@ -149,6 +150,10 @@ def _abort_messages(tail: Iterable[str]) -> list[str]:
     return [line for line in tail if any(word in line for word in _GIVING_UP)]
 
 
+_WITHOUT_PROJECTOR = (
+    "place its projector (`mmproj-….gguf`, of the same repository) beside its weights, or name it "
+    "by `llamacpp.mmproj`, and load the model anew"
+)
 _ANSWER_SECONDS = 60.0  # a GPU's libraries take seconds to load
 _VERSION = re.compile(r"version: (\S+) \((?:build (\d+), commit )?\w+\)")
 _DEVICE = re.compile(r"^ +([^\s:]+): .+ MiB", re.MULTILINE)
@@ -265,6 +270,7 @@ def native_arguments(
         "--flash-attn": {True: "on", False: "off", None: None}[options.flash_attention],
         "--pooling": options.pooling,
         "--lora": ",".join(quoted) or None,
+        "--mmproj": options.mmproj,
         "--model-draft": options.draft or None,
         "--spec-draft-n-max": launch.drafted if drafts else None,
         "--spec-ngram-simple-size-m": None if drafts else launch.drafted or None,
@@ -381,12 +387,14 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        alongside = [Path(name) for name in (*options.lora, options.draft) if name]
-        header, local = supervised.gguf_model(weights, ref, alongside)
         try:
+            options = with_projector(options, read_header(weights))
+            header, local = supervised.gguf_model(weights, ref, options.alongside)
             launch = for_machine(weights, options, header)
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
+        self.vision = options.mmproj is not None
+        self.without_vision = "" if self.vision else _WITHOUT_PROJECTOR
         if options.embeddings and options.pooling is None and header.pooling not in _POOLINGS:
             raise EngineFailed(
                 f"{model} is a model that ranks, not one that makes embeddings"
@@ -437,22 +445,42 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         supervised.ensure_can_fit(await self._vocabulary(), pieces, self.context)
         return await self._ids(pieces, special=special)
 
+    async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
+        """Return the ids of a prompt with images; as :class:`~causerie.engines.base.ImageEngine`
+        says."""
+        texts = [piece for piece in pieces if isinstance(piece, str)]
+        supervised.ensure_can_fit(await self._vocabulary(), texts, self.context)
+        prompts = await self._image_prompts(self._client())
+        return await self._readings.of(supervised.characters(texts), lambda: prompts.tokens(pieces))
+
+    async def _image_prompts(self, client: LlamaCppClient) -> ImagePrompts:
+        # Each child has a marker of its own.
+        if client.images is None:
+            control = frozenset((await self.facts()).control_tokens.values())
+            client.images = await ImagePrompts.of(client.ask, await self._vocabulary(), control)
+        return client.images
+
+    async def _pictured(self, client: LlamaCppClient, request: TextRequest) -> object:
+        if request.pictured is None:
+            return None
+        return await (await self._image_prompts(client)).prompt(request)
+
     async def input_tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text, with those that the model has before and behind it."""
         vocabulary = await self._vocabulary()
         for text in texts:
             supervised.ensure_can_fit(vocabulary, [text], self.context)
         if self._affixes is None:
-            body = {"content": _LETTER, "parse_special": False, "add_special": True}
+            body = {"content": LETTER, "parse_special": False, "add_special": True}
             whole = (await self._client().ask("POST", "/tokenize", body))["tokens"]
-            inner = await self._ids([_LETTER], special=False)
+            inner = await self._ids([LETTER], special=False)
             at = next(n for n in range(len(whole)) if whole[n : n + len(inner)] == inner)
             self._affixes = whole[:at], whole[at + len(inner) :]
         before, behind = self._affixes
         parts = await self._ids(
-            [part for text in texts for part in (text, _NO_TOKEN)], special=False
+            [part for text in texts for part in (text, NO_TOKEN)], special=False
         )
-        return [[*before, *part, *behind] for part in _parted(parts)]
+        return [[*before, *part, *behind] for part in parted(parts)]
 
     async def embed(self, inputs: Sequence[Sequence[int]]) -> list[bytes]:
         """Return the vector of each input, as little-endian 32-bit floats of length 1."""
@@ -505,7 +533,15 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     ) -> Generation:
         if self._launch.cuts_back:
             request = replace(request, shared=0)
-        return client.complete(request)
+        return client.complete(request) if not request.pictured else self._see(client, request)
+
+    @asynccontextmanager
+    async def _see(
+        self, client: LlamaCppClient, request: TextRequest
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        prompt = await self._pictured(client, request)
+        async with client.complete(request, prompt) as outputs:
+            yield outputs
 
     async def _sample(
         self,
@@ -514,13 +550,14 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
+        prompt = await self._pictured(client, request)
         if self.keeps_grammars:
-            return await client.sample(replace(request, grammar=admitted.grammar()))
+            return await client.sample(replace(request, grammar=admitted.grammar()), prompt)
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]
         if len(ids) == 1 and request.logprobs is None:
             return Token(ids[0], "")  # no choice
         request = replace(request, ignore_eos=False)
-        return await client.sample(request, ids, len(vocabulary.tokens))
+        return await client.sample(request, prompt, ids, len(vocabulary.tokens))
 
     async def _control_tokens(self, vocabulary: TokenTable) -> Mapping[str, int]:
         # The engine promotes words that look like the end of a text to control tokens, which the
@@ -534,22 +571,12 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         if not tags:
             return vocabulary.control
         # One question for all: a number that is no token stands between them.
-        asked = [part for text in tags.values() for part in (text, _NO_TOKEN)]
-        special = _parted(await self._ids(asked, special=True))
-        plain = _parted(await self._ids(asked, special=False))
+        asked = [part for text in tags.values() for part in (text, NO_TOKEN)]
+        special = parted(await self._ids(asked, special=True))
+        plain = parted(await self._ids(asked, special=False))
         undeclared = {
             text: id
             for (id, text), one, other in zip(tags.items(), special, plain, strict=True)
             if one == [id] and other != [id]
         }
         return {**vocabulary.control, **undeclared}
-
-
-def _parted(tokens: Sequence[int]) -> list[list[int]]:
-    parts: list[list[int]] = [[]]
-    for token in tokens:
-        if token == _NO_TOKEN:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts[:-1]

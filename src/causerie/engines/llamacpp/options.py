@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,11 @@ from causerie.engines.machine import (
     own_groups,
 )
 from causerie.engines.weights.gguf import Header, smaller_that_fits
+from causerie.engines.weights.projector import (
+    check_projector,
+    projector_beside,
+    reads_images_whole,
+)
 
 _CONTEXT_STEP = 256  # the engine rounds a context to multiples of it
 _LEAST_TOLD_CONTEXT = 1024  # a smaller context is not worth proposing
@@ -125,6 +130,8 @@ class LlamaCppOptions:
     batch: int | None = None  # in tokens
     lora: tuple[str, ...] = ()  # a file
     draft: str | None = None  # a file
+    mmproj: str | None = None  # a file, the projector by which the model takes images
+    images: bool = True  # whether a projector is loaded, where there is one
     speculation: Literal["off", "ngram"] = "off"
     """Whether tokens are proposed from what the text has said before."""
     embeddings: bool = False  # the model makes vectors of texts, and generates nothing
@@ -137,6 +144,25 @@ class LlamaCppOptions:
     environment: tuple[str, ...] = ()
     """Names of further variables of the environment that the process gets."""
     spare: int = 0  # bytes that are not free, and will be when the model loads
+
+    @property
+    def alongside(self) -> tuple[Path, ...]:
+        """Return the files that are loaded besides the weights."""
+        return tuple(Path(name) for name in (*self.lora, self.draft, self.mmproj) if name)
+
+
+def with_projector(options: LlamaCppOptions, header: Header) -> LlamaCppOptions:
+    """Return the options with the projector beside the weights, unless one is named. Blocks.
+
+    Raises :class:`NotGguf` for a named file that is no projector for images.
+    """
+    if options.embeddings or not options.images:
+        return replace(options, mmproj=None)
+    if options.mmproj is not None:
+        check_projector(Path(options.mmproj))
+        return options
+    found = projector_beside(header)
+    return options if found is None else replace(options, mmproj=str(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +191,7 @@ class Launch:
 
         The engine does not report which file a failure is about.
         """
-        alongside = ", ".join(filter(None, (*self.options.lora, self.options.draft)))
+        alongside = ", ".join(map(str, self.options.alongside))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 
 
@@ -187,7 +213,9 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     # engine's own 512, and with 32 they need a third more time.
     in_time = int(_BATCH_SECONDS / token_seconds) // _BATCH_STEP * _BATCH_STEP
     cpu_batch = min(max(in_time, _BATCH_STEP), _MOST_BATCH)
-    alongside = [Path(name) for name in (*options.lora, *filter(None, [options.draft]))]
+    whole_images = options.mmproj is not None and reads_images_whole(Path(options.mmproj))
+    if whole_images:
+        cpu_batch = _MOST_BATCH
     return Launch(
         weights=str(weights),
         options=options,
@@ -203,7 +231,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         drafted=drafted,
         prompt_cache=_prompt_cache(options),
         memory=model_memory_bytes(header, cache_tokens, kv_type)
-        + sum(file.stat().st_size for file in alongside if file.exists()),
+        + sum(file.stat().st_size for file in options.alongside if file.exists()),
         cpus=options.part.cpus(),
     )
 

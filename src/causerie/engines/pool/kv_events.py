@@ -61,7 +61,7 @@ def extended(previous: int, tokens: Sequence[int]) -> list[int]:
     """Return the blocks of tokens that follow the block ``previous``, or a root."""
     blocks: list[int] = []
     whole = tokens[: len(tokens) // BLOCK * BLOCK]
-    for (content,) in _each_block(array("I", whole).tobytes()):
+    for (content,) in _each_block(array("i", whole).tobytes()):
         previous = hash((previous, content)) & _MASK
         blocks.append(previous)
     return blocks

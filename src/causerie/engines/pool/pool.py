@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from causerie.engines import base
 from causerie.engines.pool.discovery import Discovery, MemberAddress
@@ -231,6 +231,10 @@ class EnginePool:
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         return await self._ready_members()[0].engine.tokenize(pieces, special=special)
+
+    async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
+        engine = cast(base.ImageEngine, self._ready_members()[0].engine)
+        return await engine.pictured_tokens(pieces)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
         return await self._ready_members()[0].engine.texts(tokens, visible=visible)

@@ -326,6 +326,12 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self._options = options
         self._tokenizer: FolderTokenizer  # read with the vocabulary
 
+    # Its API of token ids takes no images beside them; its chat API does, and is a provider's.
+    without_vision = (
+        "vLLM takes images in chats alone, so name its server under `[[providers]]`, with "
+        '`dialect = "vllm"`'
+    )
+
     async def _build(self, client: VllmClient) -> str:
         return f"vllm-{(await client.ask('GET', '/version'))['version']}"
 

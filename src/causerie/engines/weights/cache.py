@@ -222,7 +222,8 @@ def _write(path: Path, text: str) -> None:
 async def delete_weights(cache: Path, weights: CachedWeights) -> None:
     """Delete ``weights`` from the folder ``cache``, while no fetch works on them.
 
-    Records of the same files under other references go too. Raises :class:`WeightsError`.
+    Records of the same weights under other references go too; a file that other weights share
+    (a projector) stays. Raises :class:`WeightsError`.
     """
     if weights.record is None:
         raise WeightsError(f"{weights.path} is not in the cache {cache}; it is a file of your own.")
@@ -232,11 +233,14 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
     store, record = Cache(cache, *kinds), weights.record
 
     def delete() -> None:
-        names = _files(record)
+        names, shared = _files(record), set[str]()
         for other in record.parent.glob("*.json"):
-            if names & _files(other):
+            found = _files(other)
+            if found[:1] == names[:1]:
                 other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
-        for file in (cache / name for name in names):
+            else:
+                shared.update(found)
+        for file in (cache / name for name in names if name not in shared):
             file.unlink(missing_ok=True)
             _sidecar(file).unlink(missing_ok=True)
 
@@ -250,8 +254,8 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
             store.home(reference).rmdir()
 
 
-def _files(record: Path) -> set[str]:
+def _files(record: Path) -> list[str]:
     try:
-        return {str(item["path"]) for item in json.loads(record.read_text("utf-8"))["files"]}
+        return [str(item["path"]) for item in json.loads(record.read_text("utf-8"))["files"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return set()
+        return []

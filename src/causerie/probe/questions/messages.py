@@ -37,6 +37,12 @@ from causerie.probe.question import (
 
 HELLO = "Say hello in one short sentence."
 MOST = 24
+_MOST_IMAGE = 1500  # tokens of a small image, at most
+# 32 times 32 pixels.
+_RED_SQUARE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7h"
+    "IASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
+)
 
 
 def _is(kind: type) -> Callable[[object], bool]:
@@ -176,6 +182,20 @@ def _documents(subject: Subject) -> Script:
     return no("accepted and left out: the prompt is as long as without them")
 
 
+@question("images", "contract 1", asks=2, tokens=2 * _MOST_IMAGE)
+def _images(subject: Subject) -> Script:
+    """Do images reach the prompt?"""
+    plain = answered((yield subject.ask(HELLO, 4)))
+    image = {"type": "image_url", "image_url": {"url": _RED_SQUARE}}
+    said = [user([{"type": "text", "text": HELLO}, image])]
+    more = answered((yield subject.ask(said, 4)))
+    if plain.prompt is None or more.prompt is None:
+        return unclear("no usage tells the length of the prompt")
+    if more.prompt > plain.prompt:
+        return yes(f"the prompt grew from {plain.prompt} to {more.prompt} tokens")
+    return no("accepted and left out: the prompt is as long as without it")
+
+
 @question("session_id", "contract 1", tokens=50)
 def _session(subject: Subject) -> Script:
     """Is `session_id` taken?"""
@@ -190,7 +210,7 @@ def _modalities(subject: Subject) -> Script:
     return yes("accepted; replies are text anyway")
 
 
-QUESTIONS = (_roles, _optional_parameters, _unknown, _documents, _session, _modalities)
+QUESTIONS = (_roles, _optional_parameters, _unknown, _documents, _images, _session, _modalities)
 
 
 # Errors and keys: wrong requests get the right status and form.

@@ -1,0 +1,153 @@
+"""Images of requests, checked before an engine reads them.
+
+Their number and size are bounded, and their formats known by their bytes. A process that may be
+killed decodes each once. In the messages that are rendered, a mark stands for an image: a secret of
+this process and the image's digest, so that nobody can write one, and a conversation that comes
+back has the same marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from causerie.chat.bounded_cache import BoundedCache
+from causerie.chat.worker import Died, WorkerProcess
+from causerie.engines.base import Image
+from causerie.errors import InvalidRequest, Overloaded
+from causerie.http.event_loop import offload
+from causerie.protocol.request import ChatRequest, ImagePart, images, with_images
+
+MOST_IMAGES = 64  # in one request
+MOST_BYTES = 20 * 2**20  # of one image
+_PATIENCE = 30.0  # seconds for a turn and for the answer, where others have the processor
+_AT_ONCE = 2**20  # characters of base64, a multiple of four
+_CONVERTED = 64 * 2**20  # bytes of images that were converted
+_FORMATS = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"RIFF": "WebP"}
+_SECRET = secrets.token_hex(16)
+_MARK = re.compile(rf"(<image {_SECRET} [0-9a-f]{{64}}>)")
+
+
+def mark_of(digest: bytes) -> str:
+    """Return the text that stands for an image while a prompt is rendered."""
+    return f"<image {_SECRET} {digest.hex()}>"
+
+
+def split_at_marks(text: str) -> list[str]:
+    """Return the texts between marks at even places, and the marks at odd ones."""
+    return _MARK.split(text)
+
+
+@dataclass(eq=False)
+class ImageReader:
+    """Checks images, one at a time, in a process of at most ``memory`` bytes."""
+
+    memory: int = 1 << 30
+    _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    # What takes the place of an image, or nothing if it stays as it is, by digest.
+    _known: BoundedCache[bytes, bytes] = field(
+        init=False, default_factory=lambda: BoundedCache(_CONVERTED)
+    )
+
+    def __post_init__(self) -> None:
+        self._worker = WorkerProcess("causerie.chat.image_worker", str(self.memory))
+
+    async def stop(self) -> None:
+        """End the process; a check that still runs fails. May be called again."""
+        await self._worker.kill()
+
+    def processes(self) -> Sequence[int]:
+        return () if self._worker.pid is None else (self._worker.pid,)
+
+    async def read(self, request: ChatRequest) -> tuple[ChatRequest, dict[str, Image]]:
+        """Return the request with marks in the place of its images, and these by their marks.
+
+        Raises ``InvalidRequest`` for an image that cannot be read, or is too large, and
+        ``Overloaded`` where that is not known in time.
+        """
+        parts = list(images(request.messages))
+        if len(parts) > MOST_IMAGES:
+            raise InvalidRequest(
+                f"The messages hold {len(parts)} images; at most {MOST_IMAGES} are allowed. "
+                "Leave out the oldest.",
+                param="messages",
+            )
+        if not parts:
+            return request, {}
+        found = [await self._checked(part.url, f"{place}.image_url.url") for place, part in parts]
+        marks = iter([mark_of(image.digest) for image in found])
+
+        def marked(part: ImagePart) -> ImagePart:
+            return structs.replace(part, url=next(marks))
+
+        request = structs.replace(request, messages=with_images(request.messages, marked))
+        return request, {mark_of(image.digest): image for image in found}
+
+    async def _checked(self, url: str, param: str) -> Image:
+        size = len(url) * 3 // 4
+        if size > MOST_BYTES:
+            words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
+            raise _refused(param, words)
+        try:
+            text, data, digest = await offload(_decoded, url)
+        except ValueError:
+            raise _refused(param, "is not valid base64") from None
+        kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
+        if kind is None or (kind == "WebP" and data[8:12] != b"WEBP"):
+            raise _refused(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
+        other = self._known.get(digest)
+        if other is None:
+            other = await self._ask(data, param)
+            self._known.keep(digest, other, len(other) + len(digest))
+        return Image(await offload(_encoded, other) if other else text, digest)
+
+    async def _ask(self, data: bytes, param: str) -> bytes:
+        try:
+            async with asyncio.timeout(_PATIENCE), self._turn:
+                answer = await self._answer(data)
+        except TimeoutError:
+            raise Overloaded("Too many images are being read; try again.") from None
+        except Died as died:
+            why = "time" if died.worked else "time or memory"
+            raise _refused(param, f"takes more {why} to decode than there is for it") from None
+        kind, rest = answer[:1], answer[1:]
+        if kind == b"!":
+            raise _refused(param, rest.decode())
+        return rest
+
+    async def _answer(self, data: bytes) -> bytes:
+        while True:
+            fresh = await self._worker.start()
+            try:
+                return await self._worker.ask(data)
+            except Died as died:
+                if fresh or died.worked:
+                    raise  # an older one may have died before
+
+
+def _refused(param: str, words: str) -> InvalidRequest:
+    return InvalidRequest(f"The image at `{param}` {words}.", param=param)
+
+
+# Python decodes without letting other threads run, so a large image is decoded bit by bit.
+
+
+def _decoded(url: str) -> tuple[str, bytes, bytes]:
+    text = url[url.index(",") + 1 :].rstrip("=").replace("-", "+").replace("_", "/")
+    text += "=" * (-len(text) % 4)
+    parts = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))
+    data = b"".join(b64decode(part, validate=True) for part in parts)
+    return text, data, hashlib.sha256(data).digest()
+
+
+def _encoded(data: bytes) -> str:
+    step = _AT_ONCE // 4 * 3
+    parts = (data[at : at + step] for at in range(0, len(data), step))
+    return "".join(b64encode(part).decode() for part in parts)
