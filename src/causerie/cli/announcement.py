@@ -22,6 +22,7 @@ from causerie.cli.command import ANY_ADDRESS, local_url
 from causerie.cli.network import network_urls, qr_lines
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import doors
+from causerie.settings.provider import is_loopback
 from causerie.settings.tree import Settings
 
 
@@ -180,7 +181,7 @@ def _from_elsewhere(host: str, port: int) -> Sequence[str]:
 
 
 def _code(host: str, port: int) -> Iterator[str]:
-    if not doors.is_loopback(host):
+    if not is_loopback(host):
         page = f"{network_urls(host, port)[0]}/"
         yield from (f"Scan this to chat on a phone: {page}", "", *qr_lines(page), "")
 

@@ -242,7 +242,7 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
         path = f"/projects/{current.id}/playground?model={quote(id, safe='')}" if current else ""
         models.append(NavigationLink(id, path, "cube", "model"))
     profile = NavigationLink("Profile", "/profile", "person", "page")
-    sells = context.services.sales.open and may(Action.CREDITS_BUY)
+    sells = context.services.open_to.sales.open and may(Action.CREDITS_BUY)
     credits = Action.CREDITS_BUY if sells else Action.CREDITS_PUT
     return [*pages, *_actions(current, may, credits), profile, *projects, *models]
 
