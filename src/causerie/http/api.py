@@ -169,9 +169,9 @@ class CompletionHandlers:
         *,
         counting: bool = False,
     ) -> ParsedRequest:
-        rules = self._known.get(door.name)
-        if rules is None:
-            rules = self._known[door.name] = parsing_rules(door, self._limits)
+        rules = self._known.get(door.name) or self._known.setdefault(
+            door.name, parsing_rules(door, self._limits)
+        )
         if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
         if counting:
