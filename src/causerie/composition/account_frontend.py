@@ -48,9 +48,9 @@ from causerie.hosted.accounts.recordings import RetentionOptions
 from causerie.hosted.accounts.service import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.tokens import SignInPolicy
-from causerie.hosted.console.application import ConsoleApplication, OpenPages
+from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
-from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.request_context import OpenPages, Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
