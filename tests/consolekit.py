@@ -24,9 +24,9 @@ from causerie.catalog.catalog import DoorCatalog
 from causerie.catalog.model import Tariff
 from causerie.hosted.accounts.people import User
 from causerie.hosted.accounts.tokens import SessionClient
-from causerie.hosted.console.application import ConsoleApplication, OpenPages
+from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
-from causerie.hosted.console.request_context import Site
+from causerie.hosted.console.request_context import OpenPages, Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
 from causerie.hosted.identity.provider import OidcProvider
 from causerie.hosted.payments.stripe import Sales

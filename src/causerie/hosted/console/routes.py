@@ -111,11 +111,11 @@ def _listed(place: str, *parts: Any) -> tuple[PageRoute, ...]:
     method, path = place.split()
     fixed: dict[str, Any] = parts[-1] if isinstance(parts[-1], dict) else {}
     names = [each for each in parts if each is not fixed and "." in each]
-    marks = {each: True for each in parts if each is not fixed and "." not in each}
-    page, *others = (_page(each, {} if number else fixed) for number, each in enumerate(names))
-    if method == "FORM":
-        return _form(path, page, *others, **marks)
-    return (PageRoute(method, path, page, *others, **marks),)
+    marks: dict[str, Any] = {each: True for each in parts if each is not fixed and "." not in each}
+    page, other = _page(names[0], fixed), _page(names[1], {}) if len(names) > 1 else None
+    if method == "FORM" and other is not None:
+        return _form(path, page, other, **marks)
+    return (PageRoute(method, path, page, other, **marks),)
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"))
