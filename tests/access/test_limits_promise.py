@@ -34,9 +34,7 @@ KEY = key(requests_per_minute=6, tokens_per_minute=120, concurrent=2)
 MODEL = model(requests_per_minute=9, input_tokens_per_minute=70, output_tokens_per_minute=80)
 numbers = st.integers(0, 100)
 groups = st.sampled_from([(KEY,), (MODEL,), (KEY, MODEL)])
-needs = st.one_of(
-    st.just(Tokens(1, 1)), st.builds(Tokens, st.integers(0, 60), st.integers(0, 40))
-)
+needs = st.one_of(st.just(Tokens(1, 1)), st.builds(Tokens, st.integers(0, 60), st.integers(0, 40)))
 
 
 @dataclass
