@@ -71,14 +71,18 @@ function operations.hold(operation)
     local key, limit, estimate, known = unpack(operation[number])
     local one = budget(key)
     -- What a process knows is never more than the truth, so the larger one is nearer to it.
-    if not one.spent or less(one.spent, known) then one.spent, one.changed = known, true end
+    if not one.spent or less(one.spent, known) then
+      one.spent, one.changed, one.holds = known, true, true
+    end
     local held = plus(one.others, one.mine)
     if less(ZERO, estimate) and not less(plus(one.spent, held), limit) then fits = false end
     answer[#answer + 1], answer[#answer + 2] = one.spent, held
   end
   for number = 3, fits and #operation or 0 do
     local one, estimate = budget(operation[number][1]), operation[number][3]
-    if less(ZERO, estimate) then one.mine, one.changed = plus(one.mine, estimate), true end
+    if less(ZERO, estimate) then
+      one.mine, one.changed, one.holds = plus(one.mine, estimate), true, true
+    end
   end
   if not fits then answer[1] = 0 end
   return answer
@@ -110,10 +114,8 @@ local function write_budgets()
       elseif one.known then
         redis.call('HDEL', key, process)
       end
-      if #fields > 0 then
-        redis.call('HSET', key, unpack(fields))
-        redis.call('PEXPIRE', key, KEPT)
-      end
+      if #fields > 0 then redis.call('HSET', key, unpack(fields)) end
+      if one.holds then redis.call('PEXPIRE', key, KEPT) end
     end
   end
 end

@@ -10,6 +10,8 @@ local MINUTE, TICK = 600, 100000 -- ticks; microseconds in one
 local MINUTE_KEPT = 62000        -- milliseconds after which nothing of a window counts any more
 local OLDEST, NEWEST, NEXT = 4, 5, 4 -- places after the sums of a window and of a tick
 
+local NOTHING = {0, 0, 0, 0}
+
 local windows, running = {}, {} -- by key, once they are read
 
 local function stored(key, field)
@@ -74,11 +76,20 @@ local function put(window, now, requests, input, output)
   window.changed[newest] = true
 end
 
--- Of each measure (requests, tokens, input, output) the tick with whose end this much is free; 0
--- where nothing is wanted.
-local function free_after(window, wanted)
-  local found, tick = {0, 0, 0, 0}, window.sum[OLDEST]
-  local requests, tokens, input, output = unpack(wanted)
+local function wanted(more, used)
+  return math.min(math.max(more, 1), used)
+end
+
+-- Of each measure (requests, tokens, input, output) the tick with whose end this much is free, or
+-- one; 0 where nothing is taken.
+local function free_after(window, counts, more)
+  local sum, found = window.sum, {0, 0, 0, 0}
+  local tick, requests = sum[OLDEST], wanted(more[1], sum[1])
+  local tokens, input, output = 0, 0, 0
+  if counts then
+    tokens = wanted(more[2], sum[2] + sum[3])
+    input, output = wanted(more[3], sum[2]), wanted(more[4], sum[3])
+  end
   while tick > 0 and (requests > 0 or tokens > 0 or input > 0 or output > 0) do
     local one = part(window, tick)
     if requests > 0 and one[1] > 0 then requests, found[1] = requests - one[1], tick end
@@ -157,15 +168,9 @@ function operations.take(operation)
       one.more, one.begins = one.more + 1, one.begins or window.begins
       scope.runs, tick = scope.runs + 1, sum[NEWEST]
     end
-    local used = {sum[1], sum[2] + sum[3], sum[2], sum[3]}
-    local first, wanted = {}, {}
-    for measure = 1, 4 do
-      local one = (measure == 1 or scope.counts) and 1 or 0
-      first[measure] = math.min(one, used[measure])
-      wanted[measure] = math.min(math.max(one, scope.over[measure]), used[measure])
-    end
-    local told = {tick, sum[1], sum[2], sum[3], scope.runs, free_after(window, first)}
-    if not fits then told[7] = free_after(window, wanted) end
+    local first = free_after(window, scope.counts, NOTHING)
+    local told = {tick, sum[1], sum[2], sum[3], scope.runs, first}
+    if not fits then told[7] = free_after(window, scope.counts, scope.over) end
     answer[#answer + 1] = told
   end
   return answer
