@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import AsyncIterator
 
 import aiohttp
+import brotli
 import pytest
 from edgekit import LOCKED, OPEN, call, make_edge
 from frontkit import Front, front
@@ -46,6 +48,28 @@ async def test_browsers_get_a_page_that_runs_nothing_but_its_own_files(shown: Fr
     for address in re.findall(r'(?:src|href)="(/console/[^"]+)"', text):
         file, _ = await ask(shown, address)
         assert file.status == 200, address
+
+
+async def test_files_are_as_small_as_the_browser_takes_them(shown: Front) -> None:
+    _, page = await ask(shown, **PAGE)
+    [address] = re.findall(r'href="(/console/static/console[^"]+)"', page)
+    sizes = {}
+    async with aiohttp.ClientSession(auto_decompress=False) as http:
+        for taken, coding in (
+            ("gzip, br", "br"),
+            ("gzip", "gzip"),
+            ("gzip, br;q=0", "gzip"),
+            ("", ""),
+        ):
+            headers = {"accept-encoding": taken}
+            async with http.get(shown.root + address, headers=headers) as response:
+                assert response.headers.get("content-encoding", "") == coding
+                assert response.headers["vary"] == "accept-encoding"
+                body = await response.read()
+            unpack = {"br": brotli.decompress, "gzip": gzip.decompress, "": bytes}[coding]
+            sizes[coding] = len(body), unpack(body)
+    assert sizes["br"][0] < sizes["gzip"][0] < sizes[""][0]
+    assert len({text for _, text in sizes.values()}) == 1
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", ""])

@@ -392,7 +392,8 @@ async def test_two_models_reply_beside_each_other(page: Page, shop: Place) -> No
     await expect(third.locator("[data-is=text]")).to_have_text("The same.")
     sent = [len(request.messages) for request in pipeline(shop).requests]
     assert sent == [1, 1, 3]  # the second model's reply is no part of the conversation
-    assert [request.model for request in pipeline(shop).requests] == ["small", "thinker", "small"]
+    asked = [request.model for request in pipeline(shop).requests]
+    assert (sorted(asked[:2]), asked[2]) == (["small", "thinker"], "small")  # at the same time
 
 
 @pytest.mark.full

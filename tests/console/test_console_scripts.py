@@ -50,7 +50,7 @@ async def test_a_page_preloads_what_its_scripts_import(shop: Place, team: Team) 
     assert {_name(each) for each in preloaded} >= {"turns", "said", "completion"}
     assert {_name(each) for each in later} == {
         *("charts", "copy", "htmx", "markdown", "picker", "run", "snippets", "schema", "tip"),
-        *("formulas", "highlight", "pdf_text"),
+        "pdf_text",
     }
     for address in later:
         assert (await visitor.ask("GET", address)).status == 200
