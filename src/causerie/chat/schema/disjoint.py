@@ -119,8 +119,8 @@ class SchemaDisjointness:
         """
         always = [at for at, option in enumerate(options) if option is True or option == {}]
         texts = [self._written(option) for option in options]
-        times = Counter(texts)
-        return [at for at in always or range(len(options)) if not texts[at] or times[texts[at]] == 1]
+        times, candidates = Counter(texts), always or range(len(options))
+        return [at for at in candidates if not texts[at] or times[texts[at]] == 1]
 
     def _written(self, option: object) -> str:
         text = canonical(option) if self._spend(1) else ""
