@@ -446,11 +446,15 @@ def draw(entry: Entry, rng: random.Random) -> Case:
 
 
 def drawing(entry: Entry, rng: random.Random) -> Iterator[Case]:
-    """Yield cases without end: all pairs of a place and a family among those that are drawn."""
-    pairs = list(each_family(entry, rng))
+    """Yield cases without end: all pairs of a place and a family among those that are drawn.
+
+    A case is made when it is its turn: those of all entries take hundreds of megabytes, which would
+    be measured together with what the service keeps.
+    """
+    pairs = list(_families(entry))
     rng.shuffle(pairs)
-    for case in pairs:
-        yield case
+    for pair in pairs:
+        yield _as_large(entry, rng, *pair)
         yield draw(entry, rng)
     while True:
         yield draw(entry, rng)
@@ -458,11 +462,19 @@ def drawing(entry: Entry, rng: random.Random) -> Iterator[Case]:
 
 def each_family(entry: Entry, rng: random.Random) -> Iterator[Case]:
     """Yield cases for each pair of a place and a family: as large as may be, and a short one."""
+    for pair in _families(entry):
+        yield _as_large(entry, rng, *pair)
+
+
+def _families(entry: Entry) -> Iterator[tuple[str, str, int]]:
     for place, names in entry.places.items():
         for name in dict.fromkeys(names):
             for most in (entry.most, min(entry.most, _SHORT)):
-                chain = _chain((name,), rng, most, largest=True)
-                yield Case(entry.name, (Part(place, chain),))
+                yield place, name, most
+
+
+def _as_large(entry: Entry, rng: random.Random, place: str, name: str, most: int) -> Case:
+    return Case(entry.name, (Part(place, _chain((name,), rng, most, largest=True)),))
 
 
 def _chain(

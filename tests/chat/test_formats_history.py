@@ -17,7 +17,9 @@ from causerie.chat.formats.registry import FORMATS, by_name, detect
 from causerie.chat.prompt import before_call, render
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest
+from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
+from causerie.shapes.chat_completions.reader import parse
 
 OWN = Path(__file__).parents[1] / "templates"
 REAL = os.environ.get("CAUSERIE_TEMPLATES", "")
@@ -244,18 +246,20 @@ def test_real_templates_take_whatever_order_clients_send() -> None:
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_real_templates_show_a_result_that_comes_late(answered: bool) -> None:
-    """A user who does not wait for what a call takes."""
-    call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
+    """A user who does not wait for what a call takes; the reader moves the result to the call."""
+    function = {"name": "time", "arguments": '{"zone": "UTC"}'}
+    call = {"id": "abcdefgh1", "type": "function", "function": function}
     messages = [
-        Message("user", "USER"),
-        Message("assistant", None, tool_calls=(call,)),
-        Message("user", "HURRY"),
-        *([Message("assistant", "SOON")] if answered else []),
-        Message("tool", "NOON", tool_call_id=call.id),
-        Message("user", "THANKS"),
+        {"role": "user", "content": "USER"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "user", "content": "HURRY"},
+        *([{"role": "assistant", "content": "SOON"}] if answered else []),
+        {"role": "tool", "content": "NOON", "tool_call_id": "abcdefgh1"},
+        {"role": "user", "content": "THANKS"},
     ]
-    offered = (Tool("time", TOOLS["time"], ""),)
-    request = ChatRequest(model="m", messages=tuple(messages), tools=offered)
+    tools = [{"type": "function", "function": {"name": "time", "parameters": TOOLS["time"]}}]
+    body = {"model": "m", "messages": messages, "tools": tools}
+    request = parse(json.dumps(body).encode(), ParsingRules())
     lost = set()
     for path in _real():
         template = _template(path)

@@ -143,6 +143,7 @@ CASES: dict[str, tuple[str, str, list[tuple[str, object]]]] = {
     "router without free models": (ROUTER.partition('[[catalog]]\nid = "acme/small')[0], "5", ANY),
     "several doors": (SEVERAL, "0", ANY),
     "a key for one door": (SEVERAL, "5", [("doors_all", "some"), ("doors", "gateway")]),
+    "a model that costs, without money": (ROUTER + OWN, "0", [("wanted", "acme/big")]),
     "a key for one model": (SEVERAL, "5", [("models_all", "some"), ("models", "acme/big")]),
 }
 

@@ -105,10 +105,12 @@ def test_a_name_that_is_whole_goes_out_at_once() -> None:
     assert events[1:] == [ToolCallDelta(0, '{"pl')]
 
 
-@pytest.mark.parametrize("name", ["lock", "look_up_more", "", "_up"])
+@pytest.mark.parametrize("name", ["lock", "look_up_more", "", "_up", "cl"])
 def test_a_name_that_no_function_has_fails(name: str) -> None:
     with pytest.raises(UpstreamFailed):
         streamed(piece(index=0, id="a", name=name, arguments=LIMA))
+    with pytest.raises(UpstreamFailed):  # the call is not left out of a reply that has a text
+        streamed(chunk(content="I look."), piece(index=0, id="a", name=name, arguments=LIMA))
     with pytest.raises(UpstreamFailed):
         plain(entry(name, LIMA, id="a"))
     with pytest.raises(UpstreamFailed):

@@ -9,11 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
 from casekit import each_of
+from managekit import OPERATOR
+from servicekit import service_view
+from webhookreceiver import SECRET
 
+from causerie.cli.keys import digest_line
 from causerie.composition.account_frontend import identity_providers
 from causerie.composition.configuring import _trial
 from causerie.composition.providers import checks, connected, private_networks
@@ -165,6 +170,40 @@ async def test_providers_webhooks_and_sign_in_follow_the_setting() -> None:
         assert here.connections == 0
         for connection in made.values():
             await connection.client.close()
+
+
+SERVICE = """private_networks = []
+[[doors]]
+name = "hosted"
+kind = "hosted"
+[store]
+folder = "{folder}"
+[console]
+operator_keys = ["{key}"]
+[[alerts.webhooks]]
+name = "ops"
+url = "{url}"
+secret = {{ command = ["echo", "{secret}"] }}
+[[identity_providers]]
+name = "work"
+issuer = "{url}"
+client_id = "c"
+"""
+
+
+async def test_webhooks_and_sign_in_of_a_service_follow_the_setting(tmp_path: Path) -> None:
+    async with inside() as here:
+        url, key = f"http://127.0.0.1:{here.port}", digest_line(OPERATOR)
+        text = SERVICE.format(folder=tmp_path / "data", key=key, url=url, secret=SECRET)
+        async with service_view(tmp_path, text) as service:
+            test = f"{service.root}/api/alerts/channels/ops/test"
+            headers = {"authorization": f"Bearer {OPERATOR}"}
+            async with service.session.post(test, json={}, headers=headers) as answer:
+                assert "not public" in await answer.text()
+            sign_in = f"{service.root}/console/sign-in/work"
+            async with service.session.get(sign_in, allow_redirects=False) as answer:
+                assert not answer.headers.get("location", "").startswith(url)
+        assert here.connections == 0
 
 
 def test_a_setting_that_is_no_network_is_refused() -> None:
