@@ -34,10 +34,11 @@ class Tensor:
     content: bytes
 
 
-def write_plain(path: Path, like: Path) -> None:
-    """Write a model of which every layer sees all tokens."""
+def write_plain(path: Path, like: Path, trained: int = 4096) -> None:
+    """Write a model of which every layer sees all tokens; ``trained`` is its longest text."""
     _random.seed(_SEED)
     facts: dict[str, object] = {
+        "context_length": trained,
         "attention.layer_norm_rms_epsilon": 1e-5,
         "attention.head_count_kv": HEADS,
     }

@@ -432,3 +432,50 @@ async def test_what_never_fits_is_said_at_once() -> None:
             await fleet.engine("a").facts()
     assert not failure.value.loading
     assert not ships["a"].starting.is_set()
+
+
+@pytest.mark.usefixtures("single_steps")
+async def test_an_idle_model_gives_way_where_the_machine_has_no_memory_left() -> None:
+    """The one that was used longest ago goes first; one without a time to be idle stays."""
+    ships = {name: Ship(name, memory_bytes=100) for name in "abcd"}
+
+    def free() -> int:
+        loaded = [ship for ship in ships.values() if ship.started.is_set()]
+        return 300 - sum(100 for ship in loaded if not ship.stopped.is_set())
+
+    entries = [
+        entry(Yard([ship]), model=name, idle_seconds=None if name == "a" else 300.0)
+        for name, ship in ships.items()
+    ]
+    async with Fleet(entries, free_memory=free) as fleet:
+        for name in "abc":
+            await fleet.engine(name).load()
+        assert fleet.reclaimable() == 200
+        await fleet.engine("d").load()
+        assert [ship.stopped.is_set() for ship in ships.values()] == [False, True, False, False]
+
+
+async def test_a_model_is_unloaded_when_it_is_asked_for() -> None:
+    """At once if nobody uses it, else when its last request has ended."""
+    yard = Yard([Ship("a"), Ship("a")])
+    async with Fleet([entry(yard)]) as fleet:
+        await fleet.unload("a")  # which is not loaded
+        await fleet.engine("a").load()
+        async with fleet.engine("a").generate(TextRequest([1], 5)) as tokens:
+            await fleet.unload("a")
+            assert states(fleet) == [EngineState.READY]
+            assert [each async for each in tokens]
+        await yard.ships[0].stopped.wait()
+        assert states(fleet) == [EngineState.ABSENT]
+        await fleet.engine("a").load()
+        assert (yard.made, states(fleet)) == (2, [EngineState.READY])
+        with pytest.raises(KeyError):
+            await fleet.unload("b")
+
+
+async def test_the_status_says_when_a_model_is_unloaded() -> None:
+    async with Fleet([entry(Yard([Ship("a")]), idle_seconds=300.0)]) as fleet:
+        await fleet.engine("a").load()
+        [status] = fleet.status()
+        assert status.unload_seconds is not None
+        assert 290 < status.unload_seconds <= 300

@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 from casekit import first_of
 from enginekit import THREADS
+from weightskit import write_plain
 
 from causerie.engines.base import (
     EngineFailed,
@@ -605,3 +606,22 @@ async def test_a_killed_parent_leaves_no_orphan(tiny_gguf: Path) -> None:
     finally:
         asyncio.get_running_loop().remove_reader(child)
         os.close(child)
+
+
+@pytest.mark.full
+async def test_one_request_may_have_the_context_of_the_model(gguf: Path, tmp_path: Path) -> None:
+    """Of a model of long texts, without a setting: more than a slot has of a shared cache."""
+    write_plain(tmp_path / "long.gguf", gguf, trained=32_768)
+    made = LlamaCppEngine("long", tmp_path / "long.gguf", LlamaCppOptions(threads=THREADS))
+    await made.start()
+    try:
+        facts = await made.facts()
+        assert facts.context_length == 32_768
+        prompt = (await made.tokenize(["a word "] * 3000, special=False))[:9000]
+        assert len(prompt) > 8192
+        async with made.generate(TextRequest(prompt, 4, ignore_eos=True)) as outputs:
+            *_, stopped = [each async for each in outputs]
+        assert isinstance(stopped, Stopped)
+        assert (stopped.prompt_tokens, stopped.completion_tokens) == (len(prompt), 4)
+    finally:
+        await made.stop()

@@ -117,6 +117,11 @@ def _running_model(
             service.load(found.id)
             yield service.base_url, found.id
             return
+    if sys.platform == "win32":
+        raise command.CommandFailed(
+            "`run` starts a service that it finds by a socket with a path, which this system has "
+            "not; use `causerie serve` and `causerie chat`"
+        )
     settings = command.settings_in_force(config, pairs).settings
     if any(model.id == name for model in settings.models if model != DEFAULT_MODEL):
         [model] = chosen_models(settings, None, None, [name], None)

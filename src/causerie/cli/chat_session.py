@@ -118,7 +118,7 @@ class Conversation:
         """Return the conversation as Markdown, each text below its role."""
         lines = []
         for message in self.messages:
-            content = message["content"]
+            content = message.get("content")
             if isinstance(content, list):
                 content = "\n\n".join(part.get("text", "(a picture)") for part in content)
             if content:
@@ -133,7 +133,7 @@ class Conversation:
         """Go on with these messages. Raises ``ServiceError`` if a service would refuse them."""
         _ = parse(msgspec.json.encode(self._body([*messages, _ANY_QUESTION])), _RULES)
         first = messages[0] if messages else {}
-        self._system = str(first["content"]) if first.get("role") == "system" else None
+        self._system = str(first.get("content")) if first.get("role") == "system" else None
         self.images, self.messages = [], [dict(message) for message in messages]
 
     def set(self, values: Mapping[str, object]) -> None:

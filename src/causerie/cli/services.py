@@ -121,8 +121,10 @@ class Service:
 
     def load(self, id: str) -> None:
         """Wait until a model is loaded. Raises :class:`CommandFailed`."""
-        if any(model.id == id and model.state == _READY for model in self.facts.models):
-            return
+        if self.outdated or any(
+            model.id == id and model.state == _READY for model in self.facts.models
+        ):
+            return  # another version may not know how; the first request loads it
         from rich.console import Console
 
         from causerie.composition.control import LOAD

@@ -128,13 +128,17 @@ class Reloading:
         raise ValueError(f"nobody knows how to {asked[:40]}")
 
     async def _load(self, model: str) -> ReloadOutcome:
-        try:
-            await self._running.engines.engine(model).load()
-        except KeyError:
-            return ReloadOutcome((f"the service has no model {model}",))
-        except EngineFailed as error:
-            return ReloadOutcome((str(error),))
-        return ReloadOutcome()
+        while True:
+            try:
+                await self._running.engines.engine(model).load()
+            except KeyError:
+                return ReloadOutcome((f"the service has no model {model}",))
+            except EngineFailed as error:
+                if not error.loading:
+                    return ReloadOutcome((str(error),))
+                await asyncio.sleep(error.retry_after)  # it takes longer than a request waits
+            else:
+                return ReloadOutcome()
 
     async def reload(self) -> ReloadOutcome:
         async with self._turn:

@@ -223,12 +223,14 @@ class _Start:
         self._watcher.ready(*address)
 
     async def _load(self, model: str) -> None:
-        # A reload may take the model away meanwhile, or replace it.
+        # A reload may take the model away meanwhile.
         while (engine := self._engine(model)) is not None:
             try:
                 await engine.load()
             except EngineFailed as error:
-                if engine == self._engine(model):
+                if error.loading:  # still at it: a load may take longer than a request waits
+                    await asyncio.sleep(error.retry_after)
+                elif engine == self._engine(model):
                     self._failures.append(CannotStart(f"{model} did not load: {error}"))
                     if len(self._failures) < len(self._preload):
                         log.warning(NOT_LOADED, model=model, why=str(error))

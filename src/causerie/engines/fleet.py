@@ -471,15 +471,9 @@ class FleetEngine:
         return self._model_slot.facts
 
     async def load(self) -> None:
-        """Load the model, however long it takes; a failure is raised and not logged."""
-        while True:
-            try:
-                async with self._fleet.using(self._model_slot, first=True, log_failure=False):
-                    return
-            except base.EngineFailed as error:
-                if not error.loading or self._model_slot.leaving:
-                    raise
-                await asyncio.sleep(error.retry_after)
+        """Load the model; a failure is raised and not logged."""
+        async with self._fleet.using(self._model_slot, first=True, log_failure=False):
+            pass
 
     async def facts(self) -> base.ModelFacts:
         async with self._fleet.using(self._model_slot, first=True) as engine:
