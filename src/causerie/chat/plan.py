@@ -105,6 +105,9 @@ class _WrittenPrompt:
     form: ModelFormat  # with what the model still writes before a call
     space: str  # that the model still writes before its reasoning or its answer
 
+    def first_manner(self, manner: Manner) -> Manner:
+        return manner if self.state == "open" else replace(manner, leading=self.space)
+
 
 async def make_plan(
     request: ChatRequest,
@@ -128,11 +131,9 @@ async def make_plan(
     calls = _call_plan(request, functions, written.told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
-    as_spelled = functions.spell or (answer is not None and answer.spell)
-    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
+    manner = _manner(model, functions, answer, before)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    first = manner if state == "open" else replace(manner, leading=space)
-    grammar = await composed(state, manner=first)
+    grammar = await composed(state, manner=written.first_manner(manner))
     _check_ending(request, grammar)
     return Plan(
         form=form,
@@ -270,6 +271,13 @@ async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> 
         return None
     marks, space = model.facts.control_tokens, answer_space(begun)
     return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
+
+
+def _manner(
+    model: LoadedModel, functions: Functions, answer: AnswerPlan | None, begun: Partial
+) -> Manner:
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    return Manner(model.facts.end_tokens, call_space(begun), as_spelled)
 
 
 async def _composed(
