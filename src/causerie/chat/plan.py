@@ -51,7 +51,6 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
-    pictured: PicturedPrompt | None
     shared: int  # tokens of the prompt that conversations with the same instructions share
     limit: int  # output limit, in tokens
     lowered: tuple[str, ...]  # the report of a limit that did not fit
@@ -70,6 +69,7 @@ class Plan:
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
     answer: AnswerPlan | None
+    pictured: PicturedPrompt | None = None  # if the prompt has images
 
     @property
     def watched(self) -> bool:
@@ -140,7 +140,6 @@ async def make_plan(
         rendered=written.rendered,
         prompt=tuple(encoded.ids),
         prompt_end=encoded.end,
-        pictured=encoded.pictured,
         shared=encoded.shared,
         limit=limit,
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
@@ -158,6 +157,7 @@ async def make_plan(
         visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
+        pictured=encoded.pictured,
     )
 
 
