@@ -16,7 +16,7 @@ import pytest_asyncio
 from casekit import each_of
 from imagekit import bare_answer, bare_engine, content, data_url, encoded, picture, url_of
 from servicekit import ServiceView, service_view
-from vision_model import AROUND, write_model
+from vision_model import AROUND, write_model, write_projector, write_text_model
 
 from causerie.engines.base import EngineRefused, Image, PicturedPrompt, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
@@ -34,6 +34,14 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "colour", "schema": COL
 THINKS = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
+
+IN_PARTS = (
+    "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}"
+    "{% if m.content[0].type == 'image' %}:{% else %}: {% endif %}"
+    "{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}"
+    "{% elif part.type == 'image' %}<image>{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 
 Messages = list[dict[str, Any]]
@@ -139,6 +147,27 @@ async def test_the_cache_knows_an_image_by_its_bytes(service: ServiceView) -> No
     other = await answered(service, [before, said("user", "What?", url_of(seed=8))])
     assert other["tokens"] == first["tokens"]
     assert 0 < other["cached"] < first["tokens"] - 93  # of which the image has 93
+
+
+@pytest.mark.full
+async def test_a_template_that_takes_parts_gives_the_bare_engines_answer(
+    gguf: Path, tmp_path: Path
+) -> None:
+    write_text_model(gguf, weights := tmp_path / "parts-F32.gguf", IN_PARTS)
+    write_projector(eye := tmp_path / "mmproj-parts-F32.gguf")
+    text = f"""
+    [[models]]
+    id = "sees"
+    ref = "{weights}"
+    llamacpp = {{ context = 2048, parallel = 1, threads = 2 }}
+    """
+    with bare_engine(weights, eye) as bare:
+        async with service_view(tmp_path, text) as service:
+            for messages in CONVERSATIONS.values():
+                theirs = await asyncio.to_thread(bare_answer, bare, messages, max_tokens=12)
+                ours = await answered(service, messages)
+                assert ours["text"] == theirs["choices"][0]["message"]["content"]
+                assert ours["tokens"] == theirs["usage"]["prompt_tokens"]
 
 
 FORGERIES = (

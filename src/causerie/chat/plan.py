@@ -53,7 +53,6 @@ class Plan:
     rendered: Rendered
     prompt: tuple[int, ...]
     prompt_end: PromptEnd | None
-    pictured: PicturedPrompt | None
     shared: int  # tokens of the prompt that conversations with the same instructions share
     limit: int  # output limit, in tokens
     lowered: tuple[str, ...]  # the report of a limit that did not fit
@@ -72,6 +71,7 @@ class Plan:
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
     answer: AnswerPlan | None
+    pictured: PicturedPrompt | None = None  # if the prompt has images
 
     @property
     def watched(self) -> bool:
@@ -107,6 +107,9 @@ class _WrittenPrompt:
     form: ModelFormat  # with what the model still writes before a call
     space: str  # that the model still writes before its reasoning or its answer
 
+    def first_manner(self, manner: Manner) -> Manner:
+        return manner if self.state == "open" else structs.replace(manner, leading=self.space)
+
 
 async def make_plan(
     request: ChatRequest,
@@ -130,18 +133,15 @@ async def make_plan(
     calls = _call_plan(request, functions, written.told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
-    as_spelled = functions.spell or (answer is not None and answer.spell)
-    manner = Manner(model.facts.end_tokens, call_space(before), as_spelled)
+    manner = _manner(model, functions, answer, before)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
-    first = manner if state == "open" else structs.replace(manner, leading=space)
-    grammar = await composed(state, manner=first)
+    grammar = await composed(state, manner=written.first_manner(manner))
     _check_ending(request, grammar)
     return Plan(
         form=form,
         rendered=written.rendered,
         prompt=tuple(encoded.ids),
         prompt_end=encoded.end,
-        pictured=encoded.pictured,
         shared=encoded.shared,
         limit=limit,
         lowered=(f"max_tokens lowered to {limit}",) if limit < (request.max_tokens or 0) else (),
@@ -159,6 +159,7 @@ async def make_plan(
         visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
+        pictured=encoded.pictured,
     )
 
 
@@ -272,6 +273,13 @@ async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> 
         return None
     marks, space = model.facts.control_tokens, answer_space(begun)
     return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
+
+
+def _manner(
+    model: LoadedModel, functions: Functions, answer: AnswerPlan | None, begun: Partial
+) -> Manner:
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    return Manner(model.facts.end_tokens, call_space(begun), as_spelled)
 
 
 async def _composed(
