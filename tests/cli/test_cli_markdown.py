@@ -160,9 +160,10 @@ def test_rows_of_characters_whose_width_varies_are_not_guessed() -> None:
 def test_code_can_be_copied() -> None:
     """Lines begin where they began, and only the terminal wraps a long one."""
     code = "def f():\n    return 'a long line, longer than the terminal is wide, in one piece'"
-    out = Console(file=io.StringIO(), force_terminal=True, width=40, color_system=None)
+    written = io.StringIO()
+    out = Console(file=written, force_terminal=True, width=40, color_system=None)
     markdown = StreamedMarkdown(out)
     markdown.add(f"```python\n{code}\n```\n\nthe end")
     markdown.end()
-    rendered = out.file.getvalue().rpartition("\x1b[J")[0].rpartition("\x1b[J")[2]
+    rendered = written.getvalue().rpartition("\x1b[J")[0].rpartition("\x1b[J")[2]
     assert f"{code}\n" in rendered
