@@ -531,6 +531,7 @@ async def test_a_long_reply_has_a_way_to_its_end(page: Page, service: Front) -> 
     await page.fill("#draft", "Long")
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("Line 98")).to_be_in_viewport()
+    await expect(page.locator("#send")).to_be_visible()  # nothing follows any more
     end = page.get_by_role("button", name="To the end")
     await expect(end).to_be_hidden()
     await page.locator(".talk").evaluate("each => { each.scrollTop = 0; }")

