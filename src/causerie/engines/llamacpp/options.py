@@ -213,8 +213,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     # engine's own 512, and with 32 they need a third more time.
     in_time = int(_BATCH_SECONDS / token_seconds) // _BATCH_STEP * _BATCH_STEP
     cpu_batch = min(max(in_time, _BATCH_STEP), _MOST_BATCH)
-    whole_images = options.mmproj is not None and reads_images_whole(Path(options.mmproj))
-    if whole_images:
+    if options.mmproj is not None and reads_images_whole(Path(options.mmproj)):
         cpu_batch = _MOST_BATCH
     return Launch(
         weights=str(weights),
