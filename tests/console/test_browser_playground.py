@@ -11,7 +11,7 @@ import pytest
 from browserkit import findings, sign_in, window
 from consolekit import Place
 from edgekit import HELLO, ScriptedPipeline
-from pageskit import LONG, Team, entry, with_history
+from pageskit import LONG, Shop, Team, entry, with_history
 from playwright.async_api import Page, expect
 
 from causerie.errors import RateLimited
@@ -399,6 +399,7 @@ async def test_two_models_reply_beside_each_other(page: Page, shop: Place) -> No
 @pytest.mark.full
 async def test_four_models_reply_beside_each_other_to_an_image(page: Page, shop: Place) -> None:
     seen = {"input_modalities": ["text", "image"], "output_modalities": ["text"]}
+    assert isinstance(shop.service_view, Shop)
     shop.service_view.entries += [entry("eyes", architecture=seen)]
     await page.reload()
     pipeline(shop).script = said("A dot.")
