@@ -399,9 +399,8 @@ async def test_two_models_reply_beside_each_other(page: Page, shop: Place) -> No
 @pytest.mark.full
 async def test_four_models_reply_beside_each_other_to_an_image(page: Page, shop: Place) -> None:
     seen = {"input_modalities": ["text", "image"], "output_modalities": ["text"]}
-    view = shop.service_view
-    assert isinstance(view, Shop)
-    view.entries += [entry("eyes", architecture=seen)]
+    assert isinstance(shop.service_view, Shop)
+    shop.service_view.entries += [entry("eyes", architecture=seen)]
     await page.reload()
     pipeline(shop).script = said("A dot.")
     dot = {"name": "dot.png", "mimeType": "image/png", "buffer": DOT}
