@@ -193,3 +193,14 @@ def test_what_is_admitted_with_white_space_is_valid(
     except (InvalidRequest, SchemaRefused):
         return
     _check(schema, f"start: {plan.expression}\n{plan.rules}", seed, left=left)
+
+
+def test_an_option_that_contradicts_itself_is_none_with_white_space() -> None:
+    array = {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1}
+    schema: dict[str, object] = {
+        "anyOf": [{"type": "string"}, {**array, "contains": {"type": "string"}, "minContains": 2}]
+    }
+    space = WhiteSpace.PRETTY
+    plan = asyncio.run(answer_plan(JsonSchema(schema), (), SchemaCache(), white_space=space))
+    for seed in range(10):
+        _check(schema, f"start: {plan.expression}\n{plan.rules}", seed, left=False)

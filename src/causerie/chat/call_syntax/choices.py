@@ -9,6 +9,7 @@ from typing import Any
 
 from causerie.chat.call_syntax.base import Schema
 from causerie.chat.schema import keywords as words
+from causerie.chat.schema.finite import Contradictions
 from causerie.chat.schema.keywords import as_list, as_mapping, constants, one_or_several, step
 from causerie.chat.schema.narrowing import SchemaNarrowing
 from causerie.chat.schema.references import placed
@@ -63,6 +64,7 @@ def anchored(root: Schema) -> Schema:
     """
     root = placed(root)
     narrowing = SchemaNarrowing(partial(resolved, root))
+    contradictions = Contradictions(partial(resolved, root))
     names: dict[str, str] = {}
     waiting: list[str] = []
 
@@ -81,6 +83,8 @@ def anchored(root: Schema) -> Schema:
         out: dict[str, object] = {AT: at}
         said = {key: of for key, of in value.items() if key not in _DEFINITIONS}
         spelled = plain(said, at, partial(resolved, root))
+        if not isinstance(spelled, bool) and at != "#":  # the whole has been checked
+            spelled = contradictions.possible(spelled)
         if isinstance(spelled, bool):
             return spelled
         spelled, _ = narrowing.of(spelled, at, alone=False)
