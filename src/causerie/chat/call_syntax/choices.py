@@ -64,7 +64,7 @@ def anchored(root: Schema) -> Schema:
     """
     root = placed(root)
     narrowing = SchemaNarrowing(partial(resolved, root))
-    contradictions = Contradictions(partial(resolved, root))
+    possible = Contradictions(partial(resolved, root)).possible
     names: dict[str, str] = {}
     waiting: list[str] = []
 
@@ -82,9 +82,7 @@ def anchored(root: Schema) -> Schema:
         value, at = _without_single_all_of(value, at)
         out: dict[str, object] = {AT: at}
         said = {key: of for key, of in value.items() if key not in _DEFINITIONS}
-        spelled = plain(said, at, partial(resolved, root))
-        if not isinstance(spelled, bool) and at != "#":  # the whole has been checked
-            spelled = contradictions.possible(spelled)
+        spelled = possible(plain(said, at, partial(resolved, root)))
         if isinstance(spelled, bool):
             return spelled
         spelled, _ = narrowing.of(spelled, at, alone=False)
@@ -100,7 +98,7 @@ def anchored(root: Schema) -> Schema:
         return out
 
     whole = walked(root, "#")
-    assert isinstance(whole, dict)
+    assert isinstance(whole, dict)  # one that nothing satisfies has been refused
     found = {names[each]: walked(resolved(root, each), each) for each in waiting}  # which grows
     return _without_single_reference({**whole, "$defs": found} if found else whole)
 

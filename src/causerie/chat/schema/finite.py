@@ -36,8 +36,10 @@ class Contradictions:
             return self._of_arrays(schema)
         return _of_objects(schema) if kind == "object" else ""
 
-    def possible(self, schema: Schema) -> Schema | bool:
+    def possible(self, schema: Schema | bool) -> Schema | bool:
         """Return the schema without the types that contradict themselves, ``False`` if all do."""
+        if isinstance(schema, bool):
+            return schema
         kinds = _kinds_or_all(schema)
         left = [kind for kind in kinds if not self.of(kind, schema)]
         if len(left) == len(kinds):

@@ -159,8 +159,7 @@ class Rewriter:
     def _simplified(self, schema: Schema, pointer: str, alone: bool) -> Schema | bool:
         if not self.for_grammar:
             return satisfiable(schema)
-        said = plain(schema, pointer, self._resolve)
-        said = said if isinstance(said, bool) else self._contradictions.possible(said)
+        said = self._contradictions.possible(plain(schema, pointer, self._resolve))
         if isinstance(said, bool):
             return said
         narrowed, left = self._narrowing.of(said, pointer, alone=alone)
