@@ -18,8 +18,8 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.events import Partial
 from causerie.protocol.numbers import whole_number
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed, with_foreign
-from causerie.protocol.request import Message
-from causerie.providers.request_body import RequestDraft, check_images
+from causerie.protocol.request import Message, images
+from causerie.providers.request_body import RequestDraft, check_addresses
 
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
@@ -32,10 +32,11 @@ Entry = Mapping[str, Any]
 
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     """Write the messages, and with ``partial`` the reply so far, to be continued."""
-    if draft.request.characters is None:
-        check_images(draft.request, draft.dialect)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
+    if draft.request.characters is None:
+        left_out = None if history.images else "tool"
+        check_addresses(images(draft.request.messages, left_out), (), draft.dialect)
     messages: Any = sent
     if not all(map(_needs_no_change, sent)):
         messages = [_adapted_message(draft, index, message) for index, message in enumerate(sent)]
@@ -73,12 +74,25 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
-    elif role == "tool" and history.call_ids is not None:
-        message = {**message, "tool_call_id": history.call_ids.fitting(message["tool_call_id"])}
+    elif role == "tool":
+        if not history.images and isinstance(message["content"], list):
+            message = _without_images(draft, index, message)
+        if history.call_ids is not None:
+            message = {**message, "tool_call_id": history.call_ids.fitting(message["tool_call_id"])}
     if not history.names and role != "tool" and message.get("name") is not None:
         message = _without(message, {"name"})
         draft.dropped("messages.name")
     return message
+
+
+def _without_images(draft: RequestDraft, index: int, message: Entry) -> Entry:
+    kept = []
+    for at, part in enumerate(message["content"]):
+        if part["type"] == "image_url":
+            draft.dropped(f"messages[{index}].content[{at}]")
+        else:
+            kept.append(part)
+    return {**message, "content": kept or ""}
 
 
 def _without(entry: Entry, names: Collection[str]) -> Entry:

@@ -21,14 +21,14 @@ from causerie.protocol import sse
 from causerie.protocol.events import Batch, Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.parameters import HINTS, PARAMETERS
-from causerie.protocol.request import ChatRequest, NativeRequest
+from causerie.protocol.request import ChatRequest, NativeRequest, images
 from causerie.protocol.sse import NamedEvent
 from causerie.providers.answer import AnswerState
 from causerie.providers.dialect import Dialect
 from causerie.providers.incoming import UNSHOWN, Incoming, estimated_tokens, most_of_prompt
 from causerie.providers.other_replies import LAST_OF_RESPONSES, ResponsesReader
 from causerie.providers.refusal import failure_in_reply
-from causerie.providers.request_body import check_images
+from causerie.providers.request_body import check_addresses
 from causerie.providers.wire import (
     ProviderChoice,
     ProviderUsage,
@@ -71,7 +71,7 @@ def native_body(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
 ) -> tuple[bytes, list[str]]:
     """Return the body for a provider, and the report of what was left out."""
-    check_images(request, dialect)
+    check_addresses(images(request.messages), native.addresses, dialect)
     api = NATIVE_APIS[native.shape]
     listed = api.fields | dialect.knows | dialect.privileged
     if dialect.extends:

@@ -142,17 +142,27 @@ class Router:
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> int | None:
-        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown."""
+        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown.
+
+        A target that cannot take the request is passed over.
+        """
         context = self._context
         last = context.last_target(request)
-        first, *_ = selector.order(candidates, context.target_states, request, context.chance, last)
-        try:
-            return await first.target.count_tokens(request)
-        except InvalidRequest:
-            raise
-        except ServiceError as failure:
-            log.info("tokens not counted", target=first.name, reason=str(failure))
-            return None
+        ordered = selector.order(candidates, context.target_states, request, context.chance, last)
+        refused: InvalidRequest | None = None
+        for one in ordered:
+            try:
+                return await one.target.count_tokens(request)
+            except InvalidRequest as failure:
+                if failure.code != "unsupported_parameter":
+                    raise
+                refused = refused or failure
+            except ServiceError as failure:
+                log.info("tokens not counted", target=one.name, reason=str(failure))
+                return None
+        if refused is not None:
+            raise refused
+        return None
 
     def explain(
         self, candidates: Sequence[Candidate], request: ChatRequest

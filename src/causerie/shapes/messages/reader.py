@@ -265,9 +265,11 @@ class MessagesTranslation(Translation, eq=False):
                 advice = "Send the image itself (base64) or its `https` address (url)."
             case _:
                 what, advice = f"{where}.type", f"Blocks are {_KINDS}."
+        self.leave_out(block, where)
         if new:
-            raise unsupported(what, advice)
-        self.note(f"{where} dropped")
+            self.refuse(unsupported(what, advice))
+        else:
+            self.note(f"{where} dropped")
         return ()
 
 
@@ -390,7 +392,7 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
         request,
         thinking=thinking,
         hints=frozenset() if made.decided else frozenset({"reasoning"}),
-        native=NativeRequest("messages", document.values, betas, unsealed, told),
+        native=made.with_unread(NativeRequest("messages", document.values, betas, unsealed, told)),
     )
     reply = MessagesReply(made.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
@@ -486,12 +488,13 @@ def _write_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[
     if kind == "tool":
         name = choice.required_string("name")
         if name in foreign:
-            raise unsupported(
-                "tool_choice.name", f"{shown(name)} is a tool that is run elsewhere, not here."
-            )
-        made.values["tool_choice"] = {"type": "function", "function": {"name": name}}
+            elsewhere = f"{shown(name)} is a tool that is run elsewhere, not here."
+            made.refuse(unsupported("tool_choice.name", elsewhere))
+        else:
+            made.values["tool_choice"] = {"type": "function", "function": {"name": name}}
     elif kind == "any" and not has_tools and foreign:
-        raise unsupported("tools", "None of these tools is run here; define one of your own.")
+        none = "None of these tools is run here; define one of your own."
+        made.refuse(unsupported("tools", none))
     elif has_tools or kind == "any":
         made.values["tool_choice"] = _CHOICES[kind]
     if has_tools and choice.boolean("disable_parallel_tool_use"):

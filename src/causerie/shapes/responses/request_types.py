@@ -1,6 +1,7 @@
 """Types of the body of a Responses request, for the OpenAPI document.
 
-Items and tools of other types are dropped, and a message may leave its type out.
+Items and tools of other types are dropped, and a message may leave its type out. Parts of other
+types are refused; only a provider of this API gets them.
 """
 
 from __future__ import annotations
