@@ -321,7 +321,6 @@ def _messages(dialect: Dialect) -> str:
         f"ids of calls match `{history.call_ids.pattern}`" if history.call_ids else "",
         "no empty answer, no user behind a result, no answer last" if not history.lenient else "",
         "no `name`" if not history.names else "",
-        "no images in results" if not history.images else "",
         "missing reasoning of calls is a space" if history.placeholder else "",
     ]
     return ", ".join(rule for rule in rules if rule) or "as sent"

@@ -395,7 +395,9 @@ def _dropped_parameters(request: ChatRequest) -> Sequence[str]:
 
 
 def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatRequest, Sequence[str]]:
-    request, changes = request.without_optional_images(vision=facts.vision)
+    changes: Sequence[str] = ()
+    if not facts.vision:
+        request, changes = request.without_optional_images()
     for param, image in images(request.messages):
         if not facts.vision:
             raise InvalidRequest(

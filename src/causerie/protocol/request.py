@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -58,7 +58,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
     url: str
     optional: bool = False
-    """A model of our own that cannot take it goes without it: a tool returned it."""
+    """A model of our own that takes no images goes without it: a tool returned it."""
 
     @property
     def enclosed(self) -> bool:
@@ -176,11 +176,7 @@ class Unlisted(Struct, frozen=True, gc=False):
 
 
 class NativeRequest(Struct, frozen=True, gc=False):
-    """A request as it was sent, for a provider that speaks the same API as the client.
-
-    What only such a provider reads of it has about so many ``tokens``; ``addresses`` are those of
-    files in it, behind the places where they stand.
-    """
+    """A request as it was sent, for a provider that speaks the same API as the client."""
 
     shape: str  # name of the API
     body: Mapping[str, object]
@@ -188,10 +184,27 @@ class NativeRequest(Struct, frozen=True, gc=False):
     unsealed: Mapping[str, object] | None = None
     """The body for servers that cannot read what was sealed here; ``None``: all of it."""
     left_out: Sequence[str] = ()  # the report of what it lacks
+
+
+class UnreadParts(Struct):
+    """What only a provider of the client's API reads of a request.
+
+    ``refused`` is the answer of all other targets to what is new of it. ``addresses`` are those of
+    files in it, by the fields that hold them.
+    """
+
     refused: InvalidRequest | None = None
-    """The answer of all other targets: they have no word for something new in it."""
     tokens: int = 0
-    addresses: Sequence[tuple[str, str]] = ()
+    addresses: dict[str, str] = {}
+
+    def add(self, part: Mapping[str, Any], place: str) -> None:
+        self.tokens += min(_json_tokens(part), _MOST_OF_A_PART)
+        source = part.get("source")
+        named = {name: part.get(name) for name in ("file_url", "image_url")}
+        named["source.url"] = source.get("url") if isinstance(source, dict) else None
+        for name, url in named.items():
+            if isinstance(url, str) and not url.startswith("data:"):
+                self.addresses[f"{place}.{name}"] = url
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
@@ -238,6 +251,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
     native: NativeRequest | None = None
+    unread: UnreadParts | None = None
     hints: frozenset[str] = frozenset()  # parameters that are dropped where a model lacks them
     lenient_tools: bool = False  # a schema that cannot be enforced is none, unless it is demanded
     passed: PassedBody | None = None
@@ -257,21 +271,16 @@ class ChatRequest(Struct, frozen=True, gc=False):
 
     def check_translated(self) -> None:
         """Raise :class:`InvalidRequest` if only a provider of the client's API can take it."""
-        if self.native is not None and (refused := self.native.refused) is not None:
+        if self.unread is not None and (refused := self.unread.refused) is not None:
             raise InvalidRequest(refused.message, code=refused.code, param=refused.param)
 
-    def without_optional_images(self, *, vision: bool = False) -> tuple[ChatRequest, Sequence[str]]:
-        """Return the request with words for such images as a model of our own cannot take, and
-        the report of that; one with ``vision`` takes the enclosed ones."""
-
-        def unseen(image: ImagePart) -> bool:
-            return image.optional and not (vision and image.enclosed)
-
-        places = [place for place, image in images(self.messages) if unseen(image)]
+    def without_optional_images(self) -> tuple[ChatRequest, Sequence[str]]:
+        """Return the request with words in place of such images, and the report of that."""
+        places = [place for place, image in images(self.messages) if image.optional]
         if not places:
             return self, ()
         words = TextPart("(an image that cannot be shown)")
-        messages = with_images(self.messages, lambda one: words if unseen(one) else one)
+        messages = with_images(self.messages, lambda one: words if one.optional else one)
         return structs.replace(self, messages=messages), [f"{place} dropped" for place in places]
 
     def without_hints(self, supported: frozenset[str]) -> ChatRequest:
@@ -336,12 +345,9 @@ class FastFields(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=
     top_p: TopP | None = None
 
 
-def images(
-    messages: Sequence[Message], left_out: Role | None = None
-) -> Iterator[tuple[str, ImagePart]]:
-    """Yield places and images of all messages, or of those without the role ``left_out``."""
+def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
     for index, message in enumerate(messages):
-        if isinstance(message.content, tuple) and message.role != left_out:
+        if isinstance(message.content, tuple):
             for at, part in enumerate(message.content):
                 if isinstance(part, ImagePart):
                     yield f"messages[{index}].content[{at}]", part
@@ -365,8 +371,7 @@ def with_images(
 
 def not_fetched(param: str) -> InvalidRequest:
     return InvalidRequest(
-        "What serves this model fetches no images and no files; send it itself, as a `data:` "
-        "address.",
+        "What serves this model fetches no images and files; send it itself, as a `data:` address.",
         code="unsupported_parameter",
         param=param,
     )
@@ -399,24 +404,22 @@ def _behind_line(text: str) -> str:
 #
 # - a token for each four characters of ASCII text, and for each three bytes of other UTF-8;
 # - four more a message, for the template's markers, and 1,024 an image;
-# - what only a provider of the same API reads by the size of its JSON, at most 32,768 for each
-#   part, and 1,024 at least for a file;
-# - tools, schemas and documents by the size of their JSON;
+# - tools, schemas and documents by the size of their JSON, and so is what only a provider of the
+#   same API reads: each part of it by 32,768 at most;
 # - the output that was allowed, for each choice; 1,024 if no limit is named.
 
 UNNAMED_OUTPUT = 1024
 _IMAGE_TOKENS = 1024
 _MESSAGE_TOKENS = 4
 _MOST_OF_A_PART = 32_768
-_NAMES_A_FILE = frozenset({"source", "file_id", "file_url", "image_url"})
 
 
 def prompt_estimate(request: ChatRequest) -> int:
     if request.passed is not None:
         return request.passed.tokens
     tokens = _MESSAGE_TOKENS * len(request.messages)
-    if request.native is not None:
-        tokens += request.native.tokens
+    if request.unread is not None:
+        tokens += request.unread.tokens
     if request.characters is not None:
         tokens -= -request.characters // 4
     else:
@@ -461,12 +464,6 @@ def _message_tokens(message: Message) -> int:
 
 def _json_tokens(value: object) -> int:
     return -(-len(msgspec.json.encode(value)) // 4)
-
-
-def part_tokens(part: Mapping[str, object]) -> int:
-    """Return the estimate of a part that is not read here."""
-    least = 0 if _NAMES_A_FILE.isdisjoint(part) else _IMAGE_TOKENS
-    return min(max(_json_tokens(part), least), _MOST_OF_A_PART)
 
 
 def text_tokens(text: str | None) -> int:

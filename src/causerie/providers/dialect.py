@@ -135,7 +135,6 @@ class HistoryStyle:
     """It takes empty answers, a user's message behind a result, and an answer at the end."""
     developer: bool = False  # the role is known
     names: bool = True  # the field `name` is known
-    images: bool = False  # results of tools may have them
 
 
 @dataclass(frozen=True, slots=True)

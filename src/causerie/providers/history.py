@@ -18,7 +18,7 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.events import Partial
 from causerie.protocol.numbers import whole_number
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed, with_foreign
-from causerie.protocol.request import Message, images
+from causerie.protocol.request import Message
 from causerie.providers.request_body import RequestDraft, check_addresses
 
 _REASONING = ("reasoning_content", "reasoning")
@@ -32,11 +32,10 @@ Entry = Mapping[str, Any]
 
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     """Write the messages, and with ``partial`` the reply so far, to be continued."""
+    if draft.request.characters is None:
+        check_addresses(draft.request, {}, draft.dialect)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
-    if draft.request.characters is None:
-        left_out = None if history.images else "tool"
-        check_addresses(images(draft.request.messages, left_out), (), draft.dialect)
     messages: Any = sent
     if not all(map(_needs_no_change, sent)):
         messages = [_adapted_message(draft, index, message) for index, message in enumerate(sent)]
@@ -75,24 +74,24 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
     elif role == "tool":
-        if not history.images and isinstance(message["content"], list):
-            message = _without_images(draft, index, message)
-        if history.call_ids is not None:
-            message = {**message, "tool_call_id": history.call_ids.fitting(message["tool_call_id"])}
+        message = _adapted_result(draft, index, message)
     if not history.names and role != "tool" and message.get("name") is not None:
         message = _without(message, {"name"})
         draft.dropped("messages.name")
     return message
 
 
-def _without_images(draft: RequestDraft, index: int, message: Entry) -> Entry:
-    kept = []
-    for at, part in enumerate(message["content"]):
-        if part["type"] == "image_url":
-            draft.dropped(f"messages[{index}].content[{at}]")
-        else:
-            kept.append(part)
-    return {**message, "content": kept or ""}
+def _adapted_result(draft: RequestDraft, index: int, message: Entry) -> Entry:
+    dialect, content = draft.dialect, message["content"]
+    if isinstance(content, list) and dialect.api.bodies == "chat" and not dialect.extends:
+        kept = [part for part in content if part["type"] != "image_url"]
+        for at, part in enumerate(content):
+            if part["type"] == "image_url":
+                draft.dropped(f"messages[{index}].content[{at}]")
+        message = {**message, "content": kept or ""}
+    if (ids := dialect.history.call_ids) is not None:
+        message = {**message, "tool_call_id": ids.fitting(message["tool_call_id"])}
+    return message
 
 
 def _without(entry: Entry, names: Collection[str]) -> Entry:

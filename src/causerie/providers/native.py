@@ -21,7 +21,7 @@ from causerie.protocol import sse
 from causerie.protocol.events import Batch, Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import members
 from causerie.protocol.parameters import HINTS, PARAMETERS
-from causerie.protocol.request import ChatRequest, NativeRequest, images
+from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
 from causerie.providers.answer import AnswerState
 from causerie.providers.dialect import Dialect
@@ -71,7 +71,7 @@ def native_body(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
 ) -> tuple[bytes, list[str]]:
     """Return the body for a provider, and the report of what was left out."""
-    check_addresses(images(request.messages), native.addresses, dialect)
+    check_addresses(request, {} if request.unread is None else request.unread.addresses, dialect)
     api = NATIVE_APIS[native.shape]
     listed = api.fields | dialect.knows | dialect.privileged
     if dialect.extends:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -44,19 +44,17 @@ class RequestDraft(Struct, eq=False):
 
 
 def check_addresses(
-    images: Iterable[tuple[str, requests.ImagePart]],
-    files: Iterable[tuple[str, str]],
-    dialect: Dialect,
+    request: requests.ChatRequest, files: Mapping[str, str], dialect: Dialect
 ) -> None:
     """Raise :class:`InvalidRequest` for an image or a file that may not be fetched from there."""
-    found = [(f"{at}.image_url.url", image.url) for at, image in images if not image.enclosed]
-    for param, url in (*found, *files):
+    found = requests.images(request.messages)
+    images = {f"{at}.image_url.url": image.url for at, image in found if not image.enclosed}
+    for param, url in {**images, **files}.items():
         if not dialect.fetches:
             raise requests.not_fetched(param)
         if (why := host_refusal(url, dialect.inside)) is not None:
             raise InvalidRequest(
-                f"`{param}` {why}; name a public host, or send what is there itself, as a `data:` "
-                "address.",
+                f"`{param}` {why}; name a public host, or send it itself, as a `data:` address.",
                 code="unsupported_parameter",
                 param=param,
             )

@@ -142,27 +142,21 @@ class Router:
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> int | None:
-        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown.
-
-        A target that cannot take the request is passed over.
-        """
+        """Return the tokens of the prompt at the first target that can take it, if it counts."""
         context = self._context
         last = context.last_target(request)
-        ordered = selector.order(candidates, context.target_states, request, context.chance, last)
-        refused: InvalidRequest | None = None
-        for one in ordered:
+        refused: list[InvalidRequest] = []
+        for one in selector.order(candidates, context.target_states, request, context.chance, last):
             try:
                 return await one.target.count_tokens(request)
             except InvalidRequest as failure:
                 if failure.code != "unsupported_parameter":
                     raise
-                refused = refused or failure
+                refused.append(failure)
             except ServiceError as failure:
                 log.info("tokens not counted", target=one.name, reason=str(failure))
                 return None
-        if refused is not None:
-            raise refused
-        return None
+        raise refused[0]
 
     def explain(
         self, candidates: Sequence[Candidate], request: ChatRequest

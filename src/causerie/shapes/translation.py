@@ -15,20 +15,16 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.body import ObjectReader, check_work, decode_marked
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.request import ChatRequest, NativeRequest, part_tokens, with_images
+from causerie.protocol.request import ChatRequest, UnreadParts, with_images
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import read_fields
 from causerie.shapes.shape import AT_ONCE, Places
-
-_ADDRESSES = ("file_url", "image_url", "url")
 
 
 class Translation(Struct, eq=False):
     """``values`` are the fields of chat completions, ``messages`` are one of them.
 
     ``places`` has the place of each message in the client's body, ``names`` those of other fields.
-    Parts that only a provider of the client's API reads have ``tokens`` and ``addresses``;
-    ``refused`` is what all other targets answer to a new one.
     """
 
     body: ObjectReader
@@ -39,41 +35,21 @@ class Translation(Struct, eq=False):
     returned_images: set[str] = set()
     """Addresses of images that tools returned: their client cannot leave them out."""
     changes: Changes = field(default_factory=Changes)
-    refused: InvalidRequest | None = None
-    tokens: int = 0
-    addresses: list[tuple[str, str]] = []
+    unread: UnreadParts = field(default_factory=UnreadParts)
 
     def refuse(self, failure: InvalidRequest) -> None:
-        """Keep a refusal for the targets of other APIs; a provider of this one may take it all."""
-        self._keep_place(failure.param or "")
-        self.refused = self.refused or failure
-
-    def leave_out(self, part: Mapping[str, Any], place: str) -> None:
-        """Count a part that only a provider of this API reads, and note the addresses in it."""
-        self.tokens += part_tokens(part)
-        holders = {"": part, ".source": part.get("source"), ".output": part.get("output")}
-        for at, holder in holders.items():
-            for name in _ADDRESSES if isinstance(holder, dict) else ():
-                url = holder.get(name)
-                if isinstance(url, str) and not url.startswith("data:"):
-                    self.addresses.append((f"{place}{at}.{name}", url))
-                    self._keep_place(f"{place}{at}.{name}")
-
-    def _keep_place(self, place: str) -> None:
-        self.names[place] = place  # it is one of the client's body already
-
-    def with_unread(self, native: NativeRequest) -> NativeRequest:
-        """Return the request for providers of this API, with what is known of its unread parts."""
-        return structs.replace(
-            native, refused=self.refused, tokens=self.tokens, addresses=tuple(self.addresses)
-        )
+        """Have all targets refuse the request that are no providers of the client's API."""
+        self.unread.refused = self.unread.refused or failure
 
     def read(
         self, rules: ParsingRules, names: Mapping[str, str], mark: str, size: int
     ) -> tuple[ChatRequest, Places]:
         """Read the fields, of which ``names`` have always the same place in the client's body."""
-        changes = self.changes.reported()
-        places = Places(tuple(self.places), {**names, **self.names}, frozenset(changes))
+        changes, unread = self.changes.reported(), self.unread
+        # These are fields of the client's body already.
+        own = {*unread.addresses, (unread.refused and unread.refused.param) or ""}
+        named = {**names, **self.names, **{name: name for name in own}}
+        places = Places(tuple(self.places), named, frozenset(changes))
         self.values["messages"] = self.messages
         try:
             request = read_fields(ObjectReader(self.values), rules, large=size > AT_ONCE, mark=mark)
@@ -87,7 +63,13 @@ class Translation(Struct, eq=False):
                 lambda one: structs.replace(one, optional=True) if one.url in addresses else one,
             )
         changes = (*changes, *request.changes)
-        request = structs.replace(request, messages=messages, changes=changes, lenient_tools=True)
+        request = structs.replace(
+            request,
+            messages=messages,
+            changes=changes,
+            lenient_tools=True,
+            unread=None if unread == UnreadParts() else unread,
+        )
         return request, places
 
 

@@ -447,8 +447,10 @@ def test_parts_that_only_a_provider_of_this_api_reads(part: Any, name: str) -> N
     assert f"`{error.param}`" in error.message
     half = [{"role": "user", "content": "\ud800"}, said("a"), {"role": "user", "content": [part]}]
     body = json.dumps({"model": "m", "input": half}).encode()
-    with pytest.raises(InvalidRequest) as caught:  # what no provider can be given
-        RESPONSES.parse(body, RULES, {})
+    request = RESPONSES.parse(body, RULES, {}).request
+    assert request.native is None  # no provider can be given a half
+    with pytest.raises(InvalidRequest) as caught:
+        request.check_translated()
     assert caught.value.param == f"input[2].content[0].{name}"
 
 

@@ -200,7 +200,7 @@ def read_part(fields: ObjectReader, role: Role) -> Part:
     part = ImagePart(image.required_string("url"), optional=role == "tool")
     if part.enclosed and not _holds_image(part.url):
         raise wrong_value(image.param("url"), "must have the form `data:image/TYPE;base64,DATA`.")
-    if not part.enclosed and not _WEB_ADDRESS.fullmatch(part.url):
+    if not part.enclosed and (role == "tool" or not _WEB_ADDRESS.fullmatch(part.url)):
         raise wrong_value(
             image.param("url"),
             "must be a `data:` address that holds the image, or begin with `https://`, have no "

@@ -265,7 +265,7 @@ class MessagesTranslation(Translation, eq=False):
                 advice = "Send the image itself (base64) or its `https` address (url)."
             case _:
                 what, advice = f"{where}.type", f"Blocks are {_KINDS}."
-        self.leave_out(block, where)
+        self.unread.add(block, where)
         if new:
             self.refuse(unsupported(what, advice))
         else:
@@ -392,7 +392,7 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
         request,
         thinking=thinking,
         hints=frozenset() if made.decided else frozenset({"reasoning"}),
-        native=made.with_unread(NativeRequest("messages", document.values, betas, unsealed, told)),
+        native=NativeRequest("messages", document.values, betas, unsealed, told),
     )
     reply = MessagesReply(made.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
@@ -488,13 +488,13 @@ def _write_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[
     if kind == "tool":
         name = choice.required_string("name")
         if name in foreign:
-            elsewhere = f"{shown(name)} is a tool that is run elsewhere, not here."
-            made.refuse(unsupported("tool_choice.name", elsewhere))
+            advice = f"{shown(name)} is a tool that is run elsewhere, not here."
+            made.refuse(unsupported("tool_choice.name", advice))
         else:
             made.values["tool_choice"] = {"type": "function", "function": {"name": name}}
     elif kind == "any" and not has_tools and foreign:
-        none = "None of these tools is run here; define one of your own."
-        made.refuse(unsupported("tools", none))
+        advice = "None of these tools is run here; define one of your own."
+        made.refuse(unsupported("tools", advice))
     elif has_tools or kind == "any":
         made.values["tool_choice"] = _CHOICES[kind]
     if has_tools and choice.boolean("disable_parallel_tool_use"):

@@ -38,11 +38,9 @@ _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal"
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _ITEM = frozenset({"type", "id", "status", "created_by", "caller", "phase"})
 _ADVICE = {
-    "input_image": "Images are not kept here; send the image itself as a `data:` address, in "
-    "`image_url`.",
+    "input_image": "No images are kept here; send it as a `data:` address, in `image_url`.",
     "input_file": "Files are not read here; send their text in a part of type `input_text`.",
 }
-"""What to do about parts that only a provider of this API reads, by their types."""
 _PART_ADVICE = "Parts are of type `input_text` and `input_image`."
 
 Entry = dict[str, Any]
@@ -91,7 +89,7 @@ class ItemReader(Translation, eq=False):
         if sort not in _OUTPUTS and self._last in _OUTPUTS:
             self._add_images()
         if sort not in _READERS:
-            self.leave_out(item.values, item.path)
+            self.unread.add(item.values, item.path)
             self._note(item.path, sort, "dropped")
             return
         reader, fields = _READERS[sort]
@@ -134,13 +132,12 @@ class ItemReader(Translation, eq=False):
             return _image(part)
         if not past and (not isinstance(sort, str) or sort == "image_url"):
             return part  # which the reader of chat completions judges
-        self.leave_out(part, place)
+        self.unread.add(part, place)
         if past:
             self._note(place, str(sort), "dropped")
         else:
-            of_file = sort == "input_image" and part.get("file_id")
-            advice = _ADVICE.get(str(sort), _PART_ADVICE)
-            self.refuse(unsupported(f"{place}.{'file_id' if of_file else 'type'}", advice))
+            name = "file_id" if sort == "input_image" and part.get("file_id") else "type"
+            self.refuse(unsupported(f"{place}.{name}", _ADVICE.get(str(sort), _PART_ADVICE)))
         return None
 
     def _said(self, item: ObjectReader) -> None:
@@ -217,8 +214,7 @@ class ItemReader(Translation, eq=False):
                 self.returned_images.add(image["image_url"]["url"])
                 self._note(f"{place}[{at}]", "", "moved to a message of the user")
             else:
-                if isinstance(part, dict):
-                    self.leave_out(part, f"{place}[{at}]")
+                self.unread.add(part if isinstance(part, dict) else {}, f"{place}[{at}]")
                 self._note(f"{place}[{at}]", "", "dropped")
         return texts[0]["text"] if len(texts) == 1 else texts or ""
 
@@ -587,9 +583,7 @@ class _Translation(ItemReader, eq=False):
             else tool
             for tool in request.tools
         )
-        if halved and self.refused is not None:
-            raise self.refused
-        native = None if halved else self.with_unread(_native(self.body.values))
+        native = None if halved else _native(self.body.values)
         return structs.replace(request, tools=tools, native=native, hints=_HINTS)
 
 

@@ -1,7 +1,6 @@
 """Types of the body of a Responses request, for the OpenAPI document.
 
-Items and tools of other types are dropped, and a message may leave its type out. Parts of other
-types are refused; only a provider of this API gets them.
+Items and tools of other types are dropped, and a message may leave its type out.
 """
 
 from __future__ import annotations
