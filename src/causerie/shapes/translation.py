@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, forget_frames
 from causerie.protocol.body import ObjectReader, check_work, decode_marked
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import ParsingRules
@@ -39,6 +39,7 @@ class Translation(Struct, eq=False):
 
     def refuse(self, failure: InvalidRequest) -> None:
         """Have all targets refuse the request that are no providers of the client's API."""
+        forget_frames(failure)
         self.unread.refused = self.unread.refused or failure
 
     def read(

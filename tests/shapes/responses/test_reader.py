@@ -328,6 +328,10 @@ def test_choices_that_cannot_be_kept(choice: Any, param: str) -> None:
 )
 def test_choices_that_only_a_provider_of_this_api_keeps(choice: Any, param: str) -> None:
     assert refused_elsewhere(tools=TOOLS, tool_choice=choice).param == param
+    unread = parsed(tools=TOOLS, tool_choice=choice).request.unread
+    assert unread is not None
+    assert unread.refused is not None
+    assert unread.refused.__traceback__ is None  # its frames hold the request
 
 
 def test_a_demanded_call_where_nobody_runs_the_tools() -> None:

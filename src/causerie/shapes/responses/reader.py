@@ -527,9 +527,9 @@ class _Translation(ItemReader, eq=False):
             if failure.code != "unsupported_parameter":
                 raise
             self.refuse(failure)  # it demands a tool that a provider may run
-        else:
-            if choice is not None:
-                self.values["tool_choice"] = choice
+            return
+        if choice is not None:
+            self.values["tool_choice"] = choice
 
     def _translate_text(self) -> None:
         text = self.body.child("text")
