@@ -259,6 +259,32 @@ async def test_each_shape_takes_images_also_in_results_of_tools(service: Service
     assert tokens[1] - tokens[0] > 93
 
 
+async def test_results_of_tools_have_images_in_chat_completions(service: ServiceView) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    asking = {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    def conversation(*parts: str) -> Messages:
+        result = {"role": "tool", "tool_call_id": "c1", "content": content(*parts)}
+        return [said("user", "Look."), asking, result]
+
+    words = await answered(service, conversation("two:", " and"))
+    cat = await answered(service, conversation("two:", CAT, " and"))
+    both = await answered(service, conversation("two:", CAT, " and", DOG))
+    assert [cat["changes"], both["changes"]] == [None, None]
+    assert len({words["text"], cat["text"], both["text"]}) == 3
+    shown = [
+        await answered(service, [said("user", "a", *more)]) for more in ((), (CAT,), (CAT, DOG))
+    ]
+    tokens = [one["tokens"] - shown[0]["tokens"] for one in shown]
+    assert [one["tokens"] - words["tokens"] for one in (words, cat, both)] == tokens
+    past = [*conversation(CAT), said("assistant", "A cat."), said("user", "And?", DOG)]
+    assert (await answered(service, past))["changes"] is None
+    elsewhere = await answered(service, conversation("it: ", ELSEWHERE))
+    assert elsewhere["changes"] == "messages[2].content[1] dropped"  # which nobody fetches
+    status, headers, _ = await service.ask("/v1", "blind", messages=conversation(CAT), max_tokens=2)
+    assert (status, headers["x-request-changes"]) == (200, "messages[2].content[0] dropped")
+
+
 async def test_what_takes_no_images_says_what_to_do(service: ServiceView) -> None:
     messages = [said("user", "What?", CAT)]
     status, _, answer = await service.ask("/v1", "blind", messages=messages)

@@ -92,6 +92,7 @@ in every way of writing them (`2130706433`, `0x7f.1`, `127.1`, `[::ffff:127.0.0.
 tunnels and relays (NAT64, 6to4, Teredo), names of one label, and names below `localhost`,
 `local`, `internal`, `home.arpa`, `lan`, `intranet`, `svc` and the like. Refused are also user
 names, escapes and backslashes in front of the path, which readers of addresses read differently.
+The same holds for addresses of files, which a provider of the client's own API gets.
 `private_image_hosts` lists exceptions:
 
 ```toml

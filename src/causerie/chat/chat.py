@@ -61,8 +61,8 @@ from causerie.protocol.reasoning import unreadable
 from causerie.protocol.request import (
     ChatRequest,
     Unread,
-    image_not_fetched,
     images,
+    not_fetched,
     without_billing_line,
 )
 
@@ -233,6 +233,7 @@ class TextChat:
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
+        request.check_translated()
         dropped = _dropped_parameters(request)
         request, omitted = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
@@ -279,6 +280,7 @@ class TextChat:
 
     async def count_tokens(self, request: ChatRequest) -> int:
         """Return the tokens of the prompt; raise whatever its rendering refuses."""
+        request.check_translated()
         request, _ = without_changing_parts(request, self.options.omit)
         with engine_failures(started=False):
             model = self.model(await self.engine.facts())
@@ -404,7 +406,7 @@ def _checked_images(request: ChatRequest, facts: ModelFacts) -> tuple[ChatReques
                 param=param,
             )
         if not image.enclosed:
-            raise image_not_fetched(param)
+            raise not_fetched(f"{param}.image_url.url")
     return request, changes
 
 

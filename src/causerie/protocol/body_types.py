@@ -121,7 +121,7 @@ class AssistantMessage(Struct, tag_field="role", tag="assistant"):
 
 
 class ToolMessage(Struct, tag_field="role", tag="tool"):
-    content: str | TextParts
+    content: str | tuple[TextContent | ImageContent, ...]
     tool_call_id: Annotated[str, Meta(description="The `id` of the call that the message answers.")]
     name: Speaker | None = None
 

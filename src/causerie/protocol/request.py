@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -58,7 +58,7 @@ class ImagePart(Struct, frozen=True, tag="image"):
 
     url: str
     optional: bool = False
-    """A model of our own that takes no images goes without it."""
+    """A model of our own that takes no images goes without it: a tool returned it."""
 
     @property
     def enclosed(self) -> bool:
@@ -186,6 +186,27 @@ class NativeRequest(Struct, frozen=True, gc=False):
     left_out: Sequence[str] = ()  # the report of what it lacks
 
 
+class UnreadParts(Struct):
+    """What only a provider of the client's API reads of a request.
+
+    ``refused`` is the answer of all other targets to what is new of it. ``addresses`` are those of
+    files in it, by the fields that hold them.
+    """
+
+    refused: InvalidRequest | None = None
+    tokens: int = 0
+    addresses: dict[str, str] = {}
+
+    def add(self, part: Mapping[str, Any], place: str) -> None:
+        self.tokens += min(_json_tokens(part), _MOST_OF_A_PART)
+        source = part.get("source")
+        named = {name: part.get(name) for name in ("file_url", "image_url")}
+        named["source.url"] = source.get("url") if isinstance(source, dict) else None
+        for name, url in named.items():
+            if isinstance(url, str) and not url.startswith("data:"):
+                self.addresses[f"{place}.{name}"] = url
+
+
 class ChatRequest(Struct, frozen=True, gc=False):
     """``top_logprobs`` is ``None`` when no log-probabilities were asked for.
 
@@ -230,6 +251,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     # The fields of the body that are known, as they came, to be passed on to providers.
     sent: Mapping[str, object] | Unread = {}
     native: NativeRequest | None = None
+    unread: UnreadParts | None = None
     hints: frozenset[str] = frozenset()  # parameters that are dropped where a model lacks them
     lenient_tools: bool = False  # a schema that cannot be enforced is none, unless it is demanded
     passed: PassedBody | None = None
@@ -246,6 +268,11 @@ class ChatRequest(Struct, frozen=True, gc=False):
     @property
     def whole(self) -> Mapping[str, object]:
         return self.document if self.unlisted is None else self.unlisted.body
+
+    def check_translated(self) -> None:
+        """Raise :class:`InvalidRequest` if only a provider of the client's API can take it."""
+        if self.unread is not None and (refused := self.unread.refused) is not None:
+            raise InvalidRequest(refused.message, code=refused.code, param=refused.param)
 
     def without_optional_images(self) -> tuple[ChatRequest, Sequence[str]]:
         """Return the request with words in place of such images, and the report of that."""
@@ -342,11 +369,11 @@ def with_images(
     )
 
 
-def image_not_fetched(param: str) -> InvalidRequest:
+def not_fetched(param: str) -> InvalidRequest:
     return InvalidRequest(
-        "What serves this model fetches no images; send the image itself, as a `data:` address.",
+        "What serves this model fetches no images and files; send it itself, as a `data:` address.",
         code="unsupported_parameter",
-        param=f"{param}.image_url.url",
+        param=param,
     )
 
 
@@ -377,18 +404,22 @@ def _behind_line(text: str) -> str:
 #
 # - a token for each four characters of ASCII text, and for each three bytes of other UTF-8;
 # - four more a message, for the template's markers, and 1,024 an image;
-# - tools, schemas and documents by the size of their JSON;
+# - tools, schemas and documents by the size of their JSON, and so is what only a provider of the
+#   same API reads: each part of it by 32,768 at most;
 # - the output that was allowed, for each choice; 1,024 if no limit is named.
 
 UNNAMED_OUTPUT = 1024
 _IMAGE_TOKENS = 1024
 _MESSAGE_TOKENS = 4
+_MOST_OF_A_PART = 32_768
 
 
 def prompt_estimate(request: ChatRequest) -> int:
     if request.passed is not None:
         return request.passed.tokens
     tokens = _MESSAGE_TOKENS * len(request.messages)
+    if request.unread is not None:
+        tokens += request.unread.tokens
     if request.characters is not None:
         tokens -= -request.characters // 4
     else:

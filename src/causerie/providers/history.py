@@ -19,7 +19,7 @@ from causerie.protocol.events import Partial
 from causerie.protocol.numbers import whole_number
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed, with_foreign
 from causerie.protocol.request import Message
-from causerie.providers.request_body import RequestDraft, check_images
+from causerie.providers.request_body import RequestDraft, check_addresses
 
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
@@ -33,7 +33,7 @@ Entry = Mapping[str, Any]
 def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
     """Write the messages, and with ``partial`` the reply so far, to be continued."""
     if draft.request.characters is None:
-        check_images(draft.request, draft.dialect)
+        check_addresses(draft.request, {}, draft.dialect)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
     messages: Any = sent
@@ -73,11 +73,24 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
-    elif role == "tool" and history.call_ids is not None:
-        message = {**message, "tool_call_id": history.call_ids.fitting(message["tool_call_id"])}
+    elif role == "tool":
+        message = _adapted_result(draft, index, message)
     if not history.names and role != "tool" and message.get("name") is not None:
         message = _without(message, {"name"})
         draft.dropped("messages.name")
+    return message
+
+
+def _adapted_result(draft: RequestDraft, index: int, message: Entry) -> Entry:
+    dialect, content = draft.dialect, message["content"]
+    if isinstance(content, list) and dialect.api.bodies == "chat" and not dialect.extends:
+        kept = [part for part in content if part["type"] != "image_url"]
+        for at, part in enumerate(content):
+            if part["type"] == "image_url":
+                draft.dropped(f"messages[{index}].content[{at}]")
+        message = {**message, "content": kept or ""}
+    if (ids := dialect.history.call_ids) is not None:
+        message = {**message, "tool_call_id": ids.fitting(message["tool_call_id"])}
     return message
 
 

@@ -28,7 +28,7 @@ from causerie.providers.dialect import Dialect
 from causerie.providers.incoming import UNSHOWN, Incoming, estimated_tokens, most_of_prompt
 from causerie.providers.other_replies import LAST_OF_RESPONSES, ResponsesReader
 from causerie.providers.refusal import failure_in_reply
-from causerie.providers.request_body import check_images
+from causerie.providers.request_body import check_addresses
 from causerie.providers.wire import (
     ProviderChoice,
     ProviderUsage,
@@ -71,7 +71,7 @@ def native_body(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
 ) -> tuple[bytes, list[str]]:
     """Return the body for a provider, and the report of what was left out."""
-    check_images(request, dialect)
+    check_addresses(request, {} if request.unread is None else request.unread.addresses, dialect)
     api = NATIVE_APIS[native.shape]
     listed = api.fields | dialect.knows | dialect.privileged
     if dialect.extends:

@@ -43,19 +43,20 @@ class RequestDraft(Struct, eq=False):
         )
 
 
-def check_images(request: requests.ChatRequest, dialect: Dialect) -> None:
-    """Raise :class:`InvalidRequest` for an image at an address that may not be fetched."""
-    for param, image in requests.images(request.messages):
-        if image.enclosed:
-            continue
+def check_addresses(
+    request: requests.ChatRequest, files: Mapping[str, str], dialect: Dialect
+) -> None:
+    """Raise :class:`InvalidRequest` for an image or a file that may not be fetched from there."""
+    found = requests.images(request.messages)
+    images = {f"{at}.image_url.url": image.url for at, image in found if not image.enclosed}
+    for param, url in {**images, **files}.items():
         if not dialect.fetches:
-            raise requests.image_not_fetched(param)
-        if (why := host_refusal(image.url, dialect.inside)) is not None:
+            raise requests.not_fetched(param)
+        if (why := host_refusal(url, dialect.inside)) is not None:
             raise InvalidRequest(
-                f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as "
-                "a `data:` address.",
+                f"`{param}` {why}; name a public host, or send it itself, as a `data:` address.",
                 code="unsupported_parameter",
-                param=f"{param}.image_url.url",
+                param=param,
             )
 
 

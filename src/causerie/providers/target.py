@@ -578,6 +578,8 @@ class ProviderTarget:
     async def count_tokens(self, request: ChatRequest) -> int | None:
         dialect = self.provider.dialect
         native = native_of(request, dialect)
+        if native is None:
+            request.check_translated()
         spoken = dialect.api.bodies if native is None else native.shape
         if spoken not in NATIVE_APIS:
             return None

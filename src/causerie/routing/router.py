@@ -142,17 +142,21 @@ class Router:
     async def count_tokens(
         self, candidates: Sequence[Candidate], request: ChatRequest
     ) -> int | None:
-        """Return the tokens of the prompt at the target that would answer; ``None`` if unknown."""
+        """Return the tokens of the prompt at the first target that can take it, if it counts."""
         context = self._context
         last = context.last_target(request)
-        first, *_ = selector.order(candidates, context.target_states, request, context.chance, last)
-        try:
-            return await first.target.count_tokens(request)
-        except InvalidRequest:
-            raise
-        except ServiceError as failure:
-            log.info("tokens not counted", target=first.name, reason=str(failure))
-            return None
+        refused: list[InvalidRequest] = []
+        for one in selector.order(candidates, context.target_states, request, context.chance, last):
+            try:
+                return await one.target.count_tokens(request)
+            except InvalidRequest as failure:
+                if failure.code != "unsupported_parameter":
+                    raise
+                refused.append(failure)
+            except ServiceError as failure:
+                log.info("tokens not counted", target=one.name, reason=str(failure))
+                return None
+        raise refused[0]
 
     def explain(
         self, candidates: Sequence[Candidate], request: ChatRequest

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, forget_frames
 from causerie.protocol.body import ObjectReader, check_work, decode_marked
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.request import ChatRequest, with_images
+from causerie.protocol.request import ChatRequest, UnreadParts, with_images
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import read_fields
 from causerie.shapes.shape import AT_ONCE, Places
@@ -35,13 +35,22 @@ class Translation(Struct, eq=False):
     returned_images: set[str] = set()
     """Addresses of images that tools returned: their client cannot leave them out."""
     changes: Changes = field(default_factory=Changes)
+    unread: UnreadParts = field(default_factory=UnreadParts)
+
+    def refuse(self, failure: InvalidRequest) -> None:
+        """Have all targets refuse the request that are no providers of the client's API."""
+        forget_frames(failure)
+        self.unread.refused = self.unread.refused or failure
 
     def read(
         self, rules: ParsingRules, names: Mapping[str, str], mark: str, size: int
     ) -> tuple[ChatRequest, Places]:
         """Read the fields, of which ``names`` have always the same place in the client's body."""
-        changes = self.changes.reported()
-        places = Places(tuple(self.places), {**names, **self.names}, frozenset(changes))
+        changes, unread = self.changes.reported(), self.unread
+        # These are fields of the client's body already.
+        own = {*unread.addresses, (unread.refused and unread.refused.param) or ""}
+        named = {**names, **self.names, **{name: name for name in own}}
+        places = Places(tuple(self.places), named, frozenset(changes))
         self.values["messages"] = self.messages
         try:
             request = read_fields(ObjectReader(self.values), rules, large=size > AT_ONCE, mark=mark)
@@ -55,7 +64,13 @@ class Translation(Struct, eq=False):
                 lambda one: structs.replace(one, optional=True) if one.url in addresses else one,
             )
         changes = (*changes, *request.changes)
-        request = structs.replace(request, messages=messages, changes=changes, lenient_tools=True)
+        request = structs.replace(
+            request,
+            messages=messages,
+            changes=changes,
+            lenient_tools=True,
+            unread=None if unread == UnreadParts() else unread,
+        )
         return request, places
 
 

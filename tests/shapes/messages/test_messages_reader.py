@@ -53,6 +53,15 @@ def refused(**fields: Any) -> tuple[str | None, str]:
     return caught.value.param, caught.value.message
 
 
+def refused_elsewhere(**fields: Any) -> tuple[str | None, str]:
+    """What all targets answer that are no providers of this API."""
+    request = read(**fields).request
+    with pytest.raises(InvalidRequest) as caught:
+        request.check_translated()
+    assert caught.value.code == "unsupported_parameter"
+    return caught.value.param, caught.value.message
+
+
 def signed(text: str) -> str:
     digest = Digest()
     digest.add(text)
@@ -138,23 +147,12 @@ def test_past_faults_are_mended_in_the_clients_words() -> None:
         ({"messages": ...}, "messages", "`messages` is missing"),
         ({"messages": []}, "messages", "is empty"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role", "user, assistant"),
-        ({"messages": [{"role": "user", "content": [{"type": "search_result"}]}]},
-         "messages[0].content[0].type", "Blocks are text, image"),
-        ({"messages": [{"role": "user", "content": [
-            {"type": "text", "text": "x"},
-            {"type": "document", "source": {"type": "base64", "data": "JVBERi0="}}]}]},
-         "messages[0].content[1].source", "Documents are texts here"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]},
          "messages[0].content[0].text", "`messages[0].content[0].text` is missing"),
         ({"messages": [{"role": "user", "content": [
             {"type": "image", "source": {"type": "url", "url": "http://x/y.png"}}]}]},
          "messages[0].content[0].source", "`messages[0].content[0].source`"),
         ({"system": [{"type": "image", "source": PIXEL}]}, "system[0].type", "prompt is text"),
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}],
-          "tool_choice": {"type": "tool", "name": "web_search"}},
-         "tool_choice.name", "run elsewhere"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}], "tool_choice": {"type": "any"}},
-         "tools", "None of these tools"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "sub"}},
          "tool_choice.name", "`tool_choice.name` is"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}, TOOL, TOOL]},
@@ -169,6 +167,30 @@ def test_past_faults_are_mended_in_the_clients_words() -> None:
 )  # fmt: skip
 def test_what_is_wrong_and_new_is_named(fields: dict[str, Any], param: str, words: str) -> None:
     told, message = refused(**fields)
+    assert told == param
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "search_result"}]}]},
+         "messages[0].content[0].type", "Blocks are text, image"),
+        ({"messages": [{"role": "user", "content": [
+            {"type": "text", "text": "x"},
+            {"type": "document", "source": {"type": "base64", "data": "JVBERi0="}}]}]},
+         "messages[0].content[1].source", "Documents are texts here"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}],
+          "tool_choice": {"type": "tool", "name": "web_search"}},
+         "tool_choice.name", "run elsewhere"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}], "tool_choice": {"type": "any"}},
+         "tools", "None of these tools"),
+    ],
+)  # fmt: skip
+def test_what_only_a_provider_of_this_api_takes(
+    fields: dict[str, Any], param: str, words: str
+) -> None:
+    told, message = refused_elsewhere(**fields)
     assert told == param
     assert words in message
 

@@ -36,6 +36,15 @@ def refused(rules: ParsingRules = RULES, **fields: Any) -> InvalidRequest:
     return error.value
 
 
+def refused_elsewhere(**fields: Any) -> InvalidRequest:
+    """What all targets answer that are no providers of this API."""
+    request = parsed(**fields).request
+    with pytest.raises(InvalidRequest) as error:
+        request.check_translated()
+    assert error.value.code == "unsupported_parameter"
+    return error.value
+
+
 def reply_of(found: ParsedRequest) -> ResponseReply:
     assert isinstance(found.reply, PassingReply)
     assert isinstance(found.reply.encoded, ResponseReply)
@@ -298,13 +307,7 @@ def test_choices_of_tools(choice: Any, mode: str, allowed: Any) -> None:
 @pytest.mark.parametrize(
     ("choice", "param"),
     [
-        ({"type": "web_search"}, "tool_choice.type"),
-        ({"type": "mcp", "server_label": "x"}, "tool_choice.type"),
         ({"type": "function", "name": "other"}, "tool_choice.name"),
-        (
-            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]},
-            "tool_choice.tools",
-        ),
         ("sometimes", "tool_choice"),
     ],
 )
@@ -312,8 +315,27 @@ def test_choices_that_cannot_be_kept(choice: Any, param: str) -> None:
     assert refused(tools=TOOLS, tool_choice=choice).param == param
 
 
+@pytest.mark.parametrize(
+    ("choice", "param"),
+    [
+        ({"type": "web_search"}, "tool_choice.type"),
+        ({"type": "mcp", "server_label": "x"}, "tool_choice.type"),
+        (
+            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]},
+            "tool_choice.tools",
+        ),
+    ],
+)
+def test_choices_that_only_a_provider_of_this_api_keeps(choice: Any, param: str) -> None:
+    assert refused_elsewhere(tools=TOOLS, tool_choice=choice).param == param
+    unread = parsed(tools=TOOLS, tool_choice=choice).request.unread
+    assert unread is not None
+    assert unread.refused is not None
+    assert unread.refused.__traceback__ is None  # its frames hold the request
+
+
 def test_a_demanded_call_where_nobody_runs_the_tools() -> None:
-    assert "web_search" in refused(tools=TOOLS[2:], tool_choice="required").message
+    assert "web_search" in refused_elsewhere(tools=TOOLS[2:], tool_choice="required").message
 
 
 def test_parameters() -> None:
@@ -387,17 +409,10 @@ def test_a_limit_of_one_call() -> None:
         ({"input": [{"id": "x"}]}, "input[0].type"),
         ({"input": [{"role": "wizard", "content": "a"}]}, "input[0].role"),
         ({"input": [{"role": "user", "content": 5}]}, "input[0].content"),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
-            "input[0].content[0].type",
-        ),
+        ({"input": [{"role": "user", "content": [{"text": "x"}]}]}, "input[0].content[0].type"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
             "input[0].content[0].image_url",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-            "input[0].content[0].file_id",
         ),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"temperature": 3}, "temperature"),
@@ -420,6 +435,27 @@ def test_what_is_refused_names_the_client_s_field(fields: Any, param: str) -> No
     error = refused(**fields)
     assert error.param == param
     assert f"`{param}`" in error.message
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ({"type": "input_file", "file_id": "f"}, "type"),
+        ({"type": "input_image", "file_id": "f"}, "file_id"),
+        ({"type": "novelty"}, "type"),
+    ],
+)
+def test_parts_that_only_a_provider_of_this_api_reads(part: Any, name: str) -> None:
+    error = refused_elsewhere(input=[{"role": "user", "content": [part]}])
+    assert error.param == f"input[0].content[0].{name}"
+    assert f"`{error.param}`" in error.message
+    half = [{"role": "user", "content": "\ud800"}, said("a"), {"role": "user", "content": [part]}]
+    body = json.dumps({"model": "m", "input": half}).encode()
+    request = RESPONSES.parse(body, RULES, {}).request
+    assert request.native is None  # no provider can be given a half
+    with pytest.raises(InvalidRequest) as caught:
+        request.check_translated()
+    assert caught.value.param == f"input[2].content[0].{name}"
 
 
 def test_unknown_fields() -> None:

@@ -193,14 +193,14 @@ def read_part(fields: ObjectReader, role: Role) -> Part:
         if text is None:
             raise missing(fields.param(sort), "a string")
         return TextPart(text)
-    if role != "user":
-        raise unsupported(fields.param("type"), "Images are read from user messages only.")
+    if role not in ("user", "tool"):
+        raise unsupported(fields.param("type"), "Images are read from messages of users and tools.")
     image = fields.required_object("image_url", "an object with a `url`")
     image.word("detail", ("auto", "low", "high", "original"))
-    part = ImagePart(image.required_string("url"))
+    part = ImagePart(image.required_string("url"), optional=role == "tool")
     if part.enclosed and not _holds_image(part.url):
         raise wrong_value(image.param("url"), "must have the form `data:image/TYPE;base64,DATA`.")
-    if not part.enclosed and not _WEB_ADDRESS.fullmatch(part.url):
+    if not part.enclosed and (role == "tool" or not _WEB_ADDRESS.fullmatch(part.url)):
         raise wrong_value(
             image.param("url"),
             "must be a `data:` address that holds the image, or begin with `https://`, have no "

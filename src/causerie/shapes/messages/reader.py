@@ -265,9 +265,11 @@ class MessagesTranslation(Translation, eq=False):
                 advice = "Send the image itself (base64) or its `https` address (url)."
             case _:
                 what, advice = f"{where}.type", f"Blocks are {_KINDS}."
+        self.unread.add(block, where)
         if new:
-            raise unsupported(what, advice)
-        self.note(f"{where} dropped")
+            self.refuse(unsupported(what, advice))
+        else:
+            self.note(f"{where} dropped")
         return ()
 
 
@@ -486,12 +488,13 @@ def _write_choice(made: MessagesTranslation, choice: ObjectReader, foreign: set[
     if kind == "tool":
         name = choice.required_string("name")
         if name in foreign:
-            raise unsupported(
-                "tool_choice.name", f"{shown(name)} is a tool that is run elsewhere, not here."
-            )
-        made.values["tool_choice"] = {"type": "function", "function": {"name": name}}
+            advice = f"{shown(name)} is a tool that is run elsewhere, not here."
+            made.refuse(unsupported("tool_choice.name", advice))
+        else:
+            made.values["tool_choice"] = {"type": "function", "function": {"name": name}}
     elif kind == "any" and not has_tools and foreign:
-        raise unsupported("tools", "None of these tools is run here; define one of your own.")
+        advice = "None of these tools is run here; define one of your own."
+        made.refuse(unsupported("tools", advice))
     elif has_tools or kind == "any":
         made.values["tool_choice"] = _CHOICES[kind]
     if has_tools and choice.boolean("disable_parallel_tool_use"):

@@ -1,7 +1,7 @@
 """Types of the body of a Messages request, for the OpenAPI document.
 
 Blocks and tools of other types, and fields that are not here, are dropped in the past and refused
-or dropped in what is new.
+or dropped in what is new; only a provider of this API gets them.
 """
 
 from __future__ import annotations

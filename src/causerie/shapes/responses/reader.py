@@ -37,9 +37,11 @@ from causerie.shapes.translation import Translation, decoded, without
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _ITEM = frozenset({"type", "id", "status", "created_by", "caller", "phase"})
-_IMAGE_ADVICE = (
-    "Images are not kept here; send the image itself as a `data:` address, in `image_url`."
-)
+_ADVICE = {
+    "input_image": "No images are kept here; send it as a `data:` address, in `image_url`.",
+    "input_file": "Files are not read here; send their text in a part of type `input_text`.",
+}
+_PART_ADVICE = "Parts are of type `input_text` and `input_image`."
 
 Entry = dict[str, Any]
 
@@ -87,6 +89,7 @@ class ItemReader(Translation, eq=False):
         if sort not in _OUTPUTS and self._last in _OUTPUTS:
             self._add_images()
         if sort not in _READERS:
+            self.unread.add(item.values, item.path)
             self._note(item.path, sort, "dropped")
             return
         reader, fields = _READERS[sort]
@@ -127,19 +130,15 @@ class ItemReader(Translation, eq=False):
             at = f"messages[{len(self.messages)}]" + place[place.index(".content[") :]
             self.names[f"{at}.image_url.url"] = f"{place}.image_url"
             return _image(part)
+        if not past and (not isinstance(sort, str) or sort == "image_url"):
+            return part  # which the reader of chat completions judges
+        self.unread.add(part, place)
         if past:
             self._note(place, str(sort), "dropped")
-            return None
-        if sort == "input_image":
-            raise unsupported(
-                f"{place}.{'file_id' if part.get('file_id') else 'type'}", _IMAGE_ADVICE
-            )
-        if sort == "input_file":
-            raise unsupported(
-                f"{place}.type",
-                "Files are not read here; send their text in a part of type `input_text`.",
-            )
-        return part
+        else:
+            name = "file_id" if sort == "input_image" and part.get("file_id") else "type"
+            self.refuse(unsupported(f"{place}.{name}", _ADVICE.get(str(sort), _PART_ADVICE)))
+        return None
 
     def _said(self, item: ObjectReader) -> None:
         if self._turn is not None and self._last == "message":
@@ -215,6 +214,7 @@ class ItemReader(Translation, eq=False):
                 self.returned_images.add(image["image_url"]["url"])
                 self._note(f"{place}[{at}]", "", "moved to a message of the user")
             else:
+                self.unread.add(part if isinstance(part, dict) else {}, f"{place}[{at}]")
                 self._note(f"{place}[{at}]", "", "dropped")
         return texts[0]["text"] if len(texts) == 1 else texts or ""
 
@@ -486,9 +486,7 @@ class _Translation(ItemReader, eq=False):
             fields["parallel_tool_calls"] = False
         elif fields.get("parallel_tool_calls") is False:
             most_calls = 1
-        choice = read_choice(body.get("tool_choice"), self.tools)
-        if choice is not None:
-            fields["tool_choice"] = choice
+        self._translate_choice()
         if body.boolean("store"):
             self.changes.note("store true->false")
         if body.word("truncation", ("auto", "disabled")) == "auto":
@@ -521,6 +519,17 @@ class _Translation(ItemReader, eq=False):
                 if strict and name not in _NEVER_REFUSED:
                     raise unsupported(name, "It is no field of this API; leave it out.")
                 self.changes.note(f"{quote(name[:64], safe='.')} dropped")
+
+    def _translate_choice(self) -> None:
+        try:
+            choice = read_choice(self.body.get("tool_choice"), self.tools)
+        except InvalidRequest as failure:
+            if failure.code != "unsupported_parameter":
+                raise
+            self.refuse(failure)  # it demands a tool that a provider may run
+            return
+        if choice is not None:
+            self.values["tool_choice"] = choice
 
     def _translate_text(self) -> None:
         text = self.body.child("text")
