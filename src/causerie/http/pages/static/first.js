@@ -21,3 +21,19 @@
   apply();
   document.addEventListener("columns", apply);
 })();
+(() => {
+  // A message that is sent before the scripts of a chat are there is sent once they are.
+  let early = null;
+  function keep(event) {
+    if (document.readyState === "complete" || event.defaultPrevented) return;
+    const form = event.target.form ?? event.target;
+    if (form.id !== "composer") return;
+    event.preventDefault();
+    early = form;
+  }
+  document.addEventListener("submit", keep);
+  document.addEventListener("keydown", (event) => {
+    if (event.target.id === "draft" && event.key === "Enter" && !event.shiftKey && !event.isComposing) keep(event);
+  });
+  addEventListener("load", () => early?.requestSubmit());
+})();
