@@ -30,6 +30,7 @@ MOST_BYTES = 20 * 2**20  # of one image
 _PATIENCE = 30.0  # seconds for a turn and for the answer, where others have the processor
 _AT_ONCE = 2**20  # characters of base64, a multiple of four
 _CONVERTED = 64 * 2**20  # bytes of images that were converted
+_MOST_GROWTH = 16 * 2**20  # characters by which those of a request may be longer then
 _FORMATS = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"RIFF": "WebP"}
 _SECRET = secrets.token_hex(16)
 _MARK = re.compile(rf"(<image {_SECRET} [0-9a-f]{{64}}>)")
@@ -81,7 +82,13 @@ class ImageReader:
             )
         if not parts:
             return request, {}
-        found = [await self._checked(part.url, f"{place}.image_url.url") for place, part in parts]
+        found: list[Image] = []
+        room = _MOST_GROWTH
+        for place, part in parts:
+            found.append(await self._checked(part.url, param := f"{place}.image_url.url"))
+            room -= len(found[-1].base64) - len(part.url)
+            if room < 0:
+                raise _refused(param, "grows too large, as engines read it; send a smaller one")
         marks = iter([mark_of(image.digest) for image in found])
 
         def marked(part: ImagePart) -> ImagePart:
