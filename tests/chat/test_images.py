@@ -107,7 +107,11 @@ async def test_what_little_data_becomes_is_bounded(reader: ImageReader) -> None:
     _, found = await reader.read(asked(data_url(bomb)))
     [image] = found.values()
     assert len(image.base64) < MOST_BYTES
-    assert "too large" in await refusal(reader, *[data_url(bomb)] * 3)
+    assert "too large with those before it" in await refusal(reader, *[data_url(bomb)] * 3)
+    blank = [encoded(Image.new("1", (7000, 7000), colour)) for colour in (0, 1)]
+    urls = [data_url(each) for each in blank]
+    assert len((await reader.read(asked(*urls)))[1]) == 2
+    assert "100,000,000 pixels are allowed" in await refusal(reader, *urls, urls[0])
 
 
 async def test_a_process_that_dies_costs_one_image_and_comes_back(reader: ImageReader) -> None:
