@@ -11,6 +11,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator
 from io import BytesIO
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from imagekit import data_url, encoded, picture, url_of
@@ -96,6 +97,21 @@ async def test_bounds_hold_before_anything_is_decoded(reader: ImageReader) -> No
     bomb = _png_of_one_colour(60_000, 60_000)
     assert len(bomb) < 20_000
     assert "60,000 times 60,000 pixels; at most 50,000,000" in await refusal(reader, data_url(bomb))
+
+
+async def test_what_little_data_becomes_is_bounded(reader: ImageReader) -> None:
+    # Two rows of noise, in turn: WebP says so in few bytes, and PNG says every pixel.
+    rows = np.asarray(picture(15_000, 2))
+    bomb = encoded(Image.fromarray(np.tile(rows, (400, 1, 1))), "WEBP", lossless=True, method=0)
+    assert len(bomb) < 300_000
+    _, found = await reader.read(asked(data_url(bomb)))
+    [image] = found.values()
+    assert len(image.base64) < MOST_BYTES
+    assert "too large with those before it" in await refusal(reader, *[data_url(bomb)] * 3)
+    blank = [encoded(Image.new("1", (7000, 7000), colour)) for colour in (0, 1)]
+    urls = [data_url(each) for each in blank]
+    assert len((await reader.read(asked(*urls)))[1]) == 2
+    assert "100,000,000 pixels are allowed" in await refusal(reader, *urls, urls[0])
 
 
 async def test_a_process_that_dies_costs_one_image_and_comes_back(reader: ImageReader) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from threading import current_thread, main_thread
 from typing import cast
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from causerie.chat import encoding
 from causerie.chat.encoding import (
     ControlTokens,
     EncodedPiece,
@@ -226,6 +228,25 @@ def test_a_long_hostile_text_is_split_in_one_go() -> None:
     pieces = split(Rendered(text, ((0, len(text)),)), TOKENS)
     assert len(pieces) == 20_000
     assert all(piece.forged for piece in pieces)
+
+
+async def test_a_long_hostile_text_beside_an_image_holds_neither_loop_nor_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held: list[bool] = []
+
+    def watched(rendered: Rendered, tokens: ControlTokens) -> list[EncodedPiece]:
+        held.append(current_thread() is main_thread())
+        return split(rendered, tokens)
+
+    monkeypatch.setattr(encoding, "split", watched)
+    control = {"<|im_end|>": 3, "<|end|>": 9}
+    engine, prompt = Seeing(control), _prompt(("<|end|> <|im_end|>" * 12_000, True))
+    encoder = PromptEncoder(control)
+    broken, _ = await encoder._broken_up(prompt, engine)
+    assert broken == "<\u2060|end|> <\u2060|im_end|>" * 12_000
+    assert held == [False, False]
+    assert len(engine.asked) == len(control)  # a hundred thousand questions take minutes
 
 
 CHATML = ChatTemplate(

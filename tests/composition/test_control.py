@@ -103,6 +103,16 @@ def test_there_may_be_no_folder(tmp_path: Path) -> None:
     assert sockets(tmp_path / "none") == []
 
 
+async def test_services_in_a_folder_of_another_user_are_not_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `su`, XDG_RUNTIME_DIR may still name it: they would get prompts and keys."""
+    async with answering(folder, echo):
+        assert await asyncio.to_thread(sockets, folder)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert await asyncio.to_thread(sockets, folder) == []
+
+
 async def test_a_service_that_does_not_answer_is_not_waited_for(folder: Path) -> None:
     never = asyncio.Event()
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from causerie.chat.bounded_cache import BoundedCache
 from causerie.chat.template import Rendered
@@ -51,6 +51,7 @@ _MANY_TOKENS = 200_000  # tokens; up to here a prompt that does not fit is count
 _FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to a thread
 
 
+_T = TypeVar("_T")
 _BREAK = "\u2060"  # word joiner: nobody sees it, and no control token has one
 _ROUNDS = 8  # one control token may begin within another
 
@@ -307,6 +308,7 @@ class PromptEncoder:
         self._guarded = {id for text, id in self._tokens.ids.items() if text in own}
         self._control = frozenset(self._tokens.ids.values())
         self._plain = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
+        self._breaks: dict[str, bool] = {}  # whether one is needed, by control token
         self._cache = TokenCache()
 
     async def encode(
@@ -324,9 +326,7 @@ class PromptEncoder:
         have the tokens that they had. Raises :class:`PromptTooLong` where they are far more than
         ``most``.
         """
-        long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
-        cut = partial(split, rendered, self._tokens)
-        pieces = await offload(cut) if long else cut()
+        pieces = await _aside(rendered, partial(split, rendered, self._tokens))
         if len(pieces) == 1 and not pieces[0].forged:
             only = pieces[0]
             return await self._cache.read(only.text, only.heads, engine, most, parting, scope)
@@ -372,21 +372,15 @@ class PromptEncoder:
         # Returns also the control tokens, or `None` where a user wrote words that the tokenizer
         # always reads whole.
         for _ in range(_ROUNDS):
-            pieces = split(rendered, self._tokens)
+            pieces = await _aside(rendered, partial(split, rendered, self._tokens))
             if not pieces or (len(pieces) == 1 and not pieces[0].forged):
                 return rendered.text, [head.id for piece in pieces for head in piece.heads]
-            breaks: list[int] = []
-            at = 0
-            for before, piece in pairwise([EncodedPiece("", forged=True), *pieces]):
-                if piece.forged:
-                    if await self._needs_break(piece.text, engine):
-                        breaks.append(at + 1)
-                elif not before.forged:
-                    breaks.append(at)
-                at += len(piece.text)
-            if not breaks:
+            for text in {piece.text for piece in pieces if piece.forged} - self._breaks.keys():
+                self._breaks[text] = await self._needs_break(text, engine)
+            broken = await _aside(rendered, partial(_with_breaks, rendered, pieces, self._breaks))
+            if broken is rendered:
                 return rendered.text, None
-            rendered = _with_breaks(rendered, breaks)
+            rendered = broken
         raise _forged()
 
     async def _needs_break(self, text: str, engine: Tokenizer) -> bool:
@@ -424,7 +418,25 @@ class PromptEncoder:
         return first + await self._tokenize_unguarded(text[1:], engine)
 
 
-def _with_breaks(rendered: Rendered, places: Sequence[int]) -> Rendered:
+async def _aside(rendered: Rendered, work: Callable[[], _T]) -> _T:
+    long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
+    return await offload(work) if long else work()
+
+
+def _with_breaks(
+    rendered: Rendered, pieces: Sequence[EncodedPiece], needed: Mapping[str, bool]
+) -> Rendered:
+    places: list[int] = []
+    at = 0
+    for before, piece in pairwise([EncodedPiece("", forged=True), *pieces]):
+        if piece.forged:
+            if needed[piece.text]:
+                places.append(at + 1)
+        elif not before.forged:
+            places.append(at)
+        at += len(piece.text)
+    if not places:
+        return rendered
     text, cuts = rendered.text, [0, *places, len(rendered.text)]
     spans = (
         (start + bisect_left(places, start), stop + bisect_right(places, stop))

@@ -1,7 +1,8 @@
 """The process that decodes images of requests before an engine does; it may be killed for it.
 
 A question is the file of an image. The answer begins with one of the letters below: the engine
-can take the file as it is, or what follows in its place, or it is told why neither.
+can take the file as it is, or what follows in its place, or it is told why neither. Behind the
+first two stands the number of pixels, in four bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from causerie.chat.worker_process import limit_memory, limited_work, serve
 
 SAME, OTHER, REFUSED = b"=", b"+", b"!"
 MOST_PIXELS = 50_000_000  # a photograph of the largest sensors of telephones
+MOST_LOSSLESS = 4_000_000  # pixels that become a PNG; of more it may have hundreds of megabytes
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 """Formats that are taken; those before the last one are read by engines as they are."""
 
@@ -40,15 +42,17 @@ def _checked(image: Image.Image) -> bytes:
     if width * height > MOST_PIXELS:
         words = f"has {width:,} times {height:,} pixels; at most {MOST_PIXELS:,} are allowed"
         return REFUSED + words.encode()
+    pixels = (width * height).to_bytes(4)
     image.load()
     upright = image.getexif().get(_ORIENTATION, 1) in (0, 1)
     if upright and image.format != FORMATS[-1]:
-        return SAME
+        return SAME + pixels
     other = io.BytesIO()
-    kind = "JPEG" if image.format == "JPEG" else "PNG"  # the former takes a tenth of the time
+    # A JPEG takes a tenth of the time.
+    kind = "JPEG" if image.format == "JPEG" or width * height > MOST_LOSSLESS else "PNG"
     turned = ImageOps.exif_transpose(image).convert("RGB")
     turned.save(other, kind, quality=95, compress_level=1)
-    return OTHER + other.getvalue()
+    return OTHER + pixels + other.getvalue()
 
 
 def main(memory: str) -> None:

@@ -30,6 +30,8 @@ MOST_BYTES = 20 * 2**20  # of one image
 _PATIENCE = 30.0  # seconds for a turn and for the answer, where others have the processor
 _AT_ONCE = 2**20  # characters of base64, a multiple of four
 _CONVERTED = 64 * 2**20  # bytes of images that were converted
+_MOST_GROWTH = 16 * 2**20  # characters by which those of a request may be longer then
+MOST_PIXELS = 100_000_000  # of one request: the engine holds all at once, in three bytes each
 _FORMATS = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"RIFF": "WebP"}
 _SECRET = secrets.token_hex(16)
 _MARK = re.compile(rf"(<image {_SECRET} [0-9a-f]{{64}}>)")
@@ -51,8 +53,8 @@ class ImageReader:
 
     memory: int = 1 << 30
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
-    # What takes the place of an image, or nothing if it stays as it is, by digest.
-    _known: BoundedCache[bytes, bytes] = field(
+    # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
+    _known: BoundedCache[bytes, tuple[int, bytes]] = field(
         init=False, default_factory=lambda: BoundedCache(_CONVERTED)
     )
 
@@ -81,7 +83,16 @@ class ImageReader:
             )
         if not parts:
             return request, {}
-        found = [await self._checked(part.url, f"{place}.image_url.url") for place, part in parts]
+        found: list[Image] = []
+        room, pixels = _MOST_GROWTH, MOST_PIXELS
+        for place, part in parts:
+            image, size = await self._checked(part.url, param := f"{place}.image_url.url")
+            found.append(image)
+            room -= len(image.base64) - len(part.url)
+            pixels -= size
+            if min(room, pixels) < 0:
+                words = f"is too large with those before it; {MOST_PIXELS:,} pixels are allowed"
+                raise _refused(param, f"{words}, and fewer where they are not JPEG or PNG")
         marks = iter([mark_of(image.digest) for image in found])
 
         def marked(part: ImagePart) -> ImagePart:
@@ -90,7 +101,7 @@ class ImageReader:
         request = structs.replace(request, messages=with_images(request.messages, marked))
         return request, {mark_of(image.digest): image for image in found}
 
-    async def _checked(self, url: str, param: str) -> Image:
+    async def _checked(self, url: str, param: str) -> tuple[Image, int]:
         size = len(url) * 3 // 4
         if size > MOST_BYTES:
             words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
@@ -102,13 +113,14 @@ class ImageReader:
         kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
         if kind is None or (kind == "WebP" and data[8:12] != b"WEBP"):
             raise _refused(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
-        other = self._known.get(digest)
-        if other is None:
-            other = await self._ask(data, param)
-            self._known.keep(digest, other, len(other) + len(digest))
-        return Image(await offload(_encoded, other) if other else text, digest)
+        known = self._known.get(digest)
+        if known is None:
+            known = await self._ask(data, param)
+            self._known.keep(digest, known, len(known[1]) + len(digest))
+        pixels, other = known
+        return Image(await offload(_encoded, other) if other else text, digest), pixels
 
-    async def _ask(self, data: bytes, param: str) -> bytes:
+    async def _ask(self, data: bytes, param: str) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(_PATIENCE), self._turn:
                 answer = await self._answer(data)
@@ -117,10 +129,9 @@ class ImageReader:
         except Died as died:
             why = "time" if died.worked else "time or memory"
             raise _refused(param, f"takes more {why} to decode than there is for it") from None
-        kind, rest = answer[:1], answer[1:]
-        if kind == b"!":
-            raise _refused(param, rest.decode())
-        return rest
+        if answer[:1] == b"!":
+            raise _refused(param, answer[1:].decode())
+        return int.from_bytes(answer[1:5]), answer[5:]
 
     async def _answer(self, data: bytes) -> bytes:
         while True:

@@ -35,6 +35,7 @@ from causerie.engines.base import (
     TextEngine,
 )
 from causerie.errors import ContextLengthExceeded, InvalidRequest
+from causerie.http.event_loop import offload
 from causerie.protocol.events import Partial
 from causerie.protocol.parameters import ModelSampling, SamplingDefaults, SamplingParams
 from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema
@@ -374,7 +375,8 @@ async def _encoded(
 ) -> EncodedText:
     try:
         if images:
-            return await model.encoder.encode_pictured(_parts(rendered, images), engine)
+            parts = await offload(_parts, rendered, images)
+            return await model.encoder.encode_pictured(parts, engine)
         first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
         head = first.strip()[:_HEAD]
         text = rendered.text

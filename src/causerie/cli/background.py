@@ -64,8 +64,7 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
         local_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
         weights=structs.replace(settings.weights, serve=is_cached),
     )
-    folder = runtime_folder(variables())
-    own_folder(folder)
+    folder = _folder()
     with FileLock(folder / "background.lock", timeout=_START_SECONDS, mode=0o600):
         found = _running(ref, is_cached=is_cached)
         if found is None:
@@ -82,8 +81,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
     If it ends before, so does this process. Raises what :func:`started` raises.
     """
     _fetch(settings, model)
-    folder = runtime_folder(variables())
-    own_folder(folder)
+    folder = _folder()
     service, process = _start(local_settings(settings, (model,)), folder, _ALONE)
 
     def leave(_: int, __: FrameType | None) -> NoReturn:
@@ -96,6 +94,16 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
         for each, handler in before.items():
             signal.signal(each, handler)
         _ = process.communicate()  # the end of its stdin stops it
+
+
+def _folder() -> Path:
+    folder = runtime_folder(variables())
+    try:
+        own_folder(folder)
+    except OSError as error:
+        advice = "set XDG_RUNTIME_DIR to a folder of yours, or unset it"
+        raise CommandFailed(f"commands cannot find a service here: {error}; {advice}") from error
+    return folder
 
 
 def _fetch(settings: Settings, model: ModelSettings) -> None:

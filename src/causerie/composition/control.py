@@ -75,7 +75,12 @@ async def answering(
 
 
 def sockets(folder: Path) -> Sequence[ControlSocket]:
-    """Return the sockets of running services; remove those of ended ones."""
+    """Return the sockets of running services of this user; remove those of ended ones.
+
+    None is asked in the folder of another user, to whom commands would send prompts and keys.
+    """
+    if not _is_own(folder):
+        return []
     found = []
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         with suppress(ValueError):
@@ -101,11 +106,18 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
 def own_folder(folder: Path) -> None:
     """Make a folder that only this user can read; raise :class:`OSError` if it is another's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not _is_own(folder):
         raise PermissionError(f"{folder} is not a folder of this user")
-    if found.st_mode & 0o077:
+    if folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _listens(path: Path) -> bool:

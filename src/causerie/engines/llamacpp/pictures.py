@@ -9,6 +9,7 @@ holds another control token than they do: a model that repeats a user must not f
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ class ImagePrompts:
     control: frozenset[int]
     _counts: dict[bytes, int] = field(default_factory=dict)  # tokens, by digest
     _around: int | None = None  # tokens of a chat around one image
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a large image takes 1 GB to count
     _bos: int | None = None  # the token that the child puts before a prompt with images
 
     @classmethod
@@ -81,7 +83,8 @@ class ImagePrompts:
             if isinstance(piece, str):
                 found += next(read)
             else:
-                found += piece.placeholders(await self._count(piece))
+                async with self._turn:
+                    found += piece.placeholders(await self._count(piece))
         return found
 
     async def prompt(self, request: TextRequest) -> dict[str, object]:
