@@ -28,7 +28,7 @@ def told(*arguments: str, **variables: str) -> str:
 @pytest.mark.parametrize(
     ("words", "last", "offered"),
     [
-        ("causerie ser", 1, ["serve"]),
+        ("causerie ser", 1, ["serve", "service"]),
         ("causerie users dis", 2, ["disable"]),
         ("causerie serve --cont", 2, ["--context"]),
         ("causerie init --kind ", 3, ["model", "gateway", "team"]),
@@ -46,7 +46,7 @@ def test_other_shells_are_told_the_summary_too(shell: str) -> None:
     asked = {"_CAUSERIE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "causerie ser"}
     answer = told(**asked, _TYPER_COMPLETE_FISH_ACTION="get-args")
     assert "serve" in answer
-    assert "Serve a model" in answer
+    assert "Serve models" in answer
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

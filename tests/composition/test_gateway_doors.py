@@ -216,7 +216,7 @@ async def test_providers_are_asked_whether_they_are_there(tmp_path: Path) -> Non
         assert not second.requests
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/gateway", "/gateway/v1/", "/endpoints/none/v1"])
+@pytest.mark.parametrize("path", ["/v1", "/gateway", "/gateway/v1/", "/endpoints/none/v1"])
 async def test_no_door_is_404(tmp_path: Path, path: str) -> None:
     async with service_view(tmp_path, '[[models]]\nid = "own"\nengine = "fake"\n') as service:
         status, body = await service.get(path)

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from causerie.cli.command import CommandFailed, ExitCode
+from causerie.engines.child_environment import engine_environment
 
 _NAME = "causerie"
 _UNIT = """[Unit]
@@ -139,10 +140,16 @@ def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
     )
 
 
+def _environment() -> dict[str, str]:
+    return engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user
+
+
 def _run(*commands: Sequence[str], fails: bool = True) -> None:
     for command in commands:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, env=_environment(), capture_output=True, text=True, check=False
+            )
             problem = done.stderr.strip() if done.returncode else ""
         except OSError as error:
             problem = error.strerror or str(error)

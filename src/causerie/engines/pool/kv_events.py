@@ -375,6 +375,8 @@ class KvView:
         if before is None:
             return  # behind a block that was stored before this view began
         try:
+            if min(event.token_ids, default=0) < 0:  # those of images, which only we number so
+                raise OverflowError("it is negative")
             blocks = extended(before, event.token_ids)
         except (OverflowError, TypeError) as error:
             raise UnreadableEvents(f"a token id is none: {error}") from error

@@ -30,7 +30,6 @@ from causerie.hosted.management.routing import (
     ID_PATTERN,
     ApiCall,
     ApiRoute,
-    LinkPath,
     acts,
     body_of,
     query_of,
@@ -248,7 +247,7 @@ class Management:
         accounts: Accounts,
         managers: OperatorKeys,
         clock: Clock,
-        link_path: LinkPath,
+        link_path: views.LinkPath,
         operations: Operations,
         requests_per_minute: int,
     ) -> None:
@@ -256,7 +255,7 @@ class Management:
         self.proxies: Sequence[Network] = ()  # trusted to name the address of a client
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
-        self._call = partial(ApiCall, accounts, operations, clock, link_path)
+        self._call = partial(ApiCall, clock, link_path, accounts, operations)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""

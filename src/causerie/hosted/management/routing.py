@@ -23,11 +23,9 @@ from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.accounts import Accounts
-from causerie.hosted.accounts.authorization import Clock
-from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.management.requests import Body, NoBody, NoQuery, PageQuery
-from causerie.hosted.management.views import Page, View, page_of
+from causerie.hosted.management.views import Answering, Page, View, page_of
 from causerie.hosted.operations.ports import Operations
 from causerie.http.answers import Export
 from causerie.http.exchange import BodyLimits, Exchange, check_json_type, decompressed, read_body
@@ -39,25 +37,17 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 
 Q = TypeVar("Q", bound=Struct)
 B = TypeVar("B", bound=Struct)
-LinkPath = Callable[[LinkKind, str], str]
-"""Returns the path of the page where a link of this kind, with this token, is used."""
 
 
 @dataclass(frozen=True, slots=True)
-class ApiCall(Generic[Q, B]):
+class ApiCall(Answering, Generic[Q, B]):
     """One request: the services of all, who calls, what the query and the body say."""
 
     accounts: Accounts
     operations: Operations
-    clock: Clock
-    link_path: LinkPath
     actor: Actor
     query: Q
     body: B
-
-    @property
-    def now(self) -> datetime:
-        return self.clock()
 
 
 Call = ApiCall[NoQuery, NoBody]

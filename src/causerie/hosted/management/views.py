@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter, itemgetter
@@ -16,7 +17,6 @@ from typing import (
     ClassVar,
     Generic,
     Literal,
-    Protocol,
     Self,
     TypeVar,
     get_args,
@@ -26,7 +26,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.authorization import Narrowed
+from causerie.hosted.accounts.authorization import Clock, Narrowed
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.issuing import NewKey, NewOperatorKey
 from causerie.hosted.accounts.keys import KeyState, LinkKind, NewLink, OperatorKey, Purpose
@@ -74,14 +74,20 @@ def _shown(value: Any) -> Any:
     return value if view is None else viewed(view, value)
 
 
-class Answering(Protocol):
+LinkPath = Callable[[LinkKind, str], str]
+"""Returns the path of the page where a link of this kind, with this token, is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
     """What a view needs to know besides its object."""
 
-    @property
-    def now(self) -> datetime: ...
+    clock: Clock
+    link_path: LinkPath
 
-    def link_path(self, kind: LinkKind, token: str, /) -> str:
-        """Return the path of the page where a link of this kind, with this token, is used."""
+    @property
+    def now(self) -> datetime:
+        return self.clock()
 
 
 class View(Struct, frozen=True, kw_only=True):
