@@ -125,7 +125,7 @@ class Permissions:
         known = self._known.get(name)
         if known is not None and known[0] is model:
             return known[1]
-        found = self._judged(model)
+        found = self._verdict(model)
         if len(self._known) >= _KEPT:
             self._known.clear()
         self._known[name] = model, found
@@ -155,10 +155,10 @@ class Permissions:
             )
         return found
 
-    def _judged(self, model: Restricted) -> Verdict:
+    def _verdict(self, model: Restricted) -> Verdict:
         left = list(model.offers)
         for rule in self._rules:
-            if not _named(rule.access.models, model.names):
+            if not _lists_any(rule.access.models, model.names):
                 return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
             fitting = [one for one in left if not _excludes(rule.access, one)]
             if left and not fitting:
@@ -170,7 +170,7 @@ class Permissions:
         return Verdict(targets=frozenset(one.target for one in left))
 
 
-def _named(models: frozenset[str] | None, names: Sequence[str]) -> bool:
+def _lists_any(models: frozenset[str] | None, names: Sequence[str]) -> bool:
     if models is None:
         return True
     return any(

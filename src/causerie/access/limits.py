@@ -139,7 +139,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     running = refusal.measure == "concurrent"
     noun = "request" if running else refusal.measure.removesuffix("s").replace("_", " ")
     return RateLimited(
-        f"{_may(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{_scope_words(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
         f"{_limit_status(refusal)}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
@@ -154,7 +154,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     )
 
 
-def _may(scope: RateScope) -> str:
+def _scope_words(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
 
 
@@ -174,7 +174,7 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
-        f"{_may(scope)} {most} tokens of input per minute; the messages are estimated at {needed}, "
+        f"{_scope_words(scope)} {most} tokens of input per minute; the messages are estimated at {needed}, "
         "so this request can never be let in. Shorten it, or have the limit raised.",
         param="messages",
         metadata={
@@ -288,7 +288,7 @@ def estimate(
     """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
     units = 0 if request.passed is None else request.passed.units
-    return Tokens(prompt_estimate(request), _given(output, candidates) * request.n, units)
+    return Tokens(prompt_estimate(request), _granted_output(output, candidates) * request.n, units)
 
 
 class Estimate(Struct, eq=False):
@@ -304,7 +304,7 @@ class Estimate(Struct, eq=False):
         return self._tokens
 
 
-def _given(output: int, candidates: Sequence[Candidate]) -> int:
+def _granted_output(output: int, candidates: Sequence[Candidate]) -> int:
     most = 0
     for one in candidates:
         bound = one.bounds.max_output_tokens

@@ -208,9 +208,9 @@ class MemoryCounters:
         else:
             return MemoryLease(self._clock, input, parts)
         MemoryLease(self._clock, input, parts).undo()
-        raise limits.limited(self._refused(scopes, limits.needed(scopes, estimate)))
+        raise limits.limited(self._quota_refusal(scopes, limits.needed(scopes, estimate)))
 
-    def _refused(
+    def _quota_refusal(
         self, scopes: Sequence[limits.RateScope], need: limits.Tokens
     ) -> limits.QuotaRefusal:
         now, parts = self._clock(), []

@@ -128,7 +128,7 @@ def able(
         and (preferences is targets.NO_PREFERENCES or not any(one.disliked(preferences)))
     ]
     if not left:
-        raise _nobody(model, endpoints, wanted, preferences)
+        raise _no_endpoint(model, endpoints, wanted, preferences)
     return proven(left, wanted) if strict else left
 
 
@@ -222,7 +222,7 @@ def _slowness(name: str, by: targets.SortBy, stats_of: StatsReader) -> float:
     return measured.p50 if target_stats.expected is None else target_stats.expected
 
 
-def _nobody(
+def _no_endpoint(
     model: str,
     endpoints: Sequence[CatalogEndpoint],
     wanted: frozenset[str],

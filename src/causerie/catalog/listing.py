@@ -307,7 +307,7 @@ class Listing:
             claimed = frozenset[str]().union(*(one.claimed for one in every))
             facts.claimed = claimed - facts.supported
             facts.modalities = modalities(every)
-            facts.context_length = _most(profile.context_length for profile in profiles)
+            facts.context_length = _largest(profile.context_length for profile in profiles)
             facts.profiles = profiles
         return facts
 
@@ -323,7 +323,7 @@ class Listing:
         reasons = may_think and (
             self.evidence == "unknown" or (parameters | claimed) & {"reasoning", "reasoning_effort"}
         )
-        longest = _most(profile.max_output_tokens for profile in profiles)
+        longest = _largest(profile.max_output_tokens for profile in profiles)
         return alike(
             RouterModel,
             self.card,
@@ -409,5 +409,5 @@ def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     )
 
 
-def _most(lengths: Iterable[int | None]) -> int | None:
+def _largest(lengths: Iterable[int | None]) -> int | None:
     return max((length for length in lengths if length is not None), default=None)

@@ -502,8 +502,8 @@ class ServedModel:
     def _profile(self) -> ModelProfile:
         profiles = [capabilities.profile() for capabilities in self._capabilities]
         return ModelProfile(
-            context_length=_least(profile.context_length for profile in profiles),
-            max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
+            context_length=_smallest(profile.context_length for profile in profiles),
+            max_output_tokens=_smallest(profile.max_output_tokens for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
             thinks=any_thinks(profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
@@ -550,5 +550,5 @@ def known(capabilities: TargetCapabilities) -> frozenset[str]:
     return HONOURED if capabilities.parameters is None else capabilities.parameters
 
 
-def _least(lengths: Iterable[int | None]) -> int | None:
+def _smallest(lengths: Iterable[int | None]) -> int | None:
     return min((length for length in lengths if length is not None), default=None)

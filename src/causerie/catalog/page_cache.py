@@ -62,10 +62,10 @@ class Filters:
         for name in given:
             if name not in _NAMES:
                 known = ", ".join(_NAMES)
-                raise _wrong(name, f"is no filter of this catalog; there are {known}.")
+                raise _wrong_value(name, f"is no filter of this catalog; there are {known}.")
         sort = given.get("sort")
         if sort is not None and sort not in SORTS:
-            raise _wrong("sort", f"must be one of {', '.join(SORTS)}.")
+            raise _wrong_value("sort", f"must be one of {', '.join(SORTS)}.")
         return Filters(
             given,
             offset=_whole(given, "offset", 0, 2**31) or 0,
@@ -112,7 +112,7 @@ def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | 
         return None
     number = whole_number(text, most)
     if number is None or number < least:
-        raise _wrong(name, f"must be a whole number from {least} to {most}.")
+        raise _wrong_value(name, f"must be a whole number from {least} to {most}.")
     return number
 
 
@@ -124,10 +124,10 @@ def _money(given: Mapping[str, str], name: str) -> Decimal | None:
         return money(text)
     except ValueError as failure:
         advice = f"must be an amount of money per 1M tokens: {failure}."
-        raise _wrong(name, advice) from failure
+        raise _wrong_value(name, advice) from failure
 
 
-def _wrong(name: str, advice: str) -> InvalidRequest:
+def _wrong_value(name: str, advice: str) -> InvalidRequest:
     return InvalidRequest(f"`{name[:100]}` {advice}", code="invalid_value", param=name[:100])
 
 
@@ -179,11 +179,11 @@ class CatalogCache:
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
         place = door, path, query
-        if (kept := self._fresh(place)) is not None:
+        if (kept := self._unexpired_page(place)) is not None:
             return kept
         filters = Filters.parse(query)
         async with self._one:
-            if (kept := self._fresh(place)) is not None:
+            if (kept := self._unexpired_page(place)) is not None:
                 return kept
             page = await self.made(path, filters, entries())
             _, old = self._pages.pop(place, (0.0, page))
@@ -197,7 +197,7 @@ class CatalogCache:
                 del self._pages[next(iter(self._pages))]
         return page
 
-    def _fresh(self, place: tuple[str, str, str]) -> CachedPage | None:
+    def _unexpired_page(self, place: tuple[str, str, str]) -> CachedPage | None:
         at, page = self._pages.get(place, (float("-inf"), None))
         return page if self._clock() - at < _FRESH_SECONDS else None
 

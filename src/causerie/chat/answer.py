@@ -108,11 +108,11 @@ async def callable_functions(
     all_said = [(tool.name, tool.parameters, *filter(None, (tool.grammar,))) for _, tool in asked]
     text = msgspec.json.encode(all_said).decode()
     lenient = request.lenient_tools and request.tool_choice.mode != "required"
-    make = partial(_checked, asked, text, control_tokens, lenient=lenient)
+    make = partial(_checked_functions, asked, text, control_tokens, lenient=lenient)
     return await schema_cache.of(text, lenient, make)
 
 
-def _checked(
+def _checked_functions(
     asked: Sequence[tuple[int, requests.Tool]],
     text: str,
     control_tokens: Iterable[str],

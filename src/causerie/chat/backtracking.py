@@ -29,17 +29,17 @@ def fork(reader: _T) -> _T:
     readers they are schemas. An object that can be copied faster, or not in this way, has a
     ``__copy__``.
     """
-    return cast(_T, _forked(reader, {}))
+    return cast(_T, _copied_state(reader, {}))
 
 
-def _forked(value: Any, known: dict[int, Any]) -> Any:
+def _copied_state(value: Any, known: dict[int, Any]) -> Any:
     kind: type = type(value)
     if kind is list:
-        return [_forked(item, known) for item in value]
+        return [_copied_state(item, known) for item in value]
     if kind is set:
         return set(value)
     if kind is MethodType:
-        return MethodType(value.__func__, _forked(value.__self__, known))
+        return MethodType(value.__func__, _copied_state(value.__self__, known))
     foreign = not kind.__module__.startswith(_OURS)
     if foreign or issubclass(kind, Enum) or kind.__setattr__ is not object.__setattr__:
         return value
@@ -56,7 +56,7 @@ def _forked_object(value: Any, known: dict[int, Any]) -> Any:
     slots = [name for each in kind.__mro__ for name in each.__dict__.get("__slots__", ())]
     for name in (*slots, *getattr(value, "__dict__", ())):
         if hasattr(value, name):
-            object.__setattr__(other, name, _forked(getattr(value, name), known))
+            object.__setattr__(other, name, _copied_state(getattr(value, name), known))
     return other
 
 

@@ -103,14 +103,14 @@ class Repeats:
         """Begin a call; return the events to deliver now."""
         self._name, self._arguments, self._held = event.name, base.GrowingText(), []
         self._alike = [arguments for name, arguments in self._earlier if name == event.name]
-        return self._delivered(event)
+        return self._released_events(event)
 
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
         """Add to its arguments; return the events to deliver now."""
         text, size = event.arguments, self._arguments.size
         self._alike = [one for one in self._alike if one.startswith(text, size)]
         self._arguments.add(text)
-        return self._delivered(event)
+        return self._released_events(event)
 
     def end(self) -> Sequence[ContentEvent] | None:
         """End the call; return the events left to deliver, or ``None`` if it is a repetition."""
@@ -121,7 +121,7 @@ class Repeats:
         held, self._held = self._held, []
         return held
 
-    def _delivered(self, event: ContentEvent) -> Sequence[ContentEvent]:
+    def _released_events(self, event: ContentEvent) -> Sequence[ContentEvent]:
         self._held.append(event)
         if self._alike:
             return ()

@@ -81,10 +81,10 @@ class GrammarText:
         body = f"{f'[{options}]' if options else ''}: {expression}"
         if body not in self._names:
             self._names[body] = f"{self.prefix}r{len(self._rules)}"
-            self._rules.append(self._counted(self._names[body] + body))
+            self._rules.append(self._checked_line(self._names[body] + body))
         return self._names[body]
 
-    def _counted(self, line: str) -> str:
+    def _checked_line(self, line: str) -> str:
         self._size += len(line)
         if self._size > self.most:
             raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
@@ -97,14 +97,14 @@ class GrammarText:
 
     def define(self, name: str, expression: str) -> None:
         at = int(name.removeprefix(self.prefix)[1:])
-        self._rules[at] = self._counted(f"{name}: {expression}")
+        self._rules[at] = self._checked_line(f"{name}: {expression}")
 
     def terminal(self, expression: str) -> str:
         """Return the name of a terminal, which is added unless there is one that says the same."""
         if expression not in self._terminals:
             name = f"{self.prefix.upper()}T{len(self._rules)}"
             self._terminals[expression] = name
-            self._rules.append(self._counted(f"{name}: {expression}"))
+            self._rules.append(self._checked_line(f"{name}: {expression}"))
         return self._terminals[expression]
 
     def literal(self, text: str) -> str:

@@ -123,7 +123,7 @@ def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
         if before is None or not alike or before.get("tool_calls"):
             items.append(entry)
         else:
-            items[-1] = {**before, **entry, "content": _together(before, entry)}
+            items[-1] = {**before, **entry, "content": _joined_content(before, entry)}
     return items
 
 
@@ -288,7 +288,7 @@ def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     return [_text_entry("user", text), *others]
 
 
-def _together(first: Entry, second: Entry) -> object:
+def _joined_content(first: Entry, second: Entry) -> object:
     before, behind = first["content"], second["content"]
     if not (before and behind):
         return behind or before

@@ -81,7 +81,7 @@ class ImageReader:
             )
         if not parts:
             return request, {}
-        found = [await self._checked(part.url, f"{place}.image_url.url") for place, part in parts]
+        found = [await self._check(part.url, f"{place}.image_url.url") for place, part in parts]
         marks = iter([mark_of(image.digest) for image in found])
 
         def marked(part: ImagePart) -> ImagePart:
@@ -90,18 +90,18 @@ class ImageReader:
         request = structs.replace(request, messages=with_images(request.messages, marked))
         return request, {mark_of(image.digest): image for image in found}
 
-    async def _checked(self, url: str, param: str) -> Image:
+    async def _check(self, url: str, param: str) -> Image:
         size = len(url) * 3 // 4
         if size > MOST_BYTES:
             words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
-            raise _refused(param, words)
+            raise _refusal(param, words)
         try:
             text, data, digest = await offload(_decoded, url)
         except ValueError:
-            raise _refused(param, "is not valid base64") from None
+            raise _refusal(param, "is not valid base64") from None
         kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
         if kind is None or (kind == "WebP" and data[8:12] != b"WEBP"):
-            raise _refused(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
+            raise _refusal(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
         other = self._known.get(digest)
         if other is None:
             other = await self._ask(data, param)
@@ -116,10 +116,10 @@ class ImageReader:
             raise Overloaded("Too many images are being read; try again.") from None
         except Died as died:
             why = "time" if died.worked else "time or memory"
-            raise _refused(param, f"takes more {why} to decode than there is for it") from None
+            raise _refusal(param, f"takes more {why} to decode than there is for it") from None
         kind, rest = answer[:1], answer[1:]
         if kind == b"!":
-            raise _refused(param, rest.decode())
+            raise _refusal(param, rest.decode())
         return rest
 
     async def _answer(self, data: bytes) -> bytes:
@@ -132,7 +132,7 @@ class ImageReader:
                     raise  # an older one may have died before
 
 
-def _refused(param: str, words: str) -> InvalidRequest:
+def _refusal(param: str, words: str) -> InvalidRequest:
     return InvalidRequest(f"The image at `{param}` {words}.", param=param)
 
 

@@ -134,7 +134,7 @@ async def make_plan(
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
     manner = _manner(model, functions, answer, before)
-    composed = partial(_composed, model, form, calls=calls, answer=answer)
+    composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=written.first_manner(manner))
     _check_ending(request, grammar)
     return Plan(
@@ -282,7 +282,7 @@ def _manner(
     return Manner(model.facts.end_tokens, call_space(begun), as_spelled)
 
 
-async def _composed(
+async def _composed_grammar(
     model: LoadedModel,
     form: ModelFormat,
     state: str,

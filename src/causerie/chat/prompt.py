@@ -37,7 +37,7 @@ def taken_out(
     for entry in conversation:
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
-            first = _marked(calls[0], _mark(len(texts)))
+            first = _marked_call(calls[0], _mark(len(texts)))
             opened = authored(form.said_open or form.answer_open)
             closed = authored(form.said_close or form.answer_close)
             texts.append(joined((opened, content_text(entry["content"]), closed)))
@@ -69,7 +69,7 @@ def _mark(index: int) -> int:
     return FINAL + 1 + index % _MARKS
 
 
-def _marked(call: Entry, mark: int) -> Entry:
+def _marked_call(call: Entry, mark: int) -> Entry:
     function = call["function"]
     assert isinstance(function, dict)
     name = Traced(function["name"], mark)

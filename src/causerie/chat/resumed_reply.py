@@ -120,7 +120,7 @@ def writings(
     """
     if not can_write(form, partial):
         return
-    thought = _thought(form, partial, reasoning_open, leading)
+    thought = _resumed_reasoning(form, partial, reasoning_open, leading)
     opened = (partial.calls and form.said_open) or form.answer_open
     said = joined((authored(opened), partial.text)) if partial.text else Traced("")
     if not partial.calls:
@@ -132,7 +132,7 @@ def writings(
         yield joined((thought, said, before, section))
 
 
-def _thought(
+def _resumed_reasoning(
     form: forms.ModelFormat, partial: events.Partial, is_open: bool, leading: str
 ) -> Traced:
     marks = form.reasoning

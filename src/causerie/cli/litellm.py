@@ -433,7 +433,7 @@ def provider_of(params: Mapping[str, Any]) -> tuple[Upstream, str]:
     base = _plain(params, "api_base") or _plain(params, "base_url")
     if base is not None and not base.startswith(("http://", "https://")):
         raise NotCarried("`api_base` begins neither with `http://` nor with `https://`")
-    found = _azure(params, base) if prefix == "azure" else _other(prefix, base)
+    found = _azure(params, base) if prefix == "azure" else _other_provider(prefix, base)
     key = params.get("api_key")
     literal = None if key is None or variable_of(key) is not None else str(key)
     return replace(found, variable=_key_variable(prefix, key, found), literal=literal), model
@@ -478,7 +478,7 @@ def _azure(params: Mapping[str, Any], base: str | None) -> Upstream:
     return Upstream(None, address, "azure-deployments", version)
 
 
-def _other(prefix: str, base: str | None) -> Upstream:
+def _other_provider(prefix: str, base: str | None) -> Upstream:
     known = KNOWN_PROVIDERS.get(_TABLES["names"].get(prefix, prefix))
     if base is not None and prefix in _COMPATIBLE:
         own = known is not None and base == known.base_url

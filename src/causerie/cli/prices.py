@@ -45,7 +45,7 @@ def show_prices(
 
     settings = command.settings_in_force(config, pairs).settings
     found = Prices(settings)
-    rows = _listed(found.list, provider) if provider else _in_force(settings, found)
+    rows = _price_rows(found.list, provider) if provider else _in_force(settings, found)
     made = list(rows)
     if provider and not made:
         names = ", ".join(sorted({name for name, _ in found.list.models}))
@@ -72,7 +72,7 @@ def _in_force(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]
                 yield {**named, **_amounts(amounts, above), "origin": origin}
 
 
-def _listed(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
+def _price_rows(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
     for (name, model), rows in prices.models.items():
         for row in rows if name == provider else ():
             amounts = _amounts(row.prices, row.above)

@@ -191,13 +191,13 @@ class Alerting:
 
     async def watch(self) -> None:
         while True:
-            await self._guarded(self.look)
+            await self._run_logged(self.look)
             await asyncio.sleep(self._running.now.settings.alerts.check_seconds)
 
     async def deliver(self) -> None:
         while True:
             self._more.clear()
-            await self._guarded(self._deliver)
+            await self._run_logged(self._deliver)
             await happens(self._more, _POLL_SECONDS)
 
     async def look(self) -> None:
@@ -253,7 +253,7 @@ class Alerting:
         while self.center is not self._local and await self.center.deliver():
             pass
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_logged(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except StoreUnavailable:  # alerts wait for the database

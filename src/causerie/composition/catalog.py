@@ -62,15 +62,15 @@ def _tariff(
     return Tariff(
         prompt=money(tokens.prompt) / _MILLION,
         completion=money(tokens.completion) / _MILLION,
-        cached=_one(tokens.cached),
-        written=_one(tokens.cache_write),
-        reasoning=_one(tokens.reasoning),
+        cached=_per_token(tokens.cached),
+        written=_per_token(tokens.cache_write),
+        reasoning=_per_token(tokens.reasoning),
         request=money(price.request),
         tiers=tiers,
     )
 
 
-def _one(million: str | None) -> Decimal | None:
+def _per_token(million: str | None) -> Decimal | None:
     return None if million is None else money(million) / _MILLION
 
 
@@ -201,13 +201,13 @@ def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterato
         ]
         priced = partial(pricing.of, alias)
         if alias.id.endswith(WILDCARD):
-            rests = partial(_rests, alias.targets, listed_by)
+            rests = partial(_wildcard_matches, alias.targets, listed_by)
             yield WildcardModel(card, answering, priced, known=rests)
         else:
             yield ServedModel(card, answering, priced())
 
 
-def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
+def _wildcard_matches(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
     for target in targets:
         before, _, behind = target.model.partition("*")
         for name in listed_by(target.provider) if target.provider is not None else ():

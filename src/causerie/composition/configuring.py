@@ -192,41 +192,43 @@ class LiveConfiguration:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._configuration.loaded, await self._entries.every()
         order = {kind: number for number, kind in enumerate(SECTIONS)}
-        found = [*_filed(loaded), *(_view(each, loaded) for each in stored)]
+        found = [*_file_entries(loaded), *(_view(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        return _view(_one(await self._entries.every(), id), self._configuration.loaded)
+        return _view(_by_id(await self._entries.every(), id), self._configuration.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        async with self._changing(actor) as stored:
+        async with self._locked_entries(actor) as stored:
             made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
-            return await self._put(actor, stored, None, made)
+            return await self._store_entry(actor, stored, None, made)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        async with self._changing(actor) as stored:
-            before = _one(stored, id)
-            return await self._put(actor, stored, before, self._after(actor, before, wish))
+        async with self._locked_entries(actor) as stored:
+            before = _by_id(stored, id)
+            return await self._store_entry(
+                actor, stored, before, self._changed_entry(actor, before, wish)
+            )
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        async with self._changing(actor) as stored:
-            before = _known(_one(stored, id))
+        async with self._locked_entries(actor) as stored:
+            before = _known(_by_id(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
-            return await self._put(actor, stored, before, after)
+            return await self._store_entry(actor, stored, before, after)
 
     async def delete(self, actor: Actor, id: str) -> None:
-        async with self._changing(actor) as stored:
-            await self._apply(actor, stored, [EntryChange(_one(stored, id), None)])
+        async with self._locked_entries(actor) as stored:
+            await self._apply(actor, stored, [EntryChange(_by_id(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
-        async with self._changing(actor) as stored:
+        async with self._locked_entries(actor) as stored:
             changes = [self._planned(actor, stored, step) for step in steps]
             await self._apply(actor, stored, changes)
 
     @asynccontextmanager
-    async def _changing(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
+    async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._turn:
             yield await self._entries.every()
@@ -238,7 +240,7 @@ class LiveConfiguration:
         if not outcome.applied:
             raise _invalid(outcome.problems)
 
-    async def _put(
+    async def _store_entry(
         self,
         actor: Actor,
         stored: Sequence[StoredEntry],
@@ -263,15 +265,15 @@ class LiveConfiguration:
         return await self._configuration.reload()
 
     def _planned(self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep) -> EntryChange:
-        before = _one(stored, step.id) if step.id else None
+        before = _by_id(stored, step.id) if step.id else None
         if step.wish is None:
             return EntryChange(before, None)
         if before is None:
             made = self._entries.drafted(actor, _draft(step.kind, step.wish))
             return EntryChange(None, _signed(made))
-        return EntryChange(before, self._after(actor, before, step.wish))
+        return EntryChange(before, self._changed_entry(actor, before, step.wish))
 
-    def _after(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
+    def _changed_entry(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
         _known(before)
         if wish.version not in (None, before.version):
             raise meanwhile()
@@ -291,7 +293,7 @@ class LiveConfiguration:
     ) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         with self._one_of_few():
-            return await self._tried(actor, settings, key, model, entry)
+            return await self._trial_of_entry(actor, settings, key, model, entry)
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -304,7 +306,7 @@ class LiveConfiguration:
             keys = {**credentials.keys, provider: present.key}
             credentials = replace(credentials, keys=keys)
         with self._one_of_few():
-            outcome = await _trial(found[0], settings.server, credentials, model)
+            outcome = await _run_trial(found[0], settings.server, credentials, model)
         await self._note(actor, found[0], outcome)
         return outcome
 
@@ -326,12 +328,12 @@ class LiveConfiguration:
             outcome="good" if good else "bad",
         )
 
-    async def _tried(
+    async def _trial_of_entry(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
     ) -> Trial:
         stored = await self._entries.every()
         if entry:
-            tried = replace(_one(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
+            tried = replace(_by_id(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
         else:
             wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
             tried = self._entries.drafted(SYSTEM, _draft("provider", wish))
@@ -341,7 +343,7 @@ class LiveConfiguration:
             raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         keys = Credentials(keys={one.name: tried.credential or ""})
-        outcome = await _trial(one, self._running.now.settings.server, keys, model)
+        outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
         await self._note(actor, one, outcome)
         return outcome
 
@@ -358,7 +360,7 @@ class LiveConfiguration:
         return loaded
 
 
-async def _trial(
+async def _run_trial(
     one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
 ) -> Trial:
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
@@ -418,7 +420,7 @@ def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> N
         )
 
 
-def _one(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
+def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
     for each in stored:
         if each.id == id:
             return each
@@ -459,7 +461,7 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     )
 
 
-def _filed(loaded: Loaded) -> Iterator[EntryView]:
+def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
     for kind, section in SECTIONS.items():
         path = PATHS[section]
         for index, one in enumerate(tables_of(loaded.settings, section)):

@@ -221,7 +221,7 @@ def connected(
             if kept is not None and kept.recipe == recipe:
                 made[one.name] = kept
             else:
-                made[one.name] = _made(one, key, way, recipe, place)
+                made[one.name] = _connected_provider(one, key, way, recipe, place)
                 if aside is not None:
                     made[one.name].provider.tell(aside)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -251,7 +251,7 @@ async def close(providers: Sequence[ConnectedProvider]) -> None:
         await one.client.close()
 
 
-def _made(
+def _connected_provider(
     one: described.ProviderSettings,
     key: str | None,
     way: Reach,
@@ -279,12 +279,12 @@ def _made(
         ),
     )
     provider.max_reply_bytes, provider.retries = one.max_reply_bytes, one.retries
-    changing = _changing(one)
+    changing = _renewable_key(one)
     key_renewal = None if changing is None else ProviderKey(provider, changing)
     return ConnectedProvider(provider, client, recipe, way, key_renewal)
 
 
-def _changing(one: described.ProviderSettings) -> Secret | None:
+def _renewable_key(one: described.ProviderSettings) -> Secret | None:
     return None if one.key is None or one.key.env is not None else one.key
 
 
@@ -319,7 +319,7 @@ def _recipe(
 ) -> bytes:
     # Certificates count by their contents, so that a reload takes renewed ones. A key that changes
     # does not count: it is put in its place.
-    key = key if _changing(one) is None else None
+    key = key if _renewable_key(one) is None else None
     plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
     digest.update(tls_digest(one.tls))

@@ -213,13 +213,13 @@ class Replica:
                     pause = _FIRST_PAUSE
                     await self._serve(connection)
                 except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
-                    self._lost(failure)
+                    self._connection_lost(failure)
                 finally:
                     await connection.disconnect(nowait=True)
                 await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
-            self._lost(None)
+            self._connection_lost(None)
 
     async def _connect(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._options.line.connect_seconds):
@@ -230,7 +230,7 @@ class Replica:
             await connection.read_response()
             former, self.process = self.process, token_hex(8)
             self.joins += 1
-            self._reported = self._held()
+            self._reported = self._held_counts()
             await self._exchange(connection, [_report(self._reported)], former)
         self._loss_logged = False
         self._ready.set()
@@ -275,7 +275,7 @@ class Replica:
             batch[0].answered(answer)
             del batch[0]
 
-    def _lost(self, failure: Exception | None) -> None:
+    def _connection_lost(self, failure: Exception | None) -> None:
         if failure is not None and not self._loss_logged:
             self._loss_logged = True
             reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
@@ -284,12 +284,12 @@ class Replica:
         while self._waiting:
             self._waiting.popleft().failed()
 
-    def _held(self) -> dict[str, int]:
+    def _held_counts(self) -> dict[str, int]:
         return {key: value for held in self._holders for key, value in held().items()}
 
     def _report_changes(self) -> None:
         # Counts may have changed while the reply to the first report was on its way.
-        held = self._held()
+        held = self._held_counts()
         changed = {
             key: held.get(key, 0)
             for key in {*self._reported, *held}

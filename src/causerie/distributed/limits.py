@@ -302,11 +302,11 @@ class DistributedBudgets:
         """
         if self._replica.here:
             with suppress(ConnectionLost):
-                return await self._hold(wants, read)
+                return await self._hold_shared(wants, read)
         self._replica.alone("budgets")
         return None
 
-    async def _hold(self, wants: Sequence[HoldRequest], read: bool) -> HoldAnswer:
+    async def _hold_shared(self, wants: Sequence[HoldRequest], read: bool) -> HoldAnswer:
         def undo(answer: HoldAnswer) -> None:
             if answer.outcome is HoldOutcome.HELD:
                 self.give_back(wants)
@@ -334,7 +334,7 @@ class DistributedBudgets:
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
         self._count(wants, -1)
-        self._replica.send(Operation(*self._settling(wants, [0] * len(wants), held=True)))
+        self._replica.send(Operation(*self._settle_command(wants, [0] * len(wants), held=True)))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
@@ -343,9 +343,9 @@ class DistributedBudgets:
         if held:
             self._count(wants, -1)
         with suppress(ConnectionLost):
-            await self._replica.ask(*self._settling(wants, spent, held=held), _nothing)
+            await self._replica.ask(*self._settle_command(wants, spent, held=held), _ignore_answer)
 
-    def _settling(
+    def _settle_command(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> tuple[Sequence[Word], Sequence[str]]:
         keys, words = self._keys(wants), list[Word](("settle", self._replica.waits_until()))
@@ -373,5 +373,5 @@ def _parts(amount: int) -> tuple[int, int]:
     return divmod(amount, _BILLION)
 
 
-def _nothing(_: Any) -> None:
+def _ignore_answer(_: Any) -> None:
     pass

@@ -56,7 +56,7 @@ def sampling_of_gguf(told: Mapping[str, float], names: Iterable[str]) -> Recomme
     ``told`` has its keys below ``general.sampling.``, and ``names`` the most telling name first.
     """
     known = {each.name: told.get(each.facts.gguf or each.name) for each in MODEL_SAMPLING}
-    return _recommended(known, "the model file", names)
+    return _recommended_sampling(known, "the model file", names)
 
 
 def sampling_of_folder(
@@ -64,10 +64,10 @@ def sampling_of_folder(
 ) -> RecommendedSampling | None:
     """Return the recommendation for a model folder; ``told`` is its ``generation_config.json``."""
     known = {each.name: told.get(each.name) for each in MODEL_SAMPLING}
-    return _recommended(known, "generation_config.json", names)
+    return _recommended_sampling(known, "generation_config.json", names)
 
 
-def _recommended(
+def _recommended_sampling(
     told: Mapping[str, object], source: str, names: Iterable[str]
 ) -> RecommendedSampling | None:
     family = family_of(names)

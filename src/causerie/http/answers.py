@@ -46,9 +46,9 @@ class KeepAlive(Struct):
         self._ends.pop(listener, None)
 
     def _wait(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._over)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
 
-    def _over(self) -> None:
+    def _period_over(self) -> None:
         self._timer = None
         now, ends = monotonic(), self._ends
         over = list(takewhile(lambda listener: ends[listener] <= now, ends))
@@ -80,9 +80,9 @@ class PlainAnswer:
         self._context = context
         self._events: list[Event] = []
         self._joined = 0  # events that were joined with those before
-        return self._take
+        return self._collect
 
-    def _take(self, batch: Batch) -> None:
+    def _collect(self, batch: Batch) -> None:
         events = self._events
         events += batch
         if len(events) > self._joined + _MOST_UNJOINED:

@@ -244,7 +244,7 @@ class Edge:
             routes = self._router_routes if door.kind == "router" else self._door_routes
             handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
             if door.networks is not None:
-                handler = _guarded(handler, door.networks)
+                handler = _network_checked(handler, door.networks)
             match = RouteMatch(handler, door, parameter)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
             if len(self._matches) >= 4096:
@@ -276,7 +276,7 @@ class Edge:
         return mounted.handler
 
 
-def _guarded(handler: routing.DoorHandler, networks: NetworkList) -> routing.DoorHandler:
+def _network_checked(handler: routing.DoorHandler, networks: NetworkList) -> routing.DoorHandler:
     async def answer(exchange: Exchange, door: MountedDoor, parameter: str) -> None:
         networks.check(exchange.client(door.proxies), f"The door {door.name}")
         await handler(exchange, door, parameter)

@@ -221,7 +221,7 @@ class HttpClient:
         ``asked`` is called with the response once the request is on its way.
         """
         if anew:
-            connection = await self._dialled()
+            connection = await self._new_connection()
         else:
             connection = self._idle.pop() if self._idle else await self._connection(due)
         if body is None:
@@ -300,10 +300,10 @@ class HttpClient:
                 if not (kept := self._idle.pop()).closed:
                     return kept
             if len(self._open) + self._dialing < self._reach.max_connections:
-                return await self._dialled()
-            await self._turn(due)
+                return await self._new_connection()
+            await self._wait_turn(due)
 
-    async def _turn(self, due: float) -> None:
+    async def _wait_turn(self, due: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -317,7 +317,7 @@ class HttpClient:
                 raise TransportFailed("timeout", words, sent=False) from None
             raise
 
-    async def _dialled(self) -> ClientConnection:
+    async def _new_connection(self) -> ClientConnection:
         if self._closed:
             raise TransportFailed("closed", "the client is closed", sent=False)
         connection = ClientConnection(self, self.address.place)

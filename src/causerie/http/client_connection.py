@@ -261,12 +261,12 @@ class ClientConnection(asyncio.Protocol):
         Waits some turns of the event loop, at whose end data is written anyway.
         """
         for _ in range(_TURNS):
-            if not self._holds():
+            if not self._has_unsent_bytes():
                 return False
             await asyncio.sleep(0)
-        return self._holds()
+        return self._has_unsent_bytes()
 
-    def _holds(self) -> bool:
+    def _has_unsent_bytes(self) -> bool:
         transport = self._transport
         if transport is None:
             return False

@@ -187,9 +187,9 @@ class Traffic:
         loop = self._loop()
         if loop is not None:
             self._turns = True
-            loop.call_soon(self._turn)
+            loop.call_soon(self._end_turn)
 
-    def _turn(self) -> None:
+    def _end_turn(self) -> None:
         self._turns = False
         self._unanswered, self._came = self._came, 0
         if self._held:

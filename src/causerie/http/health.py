@@ -155,18 +155,18 @@ class HealthHandlers(Struct, frozen=True):
     def _engine(self, status: EngineStatus) -> EngineHealth:
         state = "stalled" if self._stalled(status) else status.state.value
         members = [
-            _told(MemberHealth, one, address=one.model, state=one.state.value)
+            _status(MemberHealth, one, address=one.model, state=one.state.value)
             for one in status.members
         ]
-        return _told(EngineHealth, status, state=state, members=members or None)
+        return _status(EngineHealth, status, state=state, members=members or None)
 
 
 def _target(status: TargetStatus) -> TargetHealthEntry:
     waits = round(status.wait_seconds, 1) if status.wait_seconds > 0 else None
-    return _told(TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits)
+    return _status(TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits)
 
 
-def _told(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
+def _status(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
     # `None` and empty texts are left out.
     fields = kind.__struct_fields__
     values = {name: more[name] if name in more else getattr(status, name) for name in fields}

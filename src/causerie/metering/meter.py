@@ -329,11 +329,11 @@ class Meter:
         """Write the record of an ended request; the result, if any, ends when it is safe."""
         record.settle()
         if self.bookkeeping is not None:
-            return self._entered(record, self.bookkeeping)
+            return self._enter_record(record, self.bookkeeping)
         self.tell(record)
         return None
 
-    async def _entered(self, record: Record, bookkeeping: UsageSettlement) -> None:
+    async def _enter_record(self, record: Record, bookkeeping: UsageSettlement) -> None:
         try:
             await bookkeeping.enter(record)
         except Exception as failure:

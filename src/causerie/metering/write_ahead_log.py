@@ -66,7 +66,7 @@ class WriteAheadLog:
         """Return records of an earlier process; the last are those of interrupted requests."""
         ended: list[UsageRecord] = []
         running: dict[str, UsageRecord] = {}
-        for part in self._found():
+        for part in self._part_files():
             for record, ends in _read(part):
                 if ends:
                     ended.append(record)
@@ -78,7 +78,7 @@ class WriteAheadLog:
 
     def begin(self) -> None:
         """Remove the files of earlier processes, and start a new one."""
-        for part in self._found():
+        for part in self._part_files():
             part.unlink()
         self._next_part()
 
@@ -178,7 +178,7 @@ class WriteAheadLog:
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08d}{_SUFFIX}"
 
-    def _found(self) -> list[Path]:
+    def _part_files(self) -> list[Path]:
         return sorted(self._folder.glob(f"*{_SUFFIX}"))
 
 

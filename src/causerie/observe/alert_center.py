@@ -188,7 +188,7 @@ class AlertCenter:
         """Send a test message at once, and keep its outcome."""
         now = self._clock()
         message = _message(Condition("", AlertKind.TEST, words), now)
-        delivery = replace(_to(receiver, message), attempts=1)
+        delivery = replace(_addressed(receiver, message), attempts=1)
         outcome = await self._attempt(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
         await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
@@ -261,7 +261,7 @@ def _bounded(
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
-        delivery = _to(receiver, message)
+        delivery = _addressed(receiver, message)
         if sent[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
@@ -276,6 +276,6 @@ def _message(about: Condition | StoredAlert, now: datetime, *, firing: bool = Tr
     return Delivery("", "", "", *told, at=now, next_at=now)
 
 
-def _to(receiver: Receiver, message: Delivery) -> Delivery:
+def _addressed(receiver: Receiver, message: Delivery) -> Delivery:
     id = f"msg_{uuid4().hex}"
     return replace(message, id=id, channel=receiver.channel, to=receiver.to)

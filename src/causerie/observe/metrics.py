@@ -134,10 +134,10 @@ class MetricsCounters(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._present()
-        yield from self._past()
+        yield from self._gauge_metrics()
+        yield from self._counter_metrics()
 
-    def _past(self) -> Iterator[Metric]:
+    def _counter_metrics(self) -> Iterator[Metric]:
         places = self._places.items()
         ended = [((*place, *end), n) for place, it in places for end, n in it.ended()]
         yield _metric("requests", ended)
@@ -155,7 +155,7 @@ class MetricsCounters(Collector):
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
 
-    def _present(self) -> Iterator[Metric]:
+    def _gauge_metrics(self) -> Iterator[Metric]:
         yield _metric("build_info", [((__version__,), 1)])
         engines, targets = self._engines(), self._targets()
         states = [row for each in engines for row in _states(each.state, each.model)]

@@ -493,7 +493,9 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
     """Return the words for both sides; neither holds a key or a control character."""
     return RecordedExchange(
-        asked=_one_line(_asked(ask)), came=_one_line(_came(reply)), seconds=round(reply.seconds, 3)
+        asked=_one_line(_ask_text(ask)),
+        came=_one_line(_reply(reply)),
+        seconds=round(reply.seconds, 3),
     )
 
 
@@ -502,7 +504,7 @@ def _one_line(text: str) -> str:
     return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
 
 
-def _asked(ask: ProbeRequest) -> str:
+def _ask_text(ask: ProbeRequest) -> str:
     if not ask.body:
         return f"{ask.method} {ask.path}" + _unusual(ask)
     body = ProbeReply(body=ask.body).document()
@@ -525,7 +527,7 @@ def _unusual(ask: ProbeRequest) -> str:
     return words
 
 
-def _came(reply: ProbeReply) -> str:
+def _reply(reply: ProbeReply) -> str:
     if not reply.status:
         return reply.trouble
     words = f"{reply.status} "

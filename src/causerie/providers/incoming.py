@@ -75,7 +75,7 @@ def counted(
     completion = completion or told.output_tokens
     if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
         completion = (completion or 0) + reasoning
-    cached = _cached(told)
+    cached = _cached_tokens(told)
     if prompt and cached > prompt:  # counted apart
         prompt += cached
     impossible = False
@@ -144,7 +144,7 @@ def _reasoning(told: ProviderUsage) -> int | None:
     return told.reasoning_tokens
 
 
-def _cached(told: ProviderUsage) -> int:
+def _cached_tokens(told: ProviderUsage) -> int:
     details = told.prompt_tokens_details
     if details is not None and details.cached_tokens is not None:
         return details.cached_tokens
@@ -270,7 +270,7 @@ class Incoming(Struct, eq=False):
                 raise
             self.feed(data.split(b"\n"), events)  # no empty lines stood between events
             return
-        event = None if mended else self._more(chunk, data)
+        event = None if mended else self._continuing_event(chunk, data)
         if event is not None:
             events.append(event)
             return
@@ -329,7 +329,7 @@ class Incoming(Struct, eq=False):
         event = self._more_text(data)
         if event is None and self._other_api is None:
             try:
-                event = self._more(read_chunk(data), data)
+                event = self._continuing_event(read_chunk(data), data)
             except (ValueError, RecursionError):
                 return ()
         return () if event is None else (event,)
@@ -348,7 +348,7 @@ class Incoming(Struct, eq=False):
         self._pieces += 1
         return event
 
-    def _more(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
+    def _continuing_event(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
         # The event of a chunk that only continues one text. Of other chunks nothing is read.
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.error is not None:

@@ -207,9 +207,9 @@ class Execution(TargetSelector, eq=False):
         while True:
             if batch:
                 if isinstance(batch[-1], events.Usage) and not self.whole:
-                    batch = self._ended(attempt, batch, batch[-1])
+                    batch = self._complete(attempt, batch, batch[-1])
                 if not self._pass_on(emit, batch):
-                    await self._taken()
+                    await self._wait_for_client()
                 if self.whole:
                     return
             if (on_arrival := attempt.answer.on_arrival) is not None:
@@ -221,11 +221,11 @@ class Execution(TargetSelector, eq=False):
             except StopAsyncIteration:
                 raise errors.InternalError("The reply ended without its usage.") from None
             except (errors.UpstreamFailed, errors.Overloaded) as failure:
-                attempt = await self._mended(attempt, failure)
+                attempt = await self._recover(attempt, failure)
                 errors.forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, None
             if self._full is not None:
-                await self._taken()
+                await self._wait_for_client()
 
     def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
         self._full = emit(batch)
@@ -237,12 +237,12 @@ class Execution(TargetSelector, eq=False):
             self.watch.see(batch)
         return self._full is None
 
-    async def _taken(self) -> None:
+    async def _wait_for_client(self) -> None:
         full, self._full = self._full, None
         if full is not None:
             await full
 
-    async def _mended(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
+    async def _recover(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
         if failure.error_class in _BROKEN:
             failure.caused_by(errors.ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
@@ -259,7 +259,7 @@ class Execution(TargetSelector, eq=False):
         broken.first = [*ending, told]
         return broken
 
-    def _ended(self, attempt: Attempt, batch: events.Batch, told: events.Usage) -> events.Batch:
+    def _complete(self, attempt: Attempt, batch: events.Batch, told: events.Usage) -> events.Batch:
         target_state = attempt.target_state
         if not target_state.breaker.well:
             target_state.breaker.succeeded()
@@ -296,7 +296,7 @@ class Execution(TargetSelector, eq=False):
 
     async def _gone_on(self, partial: events.Partial, failure: errors.ServiceError) -> Attempt:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
-        while not self.spent() and (able := self._able(partial)):
+        while not self.spent() and (able := self._able_to_continue(partial)):
             try:
                 attempt = await self.find(able, partial)
             except errors.ServiceError as refused:
@@ -312,7 +312,7 @@ class Execution(TargetSelector, eq=False):
             self.waited(seconds)
         raise failure
 
-    def _able(self, partial: events.Partial) -> list[TargetState]:
+    def _able_to_continue(self, partial: events.Partial) -> list[TargetState]:
         request = self.request
         failed = {attempt.target for attempt in self.tried}
         able = [

@@ -176,7 +176,7 @@ class LatencyStats:
         if self._clock() >= self._fails_until:
             self._fails_until = float("-inf")
             return None
-        answered, failed = self._counted(_RECENT_MINUTES)
+        answered, failed = self._recent_counts(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
 
@@ -218,10 +218,10 @@ class LatencyStats:
 
     def uptime(self, minutes: int) -> float | None:
         """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
-        answered, failed = self._counted(minutes)
+        answered, failed = self._recent_counts(minutes)
         return answered / (answered + failed) if answered + failed else None
 
-    def _counted(self, minutes: int) -> tuple[int, int]:
+    def _recent_counts(self, minutes: int) -> tuple[int, int]:
         now = self._clock() // 60
         summed, answered, failed = self._sums.get(minutes, (-1.0, 0, 0))
         if summed != now:

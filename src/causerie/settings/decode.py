@@ -213,7 +213,7 @@ def describe(kind: Any) -> str:
         options = [option for option in get_args(bare) if option is not type(None)]
         return " or ".join(describe(option) for option in options)
     if origin is Literal:
-        return _listed([f'`"{option}"`' for option in get_args(bare)])
+        return _joined_by_or([f'`"{option}"`' for option in get_args(bare)])
     if origin is tuple:
         return f"a list, each {describe(get_args(bare)[0])}"
     if bare is bool:
@@ -233,5 +233,5 @@ def _bounds(limits: list[msgspec.Meta]) -> str:
     return "".join(words)
 
 
-def _listed(options: list[str]) -> str:
+def _joined_by_or(options: list[str]) -> str:
     return options[0] if len(options) == 1 else ", ".join(options[:-1]) + " or " + options[-1]

@@ -195,10 +195,10 @@ def items_of(choice: Schema) -> Items:
 def item_in(schema: Schema, at: int) -> Schema:
     """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
     every = map(items_of, choices(schema))
-    return _united(each.first[at] if at < len(each.first) else each.rest for each in every)
+    return _united_schema(each.first[at] if at < len(each.first) else each.rest for each in every)
 
 
-def _united(options: Iterable[Schema | None]) -> Schema:
+def _united_schema(options: Iterable[Schema | None]) -> Schema:
     found: list[Schema] = []
     for of in options:
         if of is not None and of not in found:
@@ -276,7 +276,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 def property_in(schema: Schema, name: str) -> Schema:
     """Return the same of any schema, which may be an object in several ways."""
-    return _united(property_of(choice, name) or None for choice in choices(schema))
+    return _united_schema(property_of(choice, name) or None for choice in choices(schema))
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:

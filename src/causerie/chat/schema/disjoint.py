@@ -132,13 +132,13 @@ class SchemaDisjointness:
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), frame
         if pair not in self._known:
-            found = self._compared(a, b, frame, depth)
+            found = self._excludes_uncached(a, b, frame, depth)
             if self._work.left > 0:
                 self._known[pair] = found
             return found
         return self._known[pair]
 
-    def _compared(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
+    def _excludes_uncached(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         if not self._spend(1) or depth > _MAX_DEPTH:
             return False
         if is_never(a) or is_never(b):

@@ -69,7 +69,7 @@ def whole(pattern: str) -> str:
 
 def anywhere(pattern: str) -> list[str]:
     """Return patterns that each match the whole of every text in which the pattern is found."""
-    return ["|".join(map(_surrounded, _alternatives(parts))) for parts in _with_lookaheads(pattern)]
+    return ["|".join(map(_unanchored, _alternatives(parts))) for parts in _with_lookaheads(pattern)]
 
 
 def _with_lookaheads(pattern: str) -> list[list[Piece]]:
@@ -94,7 +94,7 @@ def _alternatives(parts: Sequence[Piece]) -> list[list[Piece]]:
     return ways
 
 
-def _surrounded(way: list[Piece]) -> str:
+def _unanchored(way: list[Piece]) -> str:
     start = bool(way) and way[0].kind == "start"
     end = len(way) > start and way[-1].kind == "end"
     inside = way[start : len(way) - end]

@@ -217,7 +217,7 @@ class SchemaNegation:
         if key in ("anyOf", "oneOf"):
             none = self._opposite_of_all(as_list(value), depth)
             return none if key == "anyOf" else Opposite(none.ways, False)
-        return _beyond(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
+        return _outside(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
 
     def _properties(self, named: Schema, depth: int) -> Opposite:
         ways, complete = [], True
@@ -240,7 +240,7 @@ class SchemaNegation:
         return Opposite(ways, all(one.complete for one in each))
 
 
-def _beyond(key: str, bound: int | float) -> Opposite:
+def _outside(key: str, bound: int | float) -> Opposite:
     kind, other, away = _BOUNDS[key]
     if away < 0 and bound <= 0:
         return _NOTHING_SAID

@@ -460,7 +460,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             client.images = await ImagePrompts.of(client.ask, await self._vocabulary(), control)
         return client.images
 
-    async def _pictured(self, client: LlamaCppClient, request: TextRequest) -> object:
+    async def _image_prompt(self, client: LlamaCppClient, request: TextRequest) -> object:
         if request.pictured is None:
             return None
         return await (await self._image_prompts(client)).prompt(request)
@@ -539,7 +539,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     async def _see(
         self, client: LlamaCppClient, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        prompt = await self._pictured(client, request)
+        prompt = await self._image_prompt(client, request)
         async with client.complete(request, prompt) as outputs:
             yield outputs
 
@@ -550,7 +550,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        prompt = await self._pictured(client, request)
+        prompt = await self._image_prompt(client, request)
         if self.keeps_grammars:
             return await client.sample(replace(request, grammar=admitted.grammar()), prompt)
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]

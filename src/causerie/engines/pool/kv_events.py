@@ -483,7 +483,7 @@ class KvSubscriber:
                     if first is not None:
                         await self._replay(context, first)
                     self.view.receive(at, batch)
-                    self._noticed()
+                    self._contacted()
             finally:
                 await end_task(watch)
 
@@ -507,13 +507,13 @@ class KvSubscriber:
             async with aclosing(_replayed(context, self._endpoint.replay, first)) as batches:
                 async for at, payload in batches:
                     self.view.receive(at, decoded_events(payload))
-                    self._noticed()
+                    self._contacted()
             if first == 0:
                 self.view.begin()
                 self.failure = ""
                 self._changed()
 
-    def _noticed(self) -> None:
+    def _contacted(self) -> None:
         self.failure, self.heard = "", monotonic()
         self._changed()
 

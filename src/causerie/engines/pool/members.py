@@ -82,7 +82,7 @@ class MemberCache:
         self._running = f"{name} running"
         self._caches = [
             kv_events.KvSubscriber(
-                endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._changed
+                endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._update_source
             )
             for rank, endpoint in enumerate(endpoints)
         ]
@@ -127,7 +127,7 @@ class MemberCache:
         self._index.forget(self._name)
         for cache in self._caches:
             cache.view.forget()
-        self._changed()
+        self._update_source()
 
     def run(self, runs: Mapping[str, int], scope: str = "") -> int:
         """Return how many of the first blocks of a prompt in a scope the member holds.
@@ -165,7 +165,7 @@ class MemberCache:
         if self._caches and unread >= 2 * max(*sizes, 0) and (any(sizes) or unread >= _UNREAD):
             self._expected = self._expected or (since, monotonic())
 
-    def _changed(self) -> None:
+    def _update_source(self) -> None:
         if not self._caches or any(cache.failure for cache in self._caches):
             self._source = SENT
         else:

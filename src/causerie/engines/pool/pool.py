@@ -181,7 +181,7 @@ class EnginePool:
         while not self._ready():
             members = self._members.values()
             if members and all(member.failure for member in members):
-                raise base.EngineFailed(str(self._nobody()))
+                raise base.EngineFailed(str(self._no_member_error()))
             self._news.clear()
             await self._news.wait()
 
@@ -257,7 +257,7 @@ class EnginePool:
     def _ready_members(self) -> Sequence[Member]:
         ready = self._ready()
         if not ready:
-            raise self._nobody()
+            raise self._no_member_error()
         return ready
 
     def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
@@ -270,7 +270,7 @@ class EnginePool:
         awake = [member for member in there if not member.rests] or there
         able = [member for member in awake if member.running < member.engine.slots] or awake
         if not able:
-            raise self._nobody()
+            raise self._no_member_error()
         found = self._index.runs(blocks)
         runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
@@ -289,7 +289,7 @@ class EnginePool:
                 member.cache.forget()  # whoever is there now has an empty one
         return ready
 
-    def _nobody(self) -> base.EngineFailed:
+    def _no_member_error(self) -> base.EngineFailed:
         away = next((f": {one.failure}" for one in self._members.values() if one.failure), "")
         return base.EngineFailed(f"no member of the pool can be asked{away}", loading=True)
 

@@ -125,9 +125,9 @@ class LimitsAndBudgets:
 
     def words(self) -> str:
         """Return one line for the audit log."""
-        budgets = [f"{each.words()}{_for(each.model)}" for each in self.budgets]
+        budgets = [f"{each.words()}{_for_model(each.model)}" for each in self.budgets]
         limits = [
-            f"{getattr(each, name)} {name}{_for(each.model)}"
+            f"{getattr(each, name)} {name}{_for_model(each.model)}"
             for each in self.limits
             for name in LIMITS
             if getattr(each, name) is not None
@@ -173,8 +173,8 @@ class LimitsAndBudgets:
                         "A limit is a whole number from 1; unset it, or disable the key.",
                         param=f"limits[{index}].{name}",
                     )
-        _once([(each.model,) for each in self.limits], "limits", "model")
-        _once([_place(each) for each in self.budgets], "budgets", "model, unit and period")
+        _unique([(each.model,) for each in self.limits], "limits", "model")
+        _unique([_place(each) for each in self.budgets], "budgets", "model, unit and period")
 
 
 UNBOUNDED = LimitsAndBudgets()
@@ -212,11 +212,11 @@ def own_bounds(project_id: str, user_id: str = "") -> str:
     return f"member:{project_id}/{user_id}" if user_id else f"own:{project_id}"
 
 
-def _for(model: str) -> str:
+def _for_model(model: str) -> str:
     return f" for {model}" if model else ""
 
 
-def _once(places: list[tuple[str, ...]], param: str, what: str) -> None:
+def _unique(places: list[tuple[str, ...]], param: str, what: str) -> None:
     if len(set(places)) != len(places):
         raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
 

@@ -198,14 +198,14 @@ class Budgets:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
                 if not covers(budget.model, model):
                     continue
-                counter = self._current(place, budget, now)
+                counter = self._current_counter(place, budget, now)
                 known = known or counter is not None
                 if counter is None:
                     counter = await self._load(claim.owner, place, budget, now)
                 parts.append(_Part(counter, counter.budget.counted(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
-            wants = await self._hold(self.shared_budgets, parts, read=not known)
+            wants = await self._hold_shared(self.shared_budgets, parts, read=not known)
         else:
             self._check(parts)
         for part in parts:
@@ -216,7 +216,7 @@ class Budgets:
         self._running.add(reservation)
         return reservation
 
-    async def _hold(
+    async def _hold_shared(
         self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
     ) -> Sequence[HoldRequest]:
         for part in parts:
@@ -289,7 +289,7 @@ class Budgets:
                 return
             counter.used = counter.reserved > 0
 
-    def _current(self, place: str, budget: Budget, now: int) -> _Counter | None:
+    def _current_counter(self, place: str, budget: Budget, now: int) -> _Counter | None:
         counter = self._counters.get(place)
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
@@ -299,7 +299,7 @@ class Budgets:
 
     async def _load(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
         async with self._loading.setdefault(place, asyncio.Lock()):
-            found = self._current(place, budget, now)
+            found = self._current_counter(place, budget, now)
             if found is not None:
                 return found
             at = datetime.fromtimestamp(now / _SECOND, UTC)
@@ -324,10 +324,10 @@ class Budgets:
         if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
-        raise _over(part.counter, at, waits=spent < amount)
+        raise _over_budget(part.counter, at, waits=spent < amount)
 
 
-def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
+def _over_budget(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""

@@ -93,7 +93,7 @@ def key_of_file(file: Path) -> str:
     """
     if not file.exists():
         with suppress(FileExistsError):  # another process was first
-            _make(file)
+            _create_key_file(file)
     if file.stat().st_mode & 0o077:
         raise ValueError("others may read it; `chmod 600` it")
     key = file.read_text(encoding="ascii").strip()
@@ -102,7 +102,7 @@ def key_of_file(file: Path) -> str:
     return key
 
 
-def _make(file: Path) -> None:
+def _create_key_file(file: Path) -> None:
     # Complete or not at all: another process may start at the same time.
     part = file.with_name(f".{file.name}.{token_hex(8)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -125,7 +125,7 @@ class KeyIssuing(AccountService):
         now = self._clock()
         async with self._store.writing() as tx:
             key = await self._key(tx, actor, key_id, Action.KEYS_EDIT)
-            changed = _edited(key, edit, now)
+            changed = _edited_key(key, edit, now)
             if edit.bounds is not UNSET:
                 await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
             await self._change(tx, actor, "key.edit", changed, **_differences(key, changed))
@@ -232,7 +232,7 @@ def check_end(end: datetime | None, now: datetime) -> None:
         raise InvalidRequest("The end has to be in the future.", param="expires_at")
 
 
-def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
+def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     values: dict[str, Any] = {each.name: getattr(edit, each.name) for each in fields(edit)}
     if edit.name is not UNSET:
         values["name"] = tidy_name(edit.name)

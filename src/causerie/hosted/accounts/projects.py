@@ -94,7 +94,7 @@ class Projects(AccountService):
             await tx.people.find(user.id)  # locked, so that two at once are counted
             beginning = self.policies.later_project
             if beginning is None or not self.room_for(await tx.projects.of(user.id)):
-                most = counted(self._most(), "project")
+                most = counted(self._most_own_projects(), "project")
                 words = f"People may own {most} here without an operator. Archive one first."
                 raise conflict("too_many_projects", words)
             return await self._create(tx, actor_of(user), name, user.id, beginning)
@@ -102,9 +102,9 @@ class Projects(AccountService):
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
         owners = (each for project, each in found if project.archived_at is None)
-        return sum(each.role is Role.OWNER for each in owners) < self._most()
+        return sum(each.role is Role.OWNER for each in owners) < self._most_own_projects()
 
-    def _most(self) -> int:
+    def _most_own_projects(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
 
     async def _create(

@@ -268,16 +268,16 @@ class Retention:
     async def sweep(self) -> None:
         """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
         store, options = self._store, self.options
-        await self._all(partial(store.contents, self._clock(), self._before(options.contents)))
+        await self._all(partial(store.contents, self._clock(), self._days_ago(options.contents)))
         for days, delete in (
             (options.requests, store.requests),
             (options.audit, store.audit),
             (_MEASUREMENTS_DAYS, store.measurements),
         ):
-            if (before := self._before(days)) is not None:
+            if (before := self._days_ago(days)) is not None:
                 await self._all(partial(delete, before))
 
-    def _before(self, days: int | None) -> datetime | None:
+    def _days_ago(self, days: int | None) -> datetime | None:
         return None if days is None else self._clock() - timedelta(days=days)
 
     async def _all(self, delete: Callable[[int], Awaitable[int]]) -> None:

@@ -123,9 +123,9 @@ class AccountService:
         before = await tx.keys.bounds(owner)
         await tx.keys.set_bounds(owner, bounds)
         await tx.keys.announce(owner, self._clock())
-        await tx.audit.add(self._noted(actor, owner, before, bounds))
+        await tx.audit.add(self._bounds_audit_entry(actor, owner, before, bounds))
 
-    def _noted(
+    def _bounds_audit_entry(
         self, actor: Actor, owner: str, before: LimitsAndBudgets, after: LimitsAndBudgets
     ) -> AuditEntry:
         kind, _, id = owner.partition(":")

@@ -225,7 +225,7 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
         status=_status(query.get("status")),
         request_id=id,
         failures_only=query.get("failures") == "yes",
-        before=_before(query.get("before")),
+        before=_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
@@ -236,7 +236,7 @@ def _status(text: str) -> int | None:
     return int(text) if text else None
 
 
-def _before(text: str) -> tuple[int, str] | None:
+def _cursor(text: str) -> tuple[int, str] | None:
     if not text:
         return None
     if not _PLACE.fullmatch(text):

@@ -91,7 +91,7 @@ class CatalogQuery:
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
-            if self._fits(one) and (not words or _says(one, words)):
+            if self._fits(one) and (not words or _contains_words(one, words)):
                 found.append(
                     ((-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id), one)
                 )
@@ -143,7 +143,7 @@ class CatalogQuery:
         return [(name, value) for name, value in said if value]
 
 
-def _says(one: Offer, words: Sequence[str]) -> bool:
+def _contains_words(one: Offer, words: Sequence[str]) -> bool:
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
     return all(word in text for word in words)
 

@@ -181,7 +181,7 @@ class SettingsForm(Struct, frozen=True):
         for each in self.fields:
             text = self.values.get(each.name, "")
             if text:
-                _put(settings, each.name.split("."), _value(each, text))
+                _set_setting(settings, each.name.split("."), _value(each, text))
         return settings
 
     def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
@@ -222,7 +222,7 @@ def _pop(settings: dict[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _set_setting(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
     name, *inner = path
     if not inner:
         settings[name] = value
@@ -230,7 +230,7 @@ def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
     table = settings.setdefault(name, {})
     if not isinstance(table, dict):
         raise InvalidRequest(f"has `{name}`, which is a table", param="more")
-    _put(table, inner, value)
+    _set_setting(table, inner, value)
 
 
 def _read_json(text: str) -> dict[str, Any]:

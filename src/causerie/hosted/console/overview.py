@@ -95,7 +95,7 @@ async def show_overview(context: RequestContext) -> None:
         today=await _used(context, project.id, midnight(now)),
         spending=await reader.of_project(view.bounds.budgets),
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
-        near=await _near(reader, keys, now),
+        near=await _nearly_spent(reader, keys, now),
         errors=errors,
         more_errors=more,
         error_days=_ERROR_DAYS,
@@ -138,7 +138,7 @@ async def _month(context: RequestContext, project: str) -> dict[str, Any]:
     }
 
 
-async def _near(
+async def _nearly_spent(
     reader: SpendingReader, keys: Sequence[ApiKey], now: datetime
 ) -> Sequence[tuple[ApiKey, Spending]]:
     """Return working keys whose budgets are nearly spent, each with the fullest of them."""

@@ -69,7 +69,7 @@ async def show_list(context: RequestContext) -> None:
     model = context.query.get("model")
     shown = model if model in served else ""
     if shown:
-        views = [_only(view, shown) for view in views]
+        views = [_view_of_model(view, shown) for view in views]
     columns = [column(view, one, f"{view.name}/{one.id}") for view in views for one in view.models]
     entries = await context.configuration.every(context.actor)
     away = [each for each in entries if each.kind == "provider" and not each.in_force]
@@ -176,7 +176,7 @@ async def _author(context: RequestContext, entry: EntryView | None) -> str:
         return id
 
 
-def _only(view: ProviderView, model: str) -> ProviderView:
+def _view_of_model(view: ProviderView, model: str) -> ProviderView:
     targets = [one for one in view.targets if model in {each.model for each in one.serves}]
     named = {one.model for one in targets}
     models = tuple(one for one in view.models if one.id in named)

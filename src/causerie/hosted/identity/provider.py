@@ -269,9 +269,9 @@ class OidcProvider:
         if the provider is unavailable.
         """
         if attempt is None or attempt.provider != self.options.name:
-            raise self._refused(BadToken("the state is not of this browser"))
+            raise self._sign_in_refused(BadToken("the state is not of this browser"))
         if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
-            raise self._refused(BadToken("the attempt took too long"))
+            raise self._sign_in_refused(BadToken("the attempt took too long"))
         try:
             metadata = await self._provider.metadata()
             if returned.issuer != self.options.issuer and (
@@ -286,7 +286,7 @@ class OidcProvider:
         except IdentityProviderFailed as failure:
             raise self._unreachable(failure) from failure
         except BadToken as failure:
-            raise self._refused(failure) from failure
+            raise self._sign_in_refused(failure) from failure
 
     async def _redeem(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, code: str
@@ -370,7 +370,7 @@ class OidcProvider:
             code="identity_provider",
         )
 
-    def _refused(self, failure: BadToken) -> Unauthenticated:
+    def _sign_in_refused(self, failure: BadToken) -> Unauthenticated:
         _log.warning("identity.refused", provider=self.options.name, why=str(failure))
         return Unauthenticated(
             f"Signing in with {self.options.title} was not completed. Begin anew from the page "
@@ -523,19 +523,19 @@ class ProviderDocument:
             metadata = await self._document()
             age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
             if age >= (_ANEW if anew else _KEPT):
-                self._keys = _imported(await self._once(metadata.keys))
+                self._keys = _signing_keys(await self._fetch_unless_failed(metadata.keys))
                 self._keys_at = self._monotonic()
             return self._keys
 
     async def _document(self) -> ProviderMetadata:
         now = self._monotonic()
         if self._metadata is None or now - self._metadata_at >= _KEPT:
-            found = await self._once(self.issuer.rstrip("/") + _PATH)
+            found = await self._fetch_unless_failed(self.issuer.rstrip("/") + _PATH)
             self._metadata = ProviderMetadata.parse(found, self.issuer)
             self._metadata_at = now
         return self._metadata
 
-    async def _once(self, url: str) -> Mapping[str, Any]:
+    async def _fetch_unless_failed(self, url: str) -> Mapping[str, Any]:
         # After a failure it waits, because many may want to sign in meanwhile.
         if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._failure))
@@ -548,7 +548,7 @@ class ProviderDocument:
         return found
 
 
-def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
+def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
     listed = found.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:

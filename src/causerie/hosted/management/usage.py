@@ -113,7 +113,7 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
     project = query.project or call.actor.project
-    rest = time_buckets(call.accounts.usage, call.actor, project, _from(asked, after))
+    rest = time_buckets(call.accounts.usage, call.actor, project, _after_cursor(asked, after))
     async with aclosing(rest):
         async for _, sums in rest:
             found += [sum for sum in sums if after is None or _place(sum, asked) > after]
@@ -240,7 +240,7 @@ def _place(sum: UsageSum, asked: UsageQuery) -> Place:
     return start, tuple(sum.group[by] for by in asked.by)
 
 
-def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
+def _after_cursor(asked: UsageQuery, after: Place | None) -> UsageQuery:
     if after is None or asked.step is Step.ALL:
         return asked
     try:

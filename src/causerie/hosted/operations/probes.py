@@ -228,7 +228,7 @@ class Examination:
         one = self._examinee
         async with ProbeClient(one.base_url, one.key, one.reach, self._bounds) as asker:
             listed = await asker.put(LIST)
-            if trouble := self._trouble(listed):
+            if trouble := self._listing_failure(listed):
                 self.end("failed", trouble)
                 return
             subject = Subject(
@@ -243,18 +243,18 @@ class Examination:
                     f'it looks like {dialect.server}; `dialect = "{dialect.name}"` would fit'
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
-            self._interview = interview(subject, asker, one.dialect, patience, self._begins)
+            self._interview = interview(subject, asker, one.dialect, patience, self._started)
             asked = await run_interview(self._interview, self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
             await keep(self.result)
         self.end("done")
 
-    def _begins(self, question: ProbeQuestion) -> None:
+    def _started(self, question: ProbeQuestion) -> None:
         self.asked += 1
         self.question = question.words
 
-    def _trouble(self, listed: ProbeReply) -> str:
+    def _listing_failure(self, listed: ProbeReply) -> str:
         if not listed.status:
             return f"the provider cannot be reached: {listed.trouble}"
         if listed.status in (401, 403):
@@ -307,7 +307,7 @@ class Examinations(Struct):
         self._last[name] = made
         task = asyncio.get_running_loop().create_task(made.run(self.results.keep))
         self._tasks[name] = task
-        task.add_done_callback(lambda ended: self._ended(made, ended))
+        task.add_done_callback(lambda ended: self._examination_ended(made, ended))
         return made
 
     async def cancel(self, provider: str) -> None:
@@ -317,7 +317,7 @@ class Examinations(Struct):
             task.cancel()
             await self.ended(provider)
 
-    def _ended(self, made: Examination, task: asyncio.Task[None]) -> None:
+    def _examination_ended(self, made: Examination, task: asyncio.Task[None]) -> None:
         del self._tasks[made.provider]
         if task.cancelled():
             made.end("cancelled")

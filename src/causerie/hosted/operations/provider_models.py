@@ -58,12 +58,12 @@ def compared(
     there = {one.id for one in listed}
     gone = [(id, None) for id in aliases if id not in there and "*" not in id]
     return [
-        _compared(id, one, aliases.get(id), contexts.get(id))
+        _compared_model(id, one, aliases.get(id), contexts.get(id))
         for id, one in [*((one.id, one) for one in listed), *gone]
     ]
 
 
-def _compared(
+def _compared_model(
     id: str, listed: ListedModel | None, alias: EntryView | None, context: int | None
 ) -> ComparedModel:
     price = alias.settings.get("price") if alias is not None else None
@@ -349,10 +349,10 @@ def catalog_id(provider: str, model: str) -> str:
     slug = parts[-1] if parts else "model"
     suffix = f":{variant}" if variant in _VARIANTS else ""
     rest = f"-{variant}" if variant and not suffix else ""
-    return f"{_fit(author)}/{_fit(slug + rest)}{suffix}"
+    return f"{_valid_id_part(author)}/{_valid_id_part(slug + rest)}{suffix}"
 
 
-def _fit(text: str) -> str:
+def _valid_id_part(text: str) -> str:
     return _UNFIT.sub("-", text.lower()).strip("-._")[:_LONGEST_PART] or "model"
 
 
@@ -446,7 +446,7 @@ def _sale_price(one: ListedModel, there: _Place | None, rules: PriceRules) -> di
     if there is not None and cost is None and rules.margin is None:
         return dict(price)  # typed by a person, so no list changes it
     published = published_price(one)
-    found = {part: _sold(part, amount, before, rules) for part, amount in published.items()}
+    found = {part: _our_price(part, amount, before, rules) for part, amount in published.items()}
     typed = {"prompt": rules.prompt, "completion": rules.completion}
     for part in [each for each in typed if each not in found]:
         amount = price.get(part, "0") if there is not None else typed[part]
@@ -456,7 +456,7 @@ def _sale_price(one: ListedModel, there: _Place | None, rules: PriceRules) -> di
     return found
 
 
-def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
+def _our_price(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
     if rules.margin is not None:
         return configured(money(amount) * (1 + rules.margin / 100))
     cost = money(before.get("cost", {}).get(part, "0"))

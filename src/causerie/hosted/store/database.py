@@ -409,7 +409,7 @@ async def upgrade(database: Database) -> None:
 async def revision(database: Database) -> str | None:
     """Return the revision of the tables; ``None`` without tables."""
     async with database.reading() as connection:
-        return await connection.run_sync(_current)
+        return await connection.run_sync(_current_revision)
 
 
 async def upgrade_plan(database: Database) -> UpgradePlan:
@@ -424,7 +424,7 @@ def _upgrade(connection: Connection) -> None:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
     if not _is_older(connection, scripts):
         return
-    if _current(connection) is None:
+    if _current_revision(connection) is None:
         METADATA.create_all(connection, checkfirst=False)
         command.stamp(_alembic_config(connection), "head")
     else:
@@ -437,7 +437,7 @@ def _upgrade(connection: Connection) -> None:
 
 def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
-    current, every = _current(connection), _newest_first(scripts)
+    current, every = _current_revision(connection), _newest_first(scripts)
     known = {each.revision for each in every}
     if current is None or current in known:
         return True
@@ -473,7 +473,7 @@ def _served_from(newest_first: Sequence[Script]) -> str:
 
 def _plan(connection: Connection) -> UpgradePlan:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    current, every = _current(connection), _newest_first(scripts)
+    current, every = _current_revision(connection), _newest_first(scripts)
     due: list[Script] = []
     if _is_older(connection, scripts):
         for each in every:
@@ -503,7 +503,7 @@ def _statements(connection: Connection, step: Script) -> Sequence[str]:
     return [each for each in found if each not in ours and "alembic_version" not in each]
 
 
-def _current(connection: Connection) -> str | None:
+def _current_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 

@@ -109,7 +109,7 @@ class SqlRecordings(SqlRepository):
         if row is None:
             return None
         try:
-            return await asyncio.to_thread(self._opened, row)
+            return await asyncio.to_thread(self._decrypted, row)
         except WrongKey as failure:
             raise NotFound(
                 "What was said cannot be read: it was encrypted with a key that is not in "
@@ -121,13 +121,13 @@ class SqlRecordings(SqlRepository):
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
         """Return those that a key decrypts."""
-        query = select(recordings).where(*_kept(project_id, ids, now))
+        query = select(recordings).where(*_live(project_id, ids, now))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
         """Return the users of the stored ones of these ids, by id."""
-        query = select(recordings.c.id, recordings.c.user_id).where(*_kept(project_id, ids, now))
+        query = select(recordings.c.id, recordings.c.user_id).where(*_live(project_id, ids, now))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
@@ -171,17 +171,17 @@ class SqlRecordings(SqlRepository):
         found = []
         for row in rows:
             with suppress(WrongKey):
-                found.append(self._opened(row))
+                found.append(self._decrypted(row))
         return found
 
-    def _opened(self, row: RowMapping) -> Recording:
+    def _decrypted(self, row: RowMapping) -> Recording:
         values = {name: value for name, value in row.items() if name != "expires_at"}
         for name in ("request", "reply"):
             values[name] = self.cipher.open(row[name], f"{name}:{row['id']}")
         return Recording(**values)
 
 
-def _kept(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
+def _live(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
     of = recordings.c
     return of.id.in_(ids), of.project_id == project_id, of.expires_at > now
 

@@ -110,13 +110,13 @@ class SqlKeys(SqlRepository):
         return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
-        return await self._found(_keys().where(api_keys.c.project_id == project_id))
+        return await self._find_keys(_keys().where(api_keys.c.project_id == project_id))
 
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
         query = _keys().where(api_keys.c.person == user_id)
         if project_id is not None:
             query = query.where(api_keys.c.project_id == project_id)
-        return await self._found(query)
+        return await self._find_keys(query)
 
     async def any_budget(self) -> bool:
         """Return whether anybody has a budget in money."""
@@ -125,13 +125,13 @@ class SqlKeys(SqlRepository):
 
     async def budgeted(self) -> Sequence[ApiKey]:
         owners = select(budgets.c.owner)
-        return await self._found(_keys().where(("key:" + api_keys.c.id).in_(owners)))
+        return await self._find_keys(_keys().where(("key:" + api_keys.c.id).in_(owners)))
 
     async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
         ends = api_keys.c.expires_at
-        return await self._found(_keys().where(ends > after, ends <= until))
+        return await self._find_keys(_keys().where(ends > after, ends <= until))
 
-    async def _found(self, query: Select[Any]) -> Sequence[ApiKey]:
+    async def _find_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )

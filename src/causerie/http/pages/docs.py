@@ -201,11 +201,11 @@ def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
     groups: dict[str, list[Field]] = {t: [] for t in ("", *_GROUP_OF.values(), "More")}
     for each in found:
         groups["" if each.required else _GROUP_OF.get(each.names[0], "More")].append(each)
-    return [(title, [*_joined(group)]) for title, group in groups.items() if group]
+    return [(title, [*_merged_fields(group)]) for title, group in groups.items() if group]
 
 
 # Neighbours that differ in their names alone are one field.
-def _joined(found: Sequence[Field]) -> Iterator[Field]:
+def _merged_fields(found: Sequence[Field]) -> Iterator[Field]:
     for _, same in groupby(found, lambda each: (replace(each, names=()), each.text or each.names)):
         first, *more = same
         names = (name for each in more for name in each.names)
@@ -218,7 +218,7 @@ def kind(schema: Any) -> Markup:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return Markup('<a href="#{}">{}</a>').format(name, name)
     if branches := schema.get("oneOf") or schema.get("anyOf"):
-        return _either(kind(one) for one in branches if one != {"type": "null"})
+        return _joined_by_or(kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
         return _codes(_word(one) for one in schema["enum"] if one is not None)
     types = schema.get("type", "anything")
@@ -226,15 +226,15 @@ def kind(schema: Any) -> Markup:
     if words == ["array"] and "items" in schema:
         return Markup("array of ") + kind(schema["items"])
     inner = _codes(schema.get("properties", {}))
-    return _either(words) + (Markup(" with ") + inner if inner else "")
+    return _joined_by_or(words) + (Markup(" with ") + inner if inner else "")
 
 
 def response_kind(response: Any) -> Markup:
     content = response.get("content", {}).values()
-    return _either(kind(each.get("schema") or each["itemSchema"]) for each in content)
+    return _joined_by_or(kind(each.get("schema") or each["itemSchema"]) for each in content)
 
 
-def _either(words: Iterable[str]) -> Markup:
+def _joined_by_or(words: Iterable[str]) -> Markup:
     return Markup(" or ").join(dict.fromkeys(words))
 
 

@@ -267,12 +267,12 @@ class _OpenCalls:
             while self._newest_calls and self._newest_calls[0].result is not None:
                 self._newest_calls.popleft()
             return self._newest_calls[0] if self._newest_calls else None
-        return self._from(self._by_id.get(given), newest=True)
+        return self._unanswered_call(self._by_id.get(given), newest=True)
 
     def take_later(self, given: str | None) -> _Call | None:
-        return self._from(self._by_id.get(given), newest=False)
+        return self._unanswered_call(self._by_id.get(given), newest=False)
 
-    def _from(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
+    def _unanswered_call(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
         while groups:
             group = groups[-1 if newest else 0]
             while group:
@@ -312,14 +312,14 @@ def _match_results(
         if index in calls:
             unanswered.add(calls[index])
         elif role_of(message) == "tool":
-            call = unanswered.take(_given(message.get("tool_call_id")))
+            call = unanswered.take(_text_or_none(message.get("tool_call_id")))
             if call is None:
                 early.append((index, message))
             else:
                 call.result = index, message
     orphans: dict[int, Entry] = {}
     for index, message in early:
-        call = unanswered.take_later(_given(message.get("tool_call_id")))
+        call = unanswered.take_later(_text_or_none(message.get("tool_call_id")))
         if call is None:
             orphans[index] = message
         else:
@@ -327,12 +327,12 @@ def _match_results(
     return orphans
 
 
-def _given(id: Any) -> str | None:
+def _text_or_none(id: Any) -> str | None:
     return id if isinstance(id, str) else None
 
 
 def _call_of(call: Entry, ids: _CallIds) -> _Call:
-    given = _given(call.get("id"))
+    given = _text_or_none(call.get("id"))
     return _Call(given, ids.take(given), call["function"]["name"])
 
 
@@ -375,7 +375,7 @@ def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
 def _with_call(
     index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
-    given = _given(message.get("tool_call_id"))
+    given = _text_or_none(message.get("tool_call_id"))
     name = message.get("name") or (given and names.get(given)) or _UNKNOWN
     call_id = ids.take(given)
     changes.note(f"messages[{index}] call added")

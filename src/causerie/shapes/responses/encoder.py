@@ -358,7 +358,7 @@ class ResponseEncoder(Struct, eq=False):
         self._send("response.output_item.added", {"output_index": len(self._items), "item": item})
         self._items.append(item)
 
-    def _done(self, at: int, item: Item, status: ItemStatus) -> None:
+    def _item_done(self, at: int, item: Item, status: ItemStatus) -> None:
         item.status = status
         self._send("response.output_item.done", {"output_index": at, "item": item})
 
@@ -407,7 +407,7 @@ class ResponseEncoder(Struct, eq=False):
         self._send("response.output_text.done", {**place, **told})
         self._send("response.content_part.done", {**place, "part": part})
         item.content = [part]
-        self._done(at, item, status)
+        self._item_done(at, item, status)
 
     # Reasoning: a summary that is streamed, or content that comes with the finished item.
 
@@ -450,7 +450,7 @@ class ResponseEncoder(Struct, eq=False):
         if self._reply.encrypted:
             blocks = [] if are_plain(self._blocks) else joined(self._blocks)
             item.encrypted_content = seal(SealedReasoning(text, blocks))
-        self._done(at, item, status)
+        self._item_done(at, item, status)
 
     # Calls.
 
@@ -513,7 +513,7 @@ class ResponseEncoder(Struct, eq=False):
             self._send("response.custom_tool_call_input.done", {**place, "input": item.input})
         elif is_object(arguments):
             item.arguments = msgspec.json.decode(arguments)
-        self._done(call.at, item, status)
+        self._item_done(call.at, item, status)
 
     # The end.
 
