@@ -137,7 +137,7 @@ async def test_answers_over_a_network_keep_the_loop_awake_and_an_engine_s_do_not
         async with client(there.url, reach) as http:
             for _ in range(3):
                 await (await http.send("GET", "/models")).read(1000)
-            assert shared._awake is not near
+            assert shared._is_polling is not near
         shared.busy_poll_seconds = 0.0
 
 
@@ -159,7 +159,7 @@ async def test_tokens_of_a_stream_keep_the_loop_awake_for_nobody() -> None:
         for piece in (b"b", b"c"):
             wanted.release()
             assert await response.piece() == piece
-        assert not shared._awake
+        assert not shared._is_polling
         shared.busy_poll_seconds = 0.0
 
 

@@ -139,7 +139,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     running = refusal.measure == "concurrent"
     noun = "request" if running else refusal.measure.removesuffix("s").replace("_", " ")
     return RateLimited(
-        f"{_scope_words(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{_subject(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
         f"{_limit_status(refusal)}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
@@ -154,7 +154,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     )
 
 
-def _scope_words(scope: RateScope) -> str:
+def _subject(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
 
 
@@ -174,8 +174,8 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
-        f"{_scope_words(scope)} {most} tokens of input per minute; the messages are estimated at {needed}, "
-        "so this request can never be let in. Shorten it, or have the limit raised.",
+        f"{_subject(scope)} {most} tokens of input per minute; the messages are estimated at "
+        f"{needed}, so this request can never be let in. Shorten it, or have the limit raised.",
         param="messages",
         metadata={
             "limit": "input_tokens" if scope.input == most else "tokens",

@@ -41,7 +41,7 @@ class WildcardModel(ServedModel):
     ) -> None:
         self._known, self._priced = known, priced
         self._parts = (card, tuple(capabilities), priced)
-        self._rest = rest
+        self._matched = rest
         super().__init__(card, self._parts[1])
         self._is_priced = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
@@ -57,10 +57,10 @@ class WildcardModel(ServedModel):
 
     @property
     def tariffs(self) -> TargetTariffs:
-        return self._priced(self._rest)
+        return self._priced(self._matched)
 
     def cost(self, served_by: str, usage: Usage) -> int:
-        return super().cost(served_by.replace(WILDCARD, self._rest, 1), usage)
+        return super().cost(served_by.replace(WILDCARD, self._matched, 1), usage)
 
     @property
     def known(self) -> Sequence[str]:
@@ -73,7 +73,7 @@ class WildcardModel(ServedModel):
         return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        return structs.replace(request, model=self._rest)
+        return structs.replace(request, model=self._matched)
 
 
 Entry = ServedModel | Listing

@@ -95,7 +95,7 @@ class Listing:
     ends: date | None = None
     twist: Twist | None = None
     clock: Callable[[], date] = today
-    _kept: _Facts = field(default_factory=_Facts, init=False, repr=False, compare=False)
+    _cached_facts: _Facts = field(default_factory=_Facts, init=False, repr=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -300,7 +300,7 @@ class Listing:
 
     @property
     def _facts(self) -> _Facts:
-        facts, profiles = self._kept, self.profiles
+        facts, profiles = self._cached_facts, self.profiles
         if facts.profiles != profiles:
             every = self._capabilities
             facts.supported = frozenset[str]().union(*(one.supported for one in every))

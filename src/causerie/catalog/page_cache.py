@@ -145,15 +145,15 @@ class CachedPage:
 
     body: bytes
     etag: str
-    _small: bytes = b""
+    _compressed: bytes = b""
     lasting: bool = False  # the same for as long as the service runs: worth the smallest form
     _smallest: bytes = b""
 
     async def small(self) -> bytes:
-        if not self._small:
+        if not self._compressed:
             level = _GZIP_BEST if self.lasting else _GZIP_LEVEL
-            self._small = await offload(gzip.compress, self.body, level, mtime=0)
-        return self._small
+            self._compressed = await offload(gzip.compress, self.body, level, mtime=0)
+        return self._compressed
 
     async def smallest(self) -> bytes:
         """Return the body in Brotli, which takes long and is done once."""
@@ -163,7 +163,7 @@ class CachedPage:
 
     @property
     def size(self) -> int:
-        return len(self.body) + len(self._small)
+        return len(self.body) + len(self._compressed)
 
 
 class CatalogCache:
@@ -172,8 +172,8 @@ class CatalogCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
-        self._written: dict[str, tuple[Listing, object, bytes]] = {}
-        self._one = asyncio.Lock()  # page at a time is written: others of the same wait for it
+        self._encoded_models: dict[str, tuple[Listing, object, bytes]] = {}
+        self._lock = asyncio.Lock()  # page at a time is written: others of the same wait for it
 
     async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
@@ -182,7 +182,7 @@ class CatalogCache:
         if (kept := self._unexpired_page(place)) is not None:
             return kept
         filters = Filters.parse(query)
-        async with self._one:
+        async with self._lock:
             if (kept := self._unexpired_page(place)) is not None:
                 return kept
             page = await self.made(path, filters, entries())
@@ -218,9 +218,9 @@ class CatalogCache:
         return CachedPage(body, f'W/"{digest}"')
 
     def _entry(self, one: Listing) -> bytes:
-        kept, profiles = self._written.get(one.id), one.profiles
+        kept, profiles = self._encoded_models.get(one.id), one.profiles
         if kept is not None and kept[0] is one and kept[1] == profiles:
             return kept[2]
         written = _encode(one.entry())
-        self._written[one.id] = one, profiles, written
+        self._encoded_models[one.id] = one, profiles, written
         return written

@@ -85,7 +85,7 @@ class TokenCache:
     def __init__(self, most: int = _MOST) -> None:
         self._known: BoundedCache[str, array[int]] = BoundedCache(most)
         self._replies: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
-        self._apart: dict[str, bool] = {}  # by control token
+        self._cuttable: dict[str, bool] = {}  # by control token
 
     async def read(
         self,
@@ -148,13 +148,13 @@ class TokenCache:
             before = hash((before, segment))
 
     async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
-        new = {head.text for head in heads}.difference(self._apart)
+        new = {head.text for head in heads}.difference(self._cuttable)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
             cut = [part for head in new for part in (_BEFORE, head + _BEHIND)]
             read = await engine.tokenize(whole, special=True)
-            self._apart |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
-        return all(self._apart[head.text] for head in heads)
+            self._cuttable |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
+        return all(self._cuttable[head.text] for head in heads)
 
     def _replies_in(self, segments: Iterable[str], scope: str) -> tuple[dict[int, array[int]], int]:
         # What a model made of the prompt, by position, and a hash of all segments but the last.
@@ -306,7 +306,7 @@ class PromptEncoder:
         self._tokens = ControlTokens(control_tokens)
         self._guarded = {id for text, id in self._tokens.ids.items() if text in own}
         self._control = frozenset(self._tokens.ids.values())
-        self._plain = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
+        self._plain_ids = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
         self._cache = TokenCache()
 
     async def encode(
@@ -409,10 +409,10 @@ class PromptEncoder:
             self._cache.keep_reply(end, whole, heads, ids)
 
     async def _as_plain_text(self, text: str, engine: Tokenizer) -> tuple[int, ...]:
-        known = self._plain.get(text)
+        known = self._plain_ids.get(text)
         if known is None:
             known = tuple(await self._tokenize_unguarded(text, engine))
-            self._plain.keep(text, known, 1)
+            self._plain_ids.keep(text, known, 1)
         return known
 
     async def _tokenize_unguarded(self, text: str, engine: Tokenizer) -> list[int]:

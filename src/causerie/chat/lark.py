@@ -93,7 +93,7 @@ class _Embedder:
         self._at = 0
         self._out: list[str] = []
         self._defined: set[str] = set()
-        self._used: dict[str, int] = {}
+        self._used_rules: dict[str, int] = {}
 
     def run(self) -> str:
         while (token := self._next_token()) is not None:
@@ -105,7 +105,7 @@ class _Embedder:
                 self._body(token)
         if "start" not in self._defined:
             raise SchemaRefused(self._param, "The grammar has no rule `start`.")
-        for name, number in self._used.items():
+        for name, number in self._used_rules.items():
             if name not in self._defined:
                 raise self._refusal(f"`{name}` is not defined.", number)
         lines = (line.strip() for line in "".join(self._out).split("\n"))
@@ -187,7 +187,7 @@ class _Embedder:
     def _used_name(self, token: _Token) -> str:
         sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]
         name = token.text.lstrip("!?")
-        self._used.setdefault(name, token.line)
+        self._used_rules.setdefault(name, token.line)
         return sign + self._prefixed(name)
 
     def _prefixed(self, name: str) -> str:

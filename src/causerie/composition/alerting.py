@@ -115,7 +115,7 @@ class ImpossibleUsage:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._seen: dict[str, float] = {}
+        self._last_seen: dict[str, float] = {}
 
     def look(
         self, settings: Settings, target_states: Sequence[TargetState], now: float
@@ -125,9 +125,9 @@ class ImpossibleUsage:
             count = each.failures[IMPOSSIBLE_USAGE]
             name = providers.get(each.name)
             if name is not None and count > self._counts.get(each.name, 0):
-                self._seen[name] = now
+                self._last_seen[name] = now
             self._counts[each.name] = count
-        for name, seen in sorted(self._seen.items()):
+        for name, seen in sorted(self._last_seen.items()):
             if now - seen <= _USAGE_SECONDS:
                 yield Condition(
                     f"usage:{name}",

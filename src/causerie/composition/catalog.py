@@ -255,17 +255,17 @@ class _StatedLengths:
     profile: ProfileReader
     context: int | None
     output: int | None
-    _before: ModelProfile | None = None
-    _made: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
+    _source: ModelProfile | None = None
+    _derived: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
 
     def read(self) -> ModelProfile:
         found = self.profile()
-        if found is not self._before:
+        if found is not self._source:
             context = found.context_length if self.context is None else self.context
             output = found.max_output_tokens if self.output is None else self.output
-            self._made = replace(found, context_length=context, max_output_tokens=output)
-            self._before = found
-        return self._made
+            self._derived = replace(found, context_length=context, max_output_tokens=output)
+            self._source = found
+        return self._derived
 
 
 def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:

@@ -103,7 +103,7 @@ class Supervisor:
         self._changed = asyncio.Event()  # whether a worker has become ready
         self._workers: dict[int, _Worker] = {}
         self._restarts = 0
-        self._past = ""  # the counts of workers that have ended
+        self._past_metrics = ""  # the counts of workers that have ended
         self._started = False
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         self._failure: int | None = None
@@ -198,7 +198,7 @@ class Supervisor:
                 return await worker.process.wait(), worker.ready
         finally:
             del self._workers[number]
-            self._past = counts([self._past, worker.metrics])
+            self._past_metrics = counts([self._past_metrics, worker.metrics])
             worker.writer.close()
             if worker.process.returncode is None:
                 worker.signal(signal.SIGKILL)
@@ -290,7 +290,7 @@ class Supervisor:
         running = list(self._workers.values())
         return merged(
             [each.metrics for each in running],
-            self._past,
+            self._past_metrics,
             workers=sum(each.ready for each in running),
             restarts=self._restarts,
         )

@@ -116,7 +116,7 @@ class Replica:
         self._holders: list[Callable[[], Held]] = []
         self._reported: Held = {}  # what was held when this process joined
         self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
-        self._ahead = 0  # microseconds of the server's clock before ours, at least
+        self._clock_offset = 0  # microseconds of the server's clock before ours, at least
         self.process = ""
         self.joins = 0
 
@@ -201,7 +201,7 @@ class Replica:
 
     def waits_until(self) -> int:
         """Return the time limit of an operation sent now, in microseconds of the server's clock."""
-        return _now() + self._ahead + int(self._options.line.reply_seconds * 1_000_000)
+        return _now() + self._clock_offset + int(self._options.line.reply_seconds * 1_000_000)
 
     async def _run(self) -> None:
         pause = _FIRST_PAUSE
@@ -270,7 +270,7 @@ class Replica:
         if not reply:
             raise ConnectionLost  # the server does not know this process any more
         time, answers = _decode(reply)
-        self._ahead = time - _now()  # again and again: its clock may be put forward or back
+        self._clock_offset = time - _now()  # again and again: its clock may be put forward or back
         for answer in answers:
             batch[0].answered(answer)
             del batch[0]

@@ -170,7 +170,7 @@ class DistributedCounters:
         self._now = now
         self._memory = MemoryCounters()
         self._running: Counter[str] = Counter()
-        replica.holder(self._held)
+        replica.holder(self._held_amounts)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
         """Return a lease without waiting if there are no limits, else ``None``."""
@@ -267,7 +267,7 @@ class DistributedCounters:
         key = self.replica.key
         return key(f"minute:{scope.id}"), key(f"running:{scope.id}")
 
-    def _held(self) -> dict[str, int]:
+    def _held_amounts(self) -> dict[str, int]:
         return {self.replica.key(f"running:{id}"): count for id, count in self._running.items()}
 
 
@@ -287,7 +287,7 @@ class DistributedBudgets:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._held: Counter[str] = Counter()  # by place
+        self._held_amounts: Counter[str] = Counter()  # by place
         replica.holder(self._held_by_key)
 
     @property
@@ -361,12 +361,12 @@ class DistributedBudgets:
 
     def _count(self, wants: Sequence[HoldRequest], times: int) -> None:
         for want in wants:
-            self._held[want.place] += times * want.estimate
-            if not self._held[want.place]:
-                del self._held[want.place]
+            self._held_amounts[want.place] += times * want.estimate
+            if not self._held_amounts[want.place]:
+                del self._held_amounts[want.place]
 
     def _held_by_key(self) -> dict[str, int]:
-        return {self._key(place): held for place, held in self._held.items()}
+        return {self._key(place): held for place, held in self._held_amounts.items()}
 
 
 def _parts(amount: int) -> tuple[int, int]:

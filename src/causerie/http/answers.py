@@ -34,23 +34,23 @@ class KeepAlive(Struct):
     """One timer that calls ``period_over`` of each listener every ``seconds`` since its entry."""
 
     _seconds: float
-    _ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
+    _period_ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
     _timer: asyncio.TimerHandle | None = None
 
     def enter(self, listener: StreamedAnswer) -> None:
-        self._ends[listener] = monotonic() + self._seconds
+        self._period_ends[listener] = monotonic() + self._seconds
         if self._timer is None:
             self._wait(self._seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
-        self._ends.pop(listener, None)
+        self._period_ends.pop(listener, None)
 
     def _wait(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
 
     def _period_over(self) -> None:
         self._timer = None
-        now, ends = monotonic(), self._ends
+        now, ends = monotonic(), self._period_ends
         over = list(takewhile(lambda listener: ends[listener] <= now, ends))
         for listener in over:
             del ends[listener]

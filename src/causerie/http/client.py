@@ -181,7 +181,7 @@ class HttpClient:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._keeps = reach.idle_seconds > 0
+        self._keeps_idle = reach.idle_seconds > 0
         self._now = 0.0  # when it was last watched, on the monotonic clock
         self._fixed = self._fixed_lines()
 
@@ -249,7 +249,7 @@ class HttpClient:
     async def close(self) -> None:
         """Close every connection; responses under way fail."""
         self._closed = True
-        self._keeps = False
+        self._keeps_idle = False
         if self._timer is not None:
             self._timer.cancel()
         for connection in tuple(self._open):
@@ -259,7 +259,7 @@ class HttpClient:
 
     def retire(self) -> None:
         """Close idle connections now, and others after their response."""
-        self._keeps = False
+        self._keeps_idle = False
         while self._idle:
             self._idle.popleft().close()
 
@@ -274,13 +274,13 @@ class HttpClient:
         oldest = now - self._reach.idle_seconds
         while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().close()
-        watched = any(due) or (self._keeps and self._open)
+        watched = any(due) or (self._keeps_idle and self._open)
         self._timer = None
         if watched:
             self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
 
     def idle(self, connection: ClientConnection) -> None:
-        if not self._keeps:
+        if not self._keeps_idle:
             connection.close()
             return
         connection.idle_since = self._now

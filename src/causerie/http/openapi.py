@@ -291,13 +291,13 @@ class Documents:
     """
 
     max_messages: int
-    _written: bytes | None = None
+    _document: bytes | None = None
 
     async def openapi(self, exchange: Exchange) -> None:
-        if self._written is None:
+        if self._document is None:
             written = await offload(lambda: msgspec.json.encode(document(self.max_messages)))
-            self._written = written
-        exchange.respond(200, self._written)
+            self._document = written
+        exchange.respond(200, self._document)
 
 
 def document(max_messages: int) -> Schema:

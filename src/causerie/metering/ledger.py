@@ -173,7 +173,7 @@ class Ledger:
         self._max_waiting = max_waiting
         self._waiting: deque[_Waiting] = deque()
         self._more = asyncio.Event()
-        self._closing = self._away = False
+        self._closing = self._database_away = False
         self.journal_fails = False
         """Whether the journal did not take the last record."""
         self._writer: asyncio.Task[None] | None = None
@@ -191,7 +191,7 @@ class Ledger:
     @property
     def away(self) -> bool:
         """Return true if there is no journal and the database failed at the last attempt."""
-        return self._away and self._write_ahead_log is None
+        return self._database_away and self._write_ahead_log is None
 
     def obstacle(self) -> str:
         """Return why no record would be safe now, or an empty text.
@@ -200,7 +200,7 @@ class Ledger:
         """
         if self.full:
             return f"{len(self._waiting)} usage records wait for the database"
-        if not self._away:
+        if not self._database_away:
             return ""
         if self._write_ahead_log is None:
             return "the database cannot be used, and there is no journal"
@@ -261,7 +261,7 @@ class Ledger:
                 pass
             else:
                 return
-        if self._away:
+        if self._database_away:
             raise _unsafe()
 
     def prepare(self, record: UsageRecord) -> None:
@@ -291,7 +291,7 @@ class Ledger:
         if not waiting.mark:
             self._enqueue(waiting)
         if not waiting.done and not (
-            self._away and record.status >= _FAILED
+            self._database_away and record.status >= _FAILED
         ):  # which is told anyway
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
@@ -318,7 +318,7 @@ class Ledger:
                 self._isolate_refused(batch, failure)
             else:
                 pause = _FIRST_PAUSE
-                self._away = False
+                self._database_away = False
                 self._finish_batch(batch)
 
     async def _wait_for_records(self) -> bool:
@@ -331,7 +331,7 @@ class Ledger:
 
     def _put_off(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.
-        self._away = True
+        self._database_away = True
         for each in self._waiting:
             if each.kept is not None and not each.kept.done():
                 each.record = unrecorded(each.record, failure)
@@ -342,7 +342,7 @@ class Ledger:
 
     def _isolate_refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
         # Each record is tried alone to find the one that the database refuses.
-        self._away = False
+        self._database_away = False
         if len(batch) > 1:
             self._batch = 1
             return

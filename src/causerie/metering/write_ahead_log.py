@@ -51,7 +51,7 @@ class WriteAheadLog:
         except Timeout as failure:
             raise WriteAheadLogTaken(f"another process writes its usage to {folder}") from failure
         self._mark = 0
-        self._safe = 0
+        self._synced_mark = 0
         self._lost = range(0)  # the marks of what the disk did not keep when it was last asked to
         self._flushing = asyncio.Lock()
         self._file: int | None = None
@@ -128,16 +128,16 @@ class WriteAheadLog:
         async with self._flushing:
             if mark in self._lost:
                 raise OSError("the disk did not keep it")  # it says so only once itself
-            if self._file is None or mark <= self._safe:
+            if self._file is None or mark <= self._synced_mark:
                 return
             reached, full = self._mark, tuple(self._full)
             try:
                 for file in (*full, self._file):
                     await asyncio.to_thread(_flush, os.dup(file))
             except OSError:
-                self._lost = range(self._safe + 1, reached + 1)
+                self._lost = range(self._synced_mark + 1, reached + 1)
                 raise
-            self._safe = reached
+            self._synced_mark = reached
             del self._full[: len(full)]
             for file in full:
                 _close(file)

@@ -184,7 +184,7 @@ class _Attempt:
         self._answer: TargetReply = SILENCE
         self._events: AsyncIterator[Batch] = SILENCE
         self._finishes: list[str] = []
-        self._silent = True
+        self._awaiting_first = True
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -229,14 +229,14 @@ class _Attempt:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await (self._next_batch() if self._silent else anext(self._events))
+            batch = await (self._next_batch() if self._awaiting_first else anext(self._events))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
             _note(self._span, failure)
             raise
-        if self._silent and batch:
-            self._silent = False
+        if self._awaiting_first and batch:
+            self._awaiting_first = False
             seconds = time.monotonic() - self._began
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._finishes += [event.reason for event in batch if isinstance(event, Finished)]

@@ -45,19 +45,19 @@ class ConversationCallIds(Struct, eq=False):
     """Ids that are unique within the conversation, and that are accepted when they come back."""
 
     _messages: Iterable[Message]
-    _make: Callable[[], str] = new_call_id
-    _used: set[str] | None = None
+    _new_id: Callable[[], str] = new_call_id
+    _used_ids: set[str] | None = None
 
     def take(self, given: str | None) -> str:
         """Return the id that was given, or a new one if there is none, or it cannot be used."""
-        if self._used is None:
+        if self._used_ids is None:
             calls = (call for message in self._messages for call in message.tool_calls)
-            self._used = {call.id for call in calls}
+            self._used_ids = {call.id for call in calls}
         if given is None or len(given) > MAX_NAME or not given.strip():
-            given = self._make()
-        while given in self._used:
-            given = self._make()
-        self._used.add(given)
+            given = self._new_id()
+        while given in self._used_ids:
+            given = self._new_id()
+        self._used_ids.add(given)
         return given
 
 
@@ -113,7 +113,7 @@ class ChoiceCalls(Struct, eq=False):
     _functions: Collection[str]
     _open: list[_PendingCall] = []
     _unstarted: list[_PendingCall] = []  # without those that may be repetitions
-    _begun: int = 0
+    _begun_calls: int = 0
     _compared: int = 0  # calls that the calls of messages were compared with
     _by_id: dict[str, _PendingCall] = {}
     _by_place: dict[int, _PendingCall] = {}
@@ -208,8 +208,8 @@ class ChoiceCalls(Struct, eq=False):
         return made
 
     def _register(self, made: _PendingCall) -> _PendingCall:
-        self._begun += 1
-        if self._begun > _MOST:
+        self._begun_calls += 1
+        if self._begun_calls > _MOST:
             raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
         self._open.append(made)
         return made

@@ -219,9 +219,9 @@ class Incoming(Struct, eq=False):
     _answers: dict[int, AnswerState] = {}
     _ids: ConversationCallIds | None = None
     _pieces: int = 0  # that brought content
-    _told: ReportedUsage = _UNTOLD
+    _reported: ReportedUsage = _UNTOLD
     _form: ChunkForm | None = None  # of the chunk that came last
-    _unlike: int = 0  # chunks in a row that had other forms
+    _unlike_chunks: int = 0  # chunks in a row that had other forms
     _other_api: MessagesReader | ResponsesReader | None = (
         None  # where the server speaks another API
     )
@@ -239,7 +239,7 @@ class Incoming(Struct, eq=False):
 
     @property
     def usage(self) -> Usage:
-        found = counted(self._told, self._pieces, self._answers.values(), self.request)
+        found = counted(self._reported, self._pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
@@ -344,7 +344,7 @@ class Incoming(Struct, eq=False):
             return answer.more(text, reasoning=False)
         if form is None or (event := form.event(data)) is None:
             return None
-        self._unlike = 0
+        self._unlike_chunks = 0
         self._pieces += 1
         return event
 
@@ -360,9 +360,9 @@ class Incoming(Struct, eq=False):
             return None
         self._pieces += 1
         self._record_metadata(chunk)
-        self._unlike += 1
+        self._unlike_chunks += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
-        forms = plain and self._unlike < _MOST_UNLIKE and self._other_api is None
+        forms = plain and self._unlike_chunks < _MOST_UNLIKE and self._other_api is None
         self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
         return event
 
@@ -399,9 +399,9 @@ class Incoming(Struct, eq=False):
             usage = chunk.choices[0].usage
         if usage is not None:
             size = sum([answer.size for answer in self._answers.values()])
-            if self._told is not _UNTOLD:
-                usage = merged(self._told.usage, usage)
-            self._told = ReportedUsage(usage, self._pieces, size)
+            if self._reported is not _UNTOLD:
+                usage = merged(self._reported.usage, usage)
+            self._reported = ReportedUsage(usage, self._pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 

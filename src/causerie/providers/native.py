@@ -261,19 +261,19 @@ class PassedReader(Struct, eq=False):
     request: ChatRequest
     ended: bool = False
     fingerprint: str | None = None
-    _ends: dict[int, str | None] = {}  # by choice; None until it has ended
+    _finishes: dict[int, str | None] = {}  # by choice; None until it has ended
     _pieces: int = 0  # with text
     _size: int = 0  # of the text, in characters
-    _told: ProviderUsage | None = None
+    _reported: ProviderUsage | None = None
     _units: int = 0
 
     @property
     def complete(self) -> bool:
-        return len(self._ends) >= self.request.n and None not in self._ends.values()
+        return len(self._finishes) >= self.request.n and None not in self._finishes.values()
 
     @property
     def usage(self) -> Usage:
-        request, told = self.request, self._told or ProviderUsage()
+        request, told = self.request, self._reported or ProviderUsage()
         completion = told.completion_tokens or told.output_tokens or 0
         prompt = told.prompt_tokens or told.input_tokens
         prompt = prompt or max((told.total_tokens or 0) - completion, 0)
@@ -328,7 +328,7 @@ class PassedReader(Struct, eq=False):
             events = _passed(text, body)
         if operation != "completions":
             self._units = self._units or 1
-            self._ends = {0: "stop"}
+            self._finishes = {0: "stop"}
         self._end(events)
         return events
 
@@ -364,9 +364,9 @@ class PassedReader(Struct, eq=False):
         except _UNREADABLE as failure:
             raise self._unreadable("no choices of a completion") from failure
         for choice in choices:
-            before = self._ends.setdefault(choice.index, None)
+            before = self._finishes.setdefault(choice.index, None)
             if choice.finish_reason:
-                self._ends[choice.index] = later(before, choice.finish_reason)
+                self._finishes[choice.index] = later(before, choice.finish_reason)
         text = "".join([choice.text or "" for choice in choices])
         self._pieces += bool(text)
         self._size += len(text)
@@ -375,7 +375,7 @@ class PassedReader(Struct, eq=False):
     def _record_usage(self, fields: Mapping[str, Raw]) -> None:
         told = _converted(fields.get("usage"), ProviderUsage)
         if told is not None:
-            self._told = told if self._told is None else merged(self._told, told)
+            self._reported = told if self._reported is None else merged(self._reported, told)
         if self.request.operation != "rerank":
             return
         meta, units = _converted(fields.get("meta"), _Meta), _converted(fields.get("usage"), _Units)
@@ -383,14 +383,14 @@ class PassedReader(Struct, eq=False):
         for each in (units, billed):
             self._units = int((each and each.search_units) or self._units)
         tokens = meta and meta.tokens and meta.tokens.input_tokens
-        if tokens and self._told is None:
-            self._told = ProviderUsage(prompt_tokens=int(tokens))
+        if tokens and self._reported is None:
+            self._reported = ProviderUsage(prompt_tokens=int(tokens))
 
     def _end(self, events: list[Event]) -> None:
         self.ended = True
-        if not self._ends:
+        if not self._finishes:
             raise UpstreamFailed("The provider ended its reply before it began.")
-        for index, word in sorted(self._ends.items()):
+        for index, word in sorted(self._finishes.items()):
             events.append(Finished(finish_reason(word, calls=False, said=True), index))
         events.append(self.usage)
 

@@ -363,7 +363,7 @@ class TargetSelector(Struct, eq=False):
             wait = max(1, math.ceil(min(rests.values(), default=1.0)))
             why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
             exhausted = Overloaded(
-                f"No target of this model answers now ({_names_of(self.candidates)}).{why} "
+                f"No target of this model answers now ({_listing(self.candidates)}).{why} "
                 f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
                 retry_after=wait,
@@ -386,7 +386,7 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, UpstreamFailed):
             next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (
-                f"No target of this model answered ({_names_of(self.candidates)}). {_last(failure)} "
+                f"No target of this model answered ({_listing(self.candidates)}). {_last(failure)} "
                 f"{next_step}"
             )
         if len(self.tried) > 1:
@@ -394,7 +394,7 @@ class TargetSelector(Struct, eq=False):
         return failure
 
 
-def _names_of(candidates: Sequence[Candidate]) -> str:
+def _listing(candidates: Sequence[Candidate]) -> str:
     names = [one.name for one in candidates[:_NAMED]]
     others = len(candidates) - len(names)
     return ", ".join([*names, f"and {others} more"] if others else names)

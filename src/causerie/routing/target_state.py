@@ -49,14 +49,14 @@ class Samples(Struct, eq=False):
     """The newest measurements with their times, for percentiles."""
 
     _clock: Callable[[], float]
-    _made: deque[tuple[float, float]] = msgspec.field(
+    _values: deque[tuple[float, float]] = msgspec.field(
         default_factory=partial(deque, maxlen=SAMPLES_KEPT)
     )
     _empty: bool = False  # a window had nothing when it was last asked for
     _known: dict[float, tuple[float, Percentiles | None]] = {}
 
     def add(self, value: float, now: float) -> None:
-        self._made.append((now, value))
+        self._values.append((now, value))
         if self._empty:
             self._empty = False
             self._known.clear()
@@ -65,23 +65,23 @@ class Samples(Struct, eq=False):
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
         values = sorted(
-            value for made, value in islice(reversed(self._made), _NEWEST) if made >= since
+            value for made, value in islice(reversed(self._values), _NEWEST) if made >= since
         )
         return values[(len(values) - 1) // 2] if len(values) > 1 else None
 
     def median_since(self, since: float) -> float | None:
-        values = [value for made, value in self._made if made >= since]
+        values = [value for made, value in self._values if made >= since]
         return median(values) if values else None
 
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
         """Return the percentiles of the last ``window`` seconds; ``None`` without measurements."""
-        if not self._made:
+        if not self._values:
             return None
         now = self._clock()
         counted, percentiles = self._known.get(window, (float("-inf"), None))
         if now - counted < _FRESH_SECONDS:
             return percentiles
-        values = sorted(value for made, value in self._made if made >= now - window)
+        values = sorted(value for made, value in self._values if made >= now - window)
         if values:
             last = len(values) - 1
             found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))

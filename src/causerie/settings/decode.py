@@ -39,7 +39,7 @@ class SettingsDecoder:
     """
 
     def __init__(self, where: Callable[[KeyPath], str]) -> None:
-        self._where = where
+        self._place_of = where
         self.problems: list[Problem] = []
         self.faults: list[KeyPath] = []
 
@@ -123,7 +123,7 @@ class SettingsDecoder:
         self._tell(path, advice)
 
     def _tell(self, path: KeyPath, advice: str) -> None:
-        self.problems.append(Problem(self._where(path), dotted(path), advice))
+        self.problems.append(Problem(self._place_of(path), dotted(path), advice))
 
 
 def secret_places(bare: Any) -> Any:

@@ -55,8 +55,8 @@ class Rewriter:
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
     _unknown_keys: set[str] = field(default_factory=set)
-    _left: dict[str, str] = field(default_factory=dict)  # by pointer
-    _marked: set[str] = field(default_factory=set)
+    _unenforced: dict[str, str] = field(default_factory=dict)  # by pointer
+    _marked_places: set[str] = field(default_factory=set)
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
     _contradictions: Contradictions = field(init=False)
@@ -84,7 +84,7 @@ class Rewriter:
             target = self._rewrite_schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, alone]] = named
-        if not self.for_grammar and self.checked - self._marked:
+        if not self.for_grammar and self.checked - self._marked_places:
             top[CHECKED] = True
         turning = circle(definitions)
         if turning is not None:
@@ -110,11 +110,11 @@ class Rewriter:
 
     def left(self) -> tuple[tuple[str, str], ...]:
         """Return the pointers and keywords of which the grammar admits more than they do."""
-        return tuple(self._left.items())
+        return tuple(self._unenforced.items())
 
     def _leave_to_check(self, schema: str, pointer: str, keyword: str) -> None:
         # Equal items are watched for in another way.
-        self._left[pointer] = keyword
+        self._unenforced[pointer] = keyword
         if keyword != "uniqueItems":
             self.checked.add(schema)
 
@@ -393,7 +393,7 @@ class Rewriter:
 
     def _finish(self, place: Place, out: Node) -> None:
         if not self.for_grammar and place.pointer in self.checked:
-            self._marked.add(place.pointer)
+            self._marked_places.add(place.pointer)
             out[CHECKED] = True
         required = as_list(out.get("required"))
         fewest = out.get("minProperties")

@@ -173,13 +173,13 @@ class SchemaNegation:
     """
 
     resolve: Callable[[str], object]
-    _left: int = _MOST_CHARACTERS_IN_ALL
+    _budget: int = _MOST_CHARACTERS_IN_ALL
 
     def of(self, schema: object, depth: int = 0) -> Opposite:
         """Return the opposite of a schema; it has no ways where none can be said."""
         if not isinstance(schema, Mapping):
             return Opposite(({},) if schema is False else (), True)
-        if depth > _DEEPEST or self._left < 0:
+        if depth > _DEEPEST or self._budget < 0:
             return _NOTHING_SAID
         each = [
             self._keyword(key, value, schema, depth)
@@ -187,7 +187,7 @@ class SchemaNegation:
             if not words.is_annotation(key)
         ]
         found = _union(each)
-        self._left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
+        self._budget -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
         return found
 
     def _keyword(self, key: str, value: object, schema: Schema, depth: int) -> Opposite:

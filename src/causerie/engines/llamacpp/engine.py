@@ -414,7 +414,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         self._launch = launch
         if launch.cache_tokens < launch.context * launch.parallel:
             self.cache_tokens = launch.cache_tokens
-        self._readings = supervised.Readings()
+        self._limiter = supervised.TokenizeLimit()
         self._affixes: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
@@ -451,7 +451,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         texts = [piece for piece in pieces if isinstance(piece, str)]
         supervised.ensure_can_fit(await self._vocabulary(), texts, self.context)
         prompts = await self._image_prompts(self._client())
-        return await self._readings.of(supervised.characters(texts), lambda: prompts.tokens(pieces))
+        return await self._limiter.of(supervised.characters(texts), lambda: prompts.tokens(pieces))
 
     async def _image_prompts(self, client: LlamaCppClient) -> ImagePrompts:
         # Each child has a marker of its own.
@@ -496,7 +496,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
 
     async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
-        answer = await self._readings.of(
+        answer = await self._limiter.of(
             supervised.characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
         )
         return list(answer["tokens"])

@@ -239,7 +239,7 @@ class Slots:
         self._cache_tokens = cache_tokens
         self._store = store
         self._free = asyncio.Semaphore(count)
-        self._choosing = asyncio.Lock()  # also while others make room for the one that was chosen
+        self._slot_lock = asyncio.Lock()  # also while others make room for the one that was chosen
         self._uses = 0
 
     @property
@@ -269,7 +269,7 @@ class Slots:
     async def _reserve_slot(
         self, engine: Engine, scope: str, tokens: bytes, cells: int
     ) -> tuple[Slot, int, _StoredPrompt | None]:
-        async with self._choosing:
+        async with self._slot_lock:
             free = [slot for slot in self._slots if not slot.busy]
             slot, shared, stored = self._choose_slot(free, scope, tokens)
             before = slot.cells

@@ -263,8 +263,8 @@ class MemberTurn:
     _left: Callable[[Member], None]
 
     def __post_init__(self, prompt: Sequence[int]) -> None:
-        self._rest = prompt[len(self._blocks) * kv_events.BLOCK :]  # the tokens that fill no block
-        self._read, self._since = self._unread, monotonic()
+        self._tail = prompt[len(self._blocks) * kv_events.BLOCK :]  # the tokens that fill no block
+        self._tokens_read, self._since = self._unread, monotonic()
         self.at.running += 1
         self.at.unread += self._unread
         self.at.cache.enter(self._blocks)
@@ -287,10 +287,10 @@ class MemberTurn:
         self._unread = 0
         if made is not None:
             at.answered()
-            at.cache.expect(self._read, self._since)
+            at.cache.expect(self._tokens_read, self._since)
             # The reply is in its cache too, for the next turn of the conversation.
             before = self._blocks[-1] if self._blocks else self._before
-            at.cache.holds(kv_events.extended(before, [*self._rest, *made]))
+            at.cache.holds(kv_events.extended(before, [*self._tail, *made]))
         elif failure:
             at.failed(failure)
         self._left(at)

@@ -97,14 +97,14 @@ class _Part(Struct):
 class Reservation:
     """Reservation of one request; leaving the block releases what was not settled."""
 
-    __slots__ = ("_budgets", "_open", "_parts", "_settled", "_wants", "ends")
+    __slots__ = ("_budgets", "_open", "_parts", "_requests", "_settled", "ends")
 
     def __init__(
         self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: float
     ) -> None:
         self._budgets = budgets
         self._parts = parts
-        self._wants = wants
+        self._requests = wants
         self._settled: Sequence[tuple[_Counter, int]] = ()
         self._open = True
         self.ends = ends
@@ -129,9 +129,9 @@ class Reservation:
             return
         spent = [more for _, more in settled]
         if any(spent):
-            await shared_budgets.settle(self._wants, spent, held=held)
+            await shared_budgets.settle(self._requests, spent, held=held)
         elif held:
-            shared_budgets.give_back(self._wants)
+            shared_budgets.give_back(self._requests)
 
     def take_back(self) -> None:
         """Revoke the settled use in this process; other replicas still count it."""
@@ -145,7 +145,7 @@ class Reservation:
         if self._open:
             self._close()
             if self._parts and self._budgets.shared_budgets is not None:
-                self._budgets.shared_budgets.give_back(self._wants)
+                self._budgets.shared_budgets.give_back(self._requests)
 
     def _close(self) -> None:
         if self._open:

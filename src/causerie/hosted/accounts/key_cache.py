@@ -75,7 +75,7 @@ class KeyCache:
         self._digests: dict[str, set[bytes]] = {}  # by key, project and person
         self._absent: dict[bytes, int] = {}
         self._lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
-        self._seen = 0
+        self._last_change = 0
         self._trusted = True
         self._tasks = asyncio.TaskGroup()
         self._stack = AsyncExitStack()
@@ -87,7 +87,7 @@ class KeyCache:
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
-        self._seen, _ = await self._changes()
+        self._last_change, _ = await self._changes()
         await self._stack.enter_async_context(self._tasks)
         self._polling = self._tasks.create_task(self._follow())
         return self
@@ -176,9 +176,9 @@ class KeyCache:
             async with asyncio.timeout(self._options.answer_seconds):
                 while True:
                     async with self._store.reading() as tx:
-                        number, _ = await tx.keys.changes(self._seen)
+                        number, _ = await tx.keys.changes(self._last_change)
                         found = await tx.keys.grant(digest)
-                    if number >= self._seen:
+                    if number >= self._last_change:
                         return found
         except TimeoutError as failure:
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
@@ -220,12 +220,12 @@ class KeyCache:
                 asyncio.timeout(self._options.answer_seconds),
                 self._store.reading() as tx,
             ):
-                return await tx.keys.changes(self._seen)
+                return await tx.keys.changes(self._last_change)
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
 
     def _apply(self, number: int, subjects: Sequence[str] | None) -> None:
-        self._seen = number
+        self._last_change = number
         if subjects is None or CHANGED in subjects:
             self.configuration_changed.set()
         if subjects is None or any(each.startswith(_SCOPES) for each in subjects):

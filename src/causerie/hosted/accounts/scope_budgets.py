@@ -181,7 +181,7 @@ class BulkBounds(AccountService):
                 await tx.keys.announce_all([*changed], now)
                 await tx.audit.add(
                     *(
-                        self._noted(actor, owner, before[owner], new)
+                        self._bounds_audit_entry(actor, owner, before[owner], new)
                         for owner, new in changed.items()
                     )
                 )

@@ -75,14 +75,14 @@ class Changes(Struct, eq=False):
     """A bounded list of changes to a request, to be reported in a header."""
 
     _named: dict[str, None] = {}
-    _more: int = 0
+    _unlisted: int = 0
 
     def note(self, change: str) -> None:
         """Note a change once; the first ones are named, the others counted."""
         if len(self._named) < 32:
             self._named[change] = None
         else:
-            self._more += 1
+            self._unlisted += 1
 
     def note_others(self, fields: ObjectReader, known: Collection[str]) -> None:
         for name in fields.values:
@@ -90,7 +90,7 @@ class Changes(Struct, eq=False):
                 self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
-        more = [f"{self._more} more repairs of messages"] if self._more else []
+        more = [f"{self._unlisted} more repairs of messages"] if self._unlisted else []
         return (*self._named, *more)
 
 
@@ -232,20 +232,20 @@ class _Call(Struct, eq=False):
 
 class _CallIds:
     def __init__(self) -> None:
-        self._used: set[str] = set()
+        self._used_ids: set[str] = set()
         self._times: Counter[str] = Counter()
 
     def take(self, given: str | None) -> str:
-        if given and len(given) <= MAX_NAME and given not in self._used:
-            self._used.add(given)
+        if given and len(given) <= MAX_NAME and given not in self._used_ids:
+            self._used_ids.add(given)
             return given
         given = given or ""
         made = given
-        while made in self._used or not 0 < len(made) <= MAX_NAME:
+        while made in self._used_ids or not 0 < len(made) <= MAX_NAME:
             self._times[given] += 1
             text = f"{self._times[given]} {given}"
             made = f"call_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-        self._used.add(made)
+        self._used_ids.add(made)
         return made
 
 

@@ -252,7 +252,7 @@ class ResponseEncoder(Struct, eq=False):
 
     _reply: ResponseReply
     _context: ResponseContext
-    _silent: bool = False
+    _is_collecting: bool = False
     _sequence: int = 0
     _out: list[bytes] = []
     _started: bool = False
@@ -339,14 +339,14 @@ class ResponseEncoder(Struct, eq=False):
         return data
 
     def _send(self, type: str, fields: Mapping[str, Any]) -> None:
-        if not self._silent:
+        if not self._is_collecting:
             event = {"type": type, "sequence_number": self._sequence, **fields}
             self._out += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
             self._sequence += 1
 
     def _start(self) -> None:
         self._started = True
-        response = None if self._silent else self.response()
+        response = None if self._is_collecting else self.response()
         self._send("response.created", {"response": response})
         self._send("response.in_progress", {"response": response})
 
@@ -380,7 +380,7 @@ class ResponseEncoder(Struct, eq=False):
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
         self._texts.append(event.text)
-        if self._silent:
+        if self._is_collecting:
             self._logprobs += map(logprob_body, event.logprobs)
             return
         if event.logprobs:
