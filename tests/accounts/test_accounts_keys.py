@@ -313,7 +313,7 @@ async def test_changes_of_long_ago_drop_everything(world: World) -> None:
         await world.projects.archive(SYSTEM, (await world.project()).id)
         number, subjects = await keys._changes()
         assert subjects is None
-        keys._apply(number, subjects)
+        keys._apply_changes(number, subjects)
         assert isinstance(await refusal(keys, made.credential), Unauthenticated)
 
 

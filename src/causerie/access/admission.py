@@ -126,11 +126,11 @@ class SlotQueue:
         if self._slots.take_now(places):
             return
         if len(self._slots.queue) >= self.max_waiting:
-            raise self._full(f"its queue (at most {self.max_waiting}) is full")
+            raise self._overloaded(f"its queue (at most {self.max_waiting}) is full")
         try:
             await self._slots.take(places, self.max_wait_seconds)
         except TimeoutError:
-            raise self._full(f"no place became free in {self.max_wait_seconds:g} s") from None
+            raise self._overloaded(f"no place became free in {self.max_wait_seconds:g} s") from None
 
     @asynccontextmanager
     async def reserve(self, choices: int, tokens: int) -> AsyncIterator[None]:
@@ -155,13 +155,13 @@ class SlotQueue:
             except TimeoutError:
                 free = f"room for {amount} tokens in its cache"
                 seconds = f"{self.max_wait_seconds:g} s"
-                raise self._full(f"no {free} became free in {seconds}") from None
+                raise self._overloaded(f"no {free} became free in {seconds}") from None
         try:
             yield
         finally:
             self._tokens.give_back(amount)
 
-    def _full(self, why: str) -> Overloaded:
+    def _overloaded(self, why: str) -> Overloaded:
         turns = (self.waiting + 1) / max(self._slots.size(), 1)
         wait = min(max(1, round(turns * self._recent)), 60)
         return Overloaded(

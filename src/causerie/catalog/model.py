@@ -159,11 +159,11 @@ def highest(tariffs: Iterable[Tariff]) -> Tariff:
     if not others:
         return first
     bounds = sorted({above for one in (first, *others) for above, _ in one.tiers})
-    flat = [_flat(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)]
+    flat = [_dearest(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)]
     return replace(flat[0], tiers=tuple(zip(bounds, flat[1:], strict=True)))
 
 
-def _flat(tariffs: Iterable[Tariff]) -> Tariff:
+def _dearest(tariffs: Iterable[Tariff]) -> Tariff:
     every = list(tariffs)
     return Tariff(
         prompt=max(one.dearest_input for one in every),

@@ -68,9 +68,9 @@ class Filters:
             raise _wrong_value("sort", f"must be one of {', '.join(SORTS)}.")
         return Filters(
             given,
-            offset=_whole(given, "offset", 0, 2**31) or 0,
-            limit=_whole(given, "limit", 1, MOST_ENTRIES),
-            context=_whole(given, "context", 0, 2**31) or 0,
+            offset=_whole_number(given, "offset", 0, 2**31) or 0,
+            limit=_whole_number(given, "limit", 1, MOST_ENTRIES),
+            context=_whole_number(given, "context", 0, 2**31) or 0,
             min_price=_money(given, "min_price"),
             max_price=_money(given, "max_price"),
         )
@@ -106,7 +106,7 @@ class Filters:
         return frozenset(word for word in self.given.get(name, "").split(",") if word)
 
 
-def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+def _whole_number(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
     text = given.get(name)
     if text is None:
         return None
@@ -211,13 +211,13 @@ class CatalogCache:
         tail = PageTail(total_count=len(found), links=PageLinks(next=following))
         written, turns = [], Turns()
         for one in shown:
-            written.append(self._entry(one))
+            written.append(self._encoded_entry(one))
             await turns.pause()
         body = b'{"data":[' + b",".join(written) + b"]," + _encode(tail)[1:]
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         return CachedPage(body, f'W/"{digest}"')
 
-    def _entry(self, one: Listing) -> bytes:
+    def _encoded_entry(self, one: Listing) -> bytes:
         kept, profiles = self._encoded_models.get(one.id), one.profiles
         if kept is not None and kept[0] is one and kept[1] == profiles:
             return kept[2]

@@ -158,7 +158,7 @@ def _body(
     if calls is None:
         return said or text.free()
     if form.calls.addressed:
-        text.shut = f"[ \\n]*{spelled(_first_text(form.calls))}"
+        text.shut = f"[ \\n]*{spelled(_first_literal(form.calls))}"
     if calls.forbidden:
         return said or text.free_without(_call_markers(form.calls))
     section = _Section(form.calls, calls, text)
@@ -208,10 +208,10 @@ def _call_markers(calls: forms.CallSection) -> tuple[str, ...]:
 
 def _message_opening(calls: forms.CallSection) -> str:
     last = markers(calls.separator)[-1]
-    return calls.separator[calls.separator.index(last) :] + _first_text(calls)
+    return calls.separator[calls.separator.index(last) :] + _first_literal(calls)
 
 
-def _first_text(calls: forms.CallSection) -> str:
+def _first_literal(calls: forms.CallSection) -> str:
     assert isinstance(calls.call[0], forms.Literal)
     return calls.call[0].text
 
@@ -254,11 +254,11 @@ class _Section:
 
     def _calls_at_message_start(self) -> list[str]:
         form, text = self._form, self._text
-        first = forms.Literal(form.lead + _first_text(form))  # one lexeme, as free text is
+        first = forms.Literal(form.lead + _first_literal(form))  # one lexeme, as free text is
         begun = (first, *form.call[1:])
         options = [text.free_before(self._with_first(begun))]
         if not text.is_control(opening := _message_opening(form)):  # which is text like any other
-            options.append(f"{text.free_until(opening)} {self.behind(_first_text(form))}")
+            options.append(f"{text.free_until(opening)} {self.behind(_first_literal(form))}")
         return options
 
     def _more(self, first: str = "") -> str:

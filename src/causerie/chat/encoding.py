@@ -242,7 +242,7 @@ class ControlTokens:
         return [
             (at, at + size)
             for head, sizes in self._lengths.items()
-            for at in _places(text, head)
+            for at in _positions(text, head)
             for size in sizes
             if text[at : at + size] in self.ids and at + size <= len(text)
         ]
@@ -277,7 +277,7 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
 
     found = sorted(control_tokens.found(text), key=lambda place: (place[0] - place[1], place[0]))
     kept = bytearray(len(text))
-    own = sorted(place for place in found if not touches(place) and _claim(kept, place))
+    own = sorted(place for place in found if not touches(place) and _claim_span(kept, place))
     edges = [edge for place in own for edge in place]
     cuts: set[int] = set()
     forged: list[tuple[int, int]] = []
@@ -286,7 +286,7 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
         inside = edges[bisect_right(edges, place[0]) : bisect_left(edges, place[1])]
         if inside:
             cuts.update(inside)  # cut alongside the template's own token, which stays whole
-        elif _claim(taken, place):
+        elif _claim_span(taken, place):
             forged.append(place)
     if forged or cuts:
         return _cut_pieces(text, forged, cuts)
@@ -441,7 +441,7 @@ def _forged() -> InvalidRequest:
     )
 
 
-def _claim(taken: bytearray, place: tuple[int, int]) -> bool:
+def _claim_span(taken: bytearray, place: tuple[int, int]) -> bool:
     start, stop = place
     if taken.find(1, start, stop) >= 0:
         return False
@@ -449,7 +449,7 @@ def _claim(taken: bytearray, place: tuple[int, int]) -> bool:
     return True
 
 
-def _places(text: str, head: str) -> Iterator[int]:
+def _positions(text: str, head: str) -> Iterator[int]:
     at = text.find(head)
     while at >= 0:
         yield at

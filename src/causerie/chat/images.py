@@ -104,11 +104,11 @@ class ImageReader:
             raise _refusal(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
         other = self._known.get(digest)
         if other is None:
-            other = await self._ask(data, param)
+            other = await self._read_image(data, param)
             self._known.keep(digest, other, len(other) + len(digest))
         return Image(await offload(_encoded, other) if other else text, digest)
 
-    async def _ask(self, data: bytes, param: str) -> bytes:
+    async def _read_image(self, data: bytes, param: str) -> bytes:
         try:
             async with asyncio.timeout(_PATIENCE), self._turn:
                 answer = await self._answer(data)

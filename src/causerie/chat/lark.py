@@ -64,10 +64,10 @@ def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
     if len(text) > MAX_CHARACTERS:
         raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
     is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
-    return _Embedder(_converted(text, param) if is_gbnf else text, prefix, param).run()
+    return _Embedder(_lark_of_gbnf(text, param) if is_gbnf else text, prefix, param).run()
 
 
-def _converted(text: str, param: str) -> str:
+def _lark_of_gbnf(text: str, param: str) -> str:
     if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
         raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
     try:

@@ -69,7 +69,7 @@ class ConsoleAnnouncer:
         self.stop()
         lines = block(self.settings, host, port, self._first, self._engines)
         if self._console.is_terminal and doors.has_chat_page(self.settings):
-            lines = [*lines, *_code(host, port)]
+            lines = [*lines, *_qr_code(host, port)]
         for line in lines:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -180,7 +180,7 @@ def _from_elsewhere(host: str, port: int) -> Sequence[str]:
     return network_urls(host, port) if host in ANY_ADDRESS else ()
 
 
-def _code(host: str, port: int) -> Iterator[str]:
+def _qr_code(host: str, port: int) -> Iterator[str]:
     if not is_loopback(host):
         page = f"{network_urls(host, port)[0]}/"
         yield from (f"Scan this to chat on a phone: {page}", "", *qr_lines(page), "")

@@ -353,10 +353,10 @@ def _add_fallbacks(result: Imported, section: str, settings: Mapping[str, Any]) 
             if name not in own or not isinstance(other, str) or other not in own or wild:
                 result.note(at, f"`{other}` is left out: both must be in the list, without `*`")
                 continue
-            _append(result.aliases[name], own[other])
+            _append_fallbacks(result.aliases[name], own[other])
 
 
-def _append(alias: Alias, targets: list[ImportedTarget]) -> None:
+def _append_fallbacks(alias: Alias, targets: list[ImportedTarget]) -> None:
     after = max(target.priority for target in alias.targets) + 1
     for target in targets:
         if not any(_same(target, other) for other in alias.targets):

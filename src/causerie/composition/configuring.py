@@ -220,12 +220,12 @@ class LiveConfiguration:
 
     async def delete(self, actor: Actor, id: str) -> None:
         async with self._locked_entries(actor) as stored:
-            await self._apply(actor, stored, [EntryChange(_by_id(stored, id), None)])
+            await self._apply_changes(actor, stored, [EntryChange(_by_id(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         async with self._locked_entries(actor) as stored:
             changes = [self._planned(actor, stored, step) for step in steps]
-            await self._apply(actor, stored, changes)
+            await self._apply_changes(actor, stored, changes)
 
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
@@ -233,10 +233,10 @@ class LiveConfiguration:
         async with self._turn:
             yield await self._entries.every()
 
-    async def _apply(
+    async def _apply_changes(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
-        outcome = await self._written(actor, stored, changes)
+        outcome = await self._write(actor, stored, changes)
         if not outcome.applied:
             raise _invalid(outcome.problems)
 
@@ -247,20 +247,20 @@ class LiveConfiguration:
         before: StoredEntry | None,
         after: StoredEntry,
     ) -> EntryView:
-        outcome = await self._written(actor, stored, [EntryChange(before, after)])
+        outcome = await self._write(actor, stored, [EntryChange(before, after)])
         view = _view(after, self._configuration.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
 
-    async def _written(
+    async def _write(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
         after = {each.before.id: each.after for each in changes if each.before is not None}
         kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
         made = [each.after for each in changes if each.before is None and each.after]
         touched = [each.after for each in changes if each.after is not None]
-        await self._check([*kept, *made], *touched)
+        await self._check_stored([*kept, *made], *touched)
         await self._entries.write(actor, changes)
         return await self._configuration.reload()
 
@@ -338,16 +338,16 @@ class LiveConfiguration:
             wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
             tried = self._entries.drafted(SYSTEM, _draft("provider", wish))
         try:
-            loaded = await self._check([*stored, tried], tried)
+            loaded = await self._check_stored([*stored, tried], tried)
         except InvalidRequest as failure:
-            raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
+            raise _with_name(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         keys = Credentials(keys={one.name: tried.credential or ""})
         outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
         await self._note(actor, one, outcome)
         return outcome
 
-    async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
+    async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
             loaded = await asyncio.to_thread(self._configuration.read, stored)
@@ -440,7 +440,7 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
 
 
-def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
+def _with_name(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
     problems = failure.metadata.get("problems")
     if not isinstance(problems, list):
         return failure
@@ -470,7 +470,7 @@ def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
                 continue
             said = {
                 name: value
-                for name, value in _written(one).items()
+                for name, value in _shown_values(one).items()
                 if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
             has_key = said.pop(KEYS.get(section, ""), None) is not None
@@ -491,14 +491,14 @@ def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
             )
 
 
-def _written(value: Any) -> Any:
+def _shown_values(value: Any) -> Any:
     if isinstance(value, Secret):
         return {}  # its place is for those who see the file
     if isinstance(value, msgspec.Struct):
         return {
-            field.name: _written(getattr(value, field.name))
+            field.name: _shown_values(getattr(value, field.name))
             for field in fields(type(value)).values()
             if (field.required or getattr(value, field.name) != field.default)
             and not (field.name in _NOT_SHOWN and not isinstance(getattr(value, field.name), str))
         }
-    return [_written(each) for each in value] if isinstance(value, tuple) else value
+    return [_shown_values(each) for each in value] if isinstance(value, tuple) else value

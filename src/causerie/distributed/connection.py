@@ -59,7 +59,7 @@ class ConnectionOptions:
 
 
 class Operation(Struct, frozen=True, eq=False):
-    """What this process tells or asks the server, and the callbacks for its answer or failure.
+    """A command for the server, and the callbacks for its answer or failure.
 
     ``words`` begin with a name that the script knows; ``keys`` are those that are among them.
     """

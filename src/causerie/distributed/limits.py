@@ -76,7 +76,7 @@ def refused(
     """Return the limits that refuse the request, at ``now`` microseconds."""
     limits: list[ExceededLimit] = []
     for each, output in zip(found, outputs, strict=True):
-        need, wait = Tokens(input, output), partial(_until, each, now)
+        need, wait = Tokens(input, output), partial(_seconds_until, each, now)
         limits += exceeded(each.scope, each.used, each.running, need, wait)
     return QuotaRefusal(tuple(limits), limit_statuses(found, now))
 
@@ -107,7 +107,7 @@ def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus 
     return limit, max(left, 0), reset
 
 
-def _until(window: ScopeWindow, now: int, number: int, _more: int) -> float:
+def _seconds_until(window: ScopeWindow, now: int, number: int, _more: int) -> float:
     tick = window.freed[number]
     return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
 
@@ -123,15 +123,15 @@ class DistributedLease(Lease):
     at: int
 
     def release(self, input: int, output: int) -> None:
-        self._end(input, output, 0)
+        self._settle(input, output, 0)
 
     def undo(self) -> None:
-        self._end(0, 0, -1)
+        self._settle(0, 0, -1)
 
     def limit_statuses(self) -> LimitStatuses:
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
-    def _end(self, input: int, output: int, requests: int) -> None:
+    def _settle(self, input: int, output: int, requests: int) -> None:
         taken = []
         for each, reserved in zip(self.found, self.outputs, strict=True):
             more = (0, 0)
@@ -324,16 +324,16 @@ class DistributedBudgets:
         stood = list(zip(amounts[::2], amounts[1::2], strict=True))
         if not held:
             return HoldAnswer(HoldOutcome.REFUSED, stood)
-        self._count(wants, 1)
+        self._count_held(wants, 1)
         return HoldAnswer(HoldOutcome.HELD, stood)
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
         """Count holds while the server is unavailable."""
-        self._count(wants, 1)
+        self._count_held(wants, 1)
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
-        self._count(wants, -1)
+        self._count_held(wants, -1)
         self._replica.send(Operation(*self._settle_command(wants, [0] * len(wants), held=True)))
 
     async def settle(
@@ -341,7 +341,7 @@ class DistributedBudgets:
     ) -> None:
         """Add spent amounts; return when the server has counted them or never will."""
         if held:
-            self._count(wants, -1)
+            self._count_held(wants, -1)
         with suppress(ConnectionLost):
             await self._replica.ask(*self._settle_command(wants, spent, held=held), _ignore_answer)
 
@@ -359,7 +359,7 @@ class DistributedBudgets:
     def _key(self, place: str) -> str:
         return self._replica.key(f"budget:{place}")
 
-    def _count(self, wants: Sequence[HoldRequest], times: int) -> None:
+    def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
         for want in wants:
             self._held_amounts[want.place] += times * want.estimate
             if not self._held_amounts[want.place]:

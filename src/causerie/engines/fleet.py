@@ -241,9 +241,9 @@ class Fleet:
 
     def reclaimable(self) -> int:
         """Return the bytes of the models that may be unloaded for another one."""
-        return sum(slot.engine.memory_bytes for slot in self._yielding() if slot.engine)
+        return sum(slot.engine.memory_bytes for slot in self._unloadable() if slot.engine)
 
-    def _yielding(self) -> Sequence[ModelSlot]:
+    def _unloadable(self) -> Sequence[ModelSlot]:
         now = time.monotonic()
         unused = (model_slot for model_slot in self._all_slots() if model_slot.unused)
         return [
@@ -359,7 +359,7 @@ class Fleet:
             raise
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
-        while need > self._free_bytes() and (idle := self._yielding()):
+        while need > self._free_bytes() and (idle := self._unloadable()):
             await self._unload(min(idle, key=lambda model_slot: model_slot.used_at))
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._budget) is not None and self._taken_bytes() + need > budget:

@@ -71,14 +71,14 @@ def _recommended_sampling(
     told: Mapping[str, object], source: str, names: Iterable[str]
 ) -> RecommendedSampling | None:
     family = family_of(names)
-    usual = _usable(told, source) or (family.usual if family else None)
+    usual = _recommendation(told, source) or (family.usual if family else None)
     if usual is None:
         return None
     other = family.without_thinking if family else None
     return RecommendedSampling(usual, other or usual)
 
 
-def _usable(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
+def _recommendation(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
     # A recommendation is used as a whole: what it leaves out is neutral.
     values: dict[str, float] = {}
     draws = False
@@ -108,7 +108,7 @@ def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
     One that is not set is neutral; the engine's own defaults never apply.
     """
     fields = {}
-    for name, field, neutral in _numbers(engine):
+    for name, field, neutral in _number_fields(engine):
         value = getattr(wanted, name)
         if value is None or value in neutral:
             value = neutral[0]
@@ -119,11 +119,11 @@ def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
 def neutral_values(engine: str, effect: str) -> dict[str, float]:
     """Return the fields of an engine whose parameters act this way, and their neutral values."""
     acting = {each.name for each in SAMPLING if each.facts.effect == effect}
-    return {field: neutral[0] for name, field, neutral in _numbers(engine) if name in acting}
+    return {field: neutral[0] for name, field, neutral in _number_fields(engine) if name in acting}
 
 
 @cache
-def _numbers(engine: str) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
+def _number_fields(engine: str) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
     return tuple(
         (each.name, field, each.facts.neutral)
         for each in SAMPLING

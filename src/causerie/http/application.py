@@ -202,7 +202,7 @@ class Edge:
         self._refusal(exchange)(exchange, failure)
 
     def _refusal(self, exchange: Exchange) -> Refusal:
-        found = self._mounts.get(_first(exchange.path))
+        found = self._mounts.get(_first_segment(exchange.path))
         if found is None:
             return _refuse_as(shape_of(exchange.path))
         try:
@@ -214,7 +214,7 @@ class Edge:
 
     def _answers_preflight(self, exchange: Exchange) -> bool:
         path, headers = exchange.path, exchange.headers
-        if path in self._service_routes or _first(path) in self._mounts:
+        if path in self._service_routes or _first_segment(path) in self._mounts:
             return False
         origin = headers["origin"]
         try:
@@ -259,7 +259,7 @@ class Edge:
             if exchange.method not in ("GET", "HEAD"):
                 raise routing.method_not_allowed(exchange.method, ["GET"])
             return handler
-        mounted = self._mounts.get(_first(exchange.path))
+        mounted = self._mounts.get(_first_segment(exchange.path))
         if mounted is None:
             return None
         if mounted.address and host_name(host) == mounted.host:
@@ -293,5 +293,5 @@ def _refuse_as(shape: Shape) -> Refusal:
     return Exchange.refuse if shape is CHAT_COMPLETIONS else refuse
 
 
-def _first(path: str) -> str:
+def _first_segment(path: str) -> str:
     return "/" + path[1:].partition("/")[0]

@@ -150,7 +150,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     start = await response.beginning(
         lambda start: len(start) >= (len(_ZSTD) if start[:1] in (b"\x1f", b"\x28") else 2)
     )
-    codings = _codings(response.coding, start)
+    codings = _coding_names(response.coding, start)
     if not codings:
         return response
     if len(codings) > _MOST_CODINGS or not set(codings) <= DECODERS.keys():
@@ -159,7 +159,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     return DecodedResponse(response, codings)
 
 
-def _codings(header: bytes, start: bytes) -> Sequence[str]:
+def _coding_names(header: bytes, start: bytes) -> Sequence[str]:
     by_bytes = "gzip" if start.startswith(_GZIP) else "zstd" if start.startswith(_ZSTD) else ""
     names = [name.strip().decode("latin-1") for name in header.split(b",")]
     named = [name for name in names if name not in ("", "identity")]

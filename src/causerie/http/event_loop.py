@@ -61,9 +61,9 @@ class FairThreads:
                 del self._waiting[caller]
             self._free -= 1
             self._busy_callers.add(caller)
-            self._threads.submit(self._do, caller, job, work)
+            self._threads.submit(self._run_job, caller, job, work)
 
-    def _do(self, caller: str, job: Future[Any], work: Callable[[], object]) -> None:
+    def _run_job(self, caller: str, job: Future[Any], work: Callable[[], object]) -> None:
         if job.set_running_or_notify_cancel():
             try:
                 result = work()

@@ -119,7 +119,7 @@ class HealthHandlers(Struct, frozen=True):
             status=state,
             ready=state == "ready",
             live=True,
-            engines=[self._engine(status) for status in engines],
+            engines=[self._engine_health(status) for status in engines],
             targets=[_target(status) for status in targets],
             limits=SharedLimits(
                 shared=answers is not None, answers=UNSET if answers is None else answers
@@ -152,7 +152,7 @@ class HealthHandlers(Struct, frozen=True):
     def _stalled(self, status: EngineStatus) -> bool:
         return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
 
-    def _engine(self, status: EngineStatus) -> EngineHealth:
+    def _engine_health(self, status: EngineStatus) -> EngineHealth:
         state = "stalled" if self._stalled(status) else status.state.value
         members = [
             _status(MemberHealth, one, address=one.model, state=one.state.value)

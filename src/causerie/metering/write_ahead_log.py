@@ -165,7 +165,7 @@ class WriteAheadLog:
 
     def _next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        file, written = _started(self._part(self._number + 1), b"".join(self._running.values()))
+        file, written = _new_part(self._part(self._number + 1), b"".join(self._running.values()))
         full, self._file, self._written = self._file, file, written
         self._turns_at = written + self._part_bytes
         if full is not None:
@@ -187,7 +187,7 @@ def _line(record: UsageRecord) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(data), data)
 
 
-def _started(part: Path, content: bytes) -> tuple[int, int]:
+def _new_part(part: Path, content: bytes) -> tuple[int, int]:
     file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         written = os.write(file, content) if content else 0

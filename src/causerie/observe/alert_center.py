@@ -203,13 +203,13 @@ class AlertCenter:
     ) -> None:
         sent = Counter(await self.book.sent(now - _HOUR))
         for one in new:
-            deliveries = _bounded(_message(one, now), _receivers(options, one), options, sent)
+            deliveries = _within_rate(_message(one, now), _receivers(options, one), options, sent)
             if await self.book.fire(one, deliveries, now, now - options.quiet):
                 log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
                 self.more.set()
         for alert in over:
             message = _message(alert, now, firing=False)
-            deliveries = _bounded(message, _receivers(options, alert), options, sent)
+            deliveries = _within_rate(message, _receivers(options, alert), options, sent)
             if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
                 log.info("alert over", kind=alert.kind, alert=alert.key)
                 self.more.set()
@@ -252,7 +252,7 @@ def _receivers(options: AlertOptions, about: Condition | StoredAlert) -> list[Re
     ]
 
 
-def _bounded(
+def _within_rate(
     message: Delivery,
     receivers: Sequence[Receiver],
     options: AlertOptions,

@@ -79,7 +79,7 @@ class TracedMeter(Meter):
         super().tell(record)
         if isinstance(record.span, _Open):
             context.detach(record.span.reset)
-            _end(record.span.span, record)
+            _end_span(record.span.span, record)
             record.span = None
 
 
@@ -90,7 +90,7 @@ def current() -> Mapping[str, str]:
     return carrier
 
 
-def _end(span: Span, record: Record) -> None:
+def _end_span(span: Span, record: Record) -> None:
     if span.is_recording():
         told = _span_attributes(record)
         span.update_name(f"{told['gen_ai.operation.name']} {record.model}".rstrip())

@@ -284,7 +284,7 @@ class Interview:
         as_kept = (asks is self._asks, ask)
         if ask.reuse and as_kept in self._replies:
             return self._replies[as_kept]
-        reply = await self._send(ask, asks)
+        reply = await self._send_counted(ask, asks)
         for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
                 break
@@ -292,20 +292,20 @@ class Interview:
             pause = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
             pause = min(pause, self._patience.busy_seconds, self._seconds_left)
             await asyncio.sleep(pause)
-            reply = await self._send(ask, asks)
+            reply = await self._send_counted(ask, asks)
         self._was_busy = self._was_busy or reply.status in _BUSY
         if ask.reuse:
             self._replies[as_kept] = reply
         return reply
 
-    async def _send(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
+    async def _send_counted(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
         self.requests += 1
         reply = await asks.put(ask, max(self._seconds_left, 0.1))
-        self.spent += _tokens(reply)
+        self.spent += _tokens_spent(reply)
         return reply
 
 
-def _tokens(reply: ProbeReply) -> int:
+def _tokens_spent(reply: ProbeReply) -> int:
     usage = dig(reply.document(), "usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):

@@ -127,7 +127,7 @@ def lists(known: Known, path: str) -> bool:
 
 
 def privilege_in(path: str) -> Privilege | None:
-    """Return the privilege of a field at this path, by names that are not of the interface."""
+    """Return the first privilege that an unknown field of a path would use, or ``None``."""
     known: Known | None = KNOWN
     for name in path.split("."):
         known = known.fields.get(name) if known is not None else None

@@ -162,7 +162,7 @@ class ChoiceCalls(Struct, eq=False):
             current.repeats = None
             if current.index is None and not self._emit_start(current, events, ended=True):
                 continue
-            self._emit(current, events)
+            self._emit_unsent(current, events)
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
 
@@ -257,12 +257,12 @@ class ChoiceCalls(Struct, eq=False):
 
     def _emit_ready(self, current: _PendingCall, events: list[Event]) -> None:
         if current.index is not None:
-            self._emit(current, events)
+            self._emit_unsent(current, events)
             return
         while self._unstarted and self._emit_start(self._unstarted[0], events, ended=False):
-            self._emit(self._unstarted.pop(0), events)
+            self._emit_unsent(self._unstarted.pop(0), events)
 
-    def _emit(self, current: _PendingCall, events: list[Event]) -> None:
+    def _emit_unsent(self, current: _PendingCall, events: list[Event]) -> None:
         if current.opened and current.sent < len(current.text):
             text = "".join(current.text[current.sent :])
             current.sent = len(current.text)

@@ -40,7 +40,7 @@ from causerie.providers.wire import (
 
 
 class NativeApi(Struct, frozen=True):
-    """What passes in an API; tokens are ``counted_at`` a path, by the fields ``counted``."""
+    """Fields that pass in an API; tokens are ``counted_at`` a path, by the fields ``counted``."""
 
     fields: frozenset[str]
     limit: str  # name of the output limit
@@ -149,7 +149,7 @@ class NativeIncoming(Incoming, eq=False):
             super().feed((data,), events)
             if any(isinstance(event, PassedBytes) for event in events[before:]):
                 continue  # it was several, which were read one by one
-            verbatim = self._passed(data)
+            verbatim = self._renamed_event(data)
             ended = len(events) > before and isinstance(events[-1], Usage)
             events.insert(len(events) - 1 if ended else before, verbatim)
 
@@ -186,7 +186,7 @@ class NativeIncoming(Incoming, eq=False):
         answer.functions = self._called
         return answer
 
-    def _passed(self, data: bytes) -> PassedBytes:
+    def _renamed_event(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
@@ -325,7 +325,7 @@ class PassedReader(Struct, eq=False):
                 raise self._unreadable(f"no {operation}")
             text, _ = self._choices(fields)
             self._record_usage(fields)
-            events = _passed(text, body)
+            events = _passed_events(text, body)
         if operation != "completions":
             self._units = self._units or 1
             self._finishes = {0: "stop"}
@@ -344,7 +344,7 @@ class PassedReader(Struct, eq=False):
         text, listed = self._choices(fields)
         self._record_usage(fields)
         # A chunk without choices only reports.
-        return _passed(text, data) if listed else ()
+        return _passed_events(text, data) if listed else ()
 
     def _members(self, data: bytes) -> dict[str, Raw]:
         try:
@@ -373,12 +373,12 @@ class PassedReader(Struct, eq=False):
         return text, len(choices)
 
     def _record_usage(self, fields: Mapping[str, Raw]) -> None:
-        told = _converted(fields.get("usage"), ProviderUsage)
+        told = _decoded(fields.get("usage"), ProviderUsage)
         if told is not None:
             self._reported = told if self._reported is None else merged(self._reported, told)
         if self.request.operation != "rerank":
             return
-        meta, units = _converted(fields.get("meta"), _Meta), _converted(fields.get("usage"), _Units)
+        meta, units = _decoded(fields.get("meta"), _Meta), _decoded(fields.get("usage"), _Units)
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
             self._units = int((each and each.search_units) or self._units)
@@ -398,11 +398,11 @@ class PassedReader(Struct, eq=False):
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
 
-def _passed(text: str, data: bytes) -> list[Event]:
+def _passed_events(text: str, data: bytes) -> list[Event]:
     return [TextDelta(text), PassedBytes(data)] if text else [PassedBytes(data)]
 
 
-def _converted(found: Raw | None, kind: Any) -> Any:
+def _decoded(found: Raw | None, kind: Any) -> Any:
     if found is None:
         return None
     try:

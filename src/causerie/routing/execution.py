@@ -21,7 +21,7 @@ LONG = 16  # events of a batch; a longer one is put together with the others at 
 
 
 class Passed(Struct):
-    """What was passed on of a reply; batches are put together once ``MANY`` or ``LONG``."""
+    """The part of a reply that was sent; batches are joined once ``MANY`` or ``LONG``."""
 
     batches: list[events.Batch] = []
     _reasoning: list[str] = []

@@ -37,7 +37,7 @@ _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
 class PassedReply(Struct, frozen=True):
-    """How a reply looks; a stream ends with its ``usage`` if the client asked for that."""
+    """Encoder of replies; a stream ends with its ``usage`` if the client asked for that."""
 
     usage: bool = False
 

@@ -48,10 +48,10 @@ class _Document:
         if id(schema) not in self._checked:
             other = {"additionalProperties"} if "patternProperties" not in schema else set[str]()
             open_parts = [of for key, of in schema.items() if key not in _CERTAIN | other]
-            self._checked[id(schema)] = CHECKED in schema or self._marked(open_parts)
+            self._checked[id(schema)] = CHECKED in schema or self._holds_checked(open_parts)
         return self._checked[id(schema)]
 
-    def _marked(self, waiting: list[object]) -> bool:
+    def _holds_checked(self, waiting: list[object]) -> bool:
         seen = set[int]()
         while waiting:
             part = waiting.pop()

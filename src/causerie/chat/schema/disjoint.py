@@ -118,13 +118,13 @@ class SchemaDisjointness:
         An option that is there twice is never alone. Beside one that always holds, no other is.
         """
         always = [at for at, option in enumerate(options) if option is True or option == {}]
-        texts = [self._written(option) for option in options]
+        texts = [self._canonical(option) for option in options]
         times = Counter(texts)
         return [
             at for at in always or range(len(options)) if not texts[at] or times[texts[at]] == 1
         ]
 
-    def _written(self, option: object) -> str:
+    def _canonical(self, option: object) -> str:
         text = canonical(option) if self._spend(1) else ""
         self._spend(len(text) // _CHARACTERS_A_STEP)
         return text

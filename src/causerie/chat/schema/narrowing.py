@@ -70,7 +70,7 @@ class SchemaNarrowing:
             if key in schema:
                 read(self, parts, schema)
         self._dependencies(parts, schema)
-        self._counts(parts, schema)
+        self._property_counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
             named = as_mapping(parts.schema["properties"])
             others = {name: True for way in parts.added for name in self._named_properties(way)}
@@ -135,7 +135,7 @@ class SchemaNarrowing:
                 parts.added.append(needs)
             elif len(asked) <= _MOST_CONDITIONS:
                 held = {"type": "object", "required": [name]}
-                parts.either([_without([name]), {"allOf": [held, needs]}])
+                parts.either([_without_names([name]), {"allOf": [held, needs]}])
         if len(asked) > _MOST_CONDITIONS:
             parts.left.append("dependencies")
 
@@ -277,7 +277,7 @@ class SchemaNarrowing:
         if schema["propertyNames"] not in (True, {}, {"type": "string"}):
             parts.left.append("propertyNames")
 
-    def _counts(self, parts: _Parts, schema: Schema) -> None:
+    def _property_counts(self, parts: _Parts, schema: Schema) -> None:
         required, names = as_list(schema.get("required")), [*as_mapping(schema.get("properties"))]
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
@@ -301,7 +301,7 @@ class SchemaNarrowing:
             parts.left.append("maxProperties")
             return
         others = [[other for other in free if other != name] for name in free]
-        parts.either([_without(each) for each in others] if most else [_without(free)])
+        parts.either([_without_names(each) for each in others] if most else [_without_names(free)])
 
     # What other keywords leave over
 
@@ -368,7 +368,7 @@ def _rewritten(pattern: str) -> list[str]:
         return []
 
 
-def _without(names: Sequence[str]) -> Schema:
+def _without_names(names: Sequence[str]) -> Schema:
     return {"properties": dict.fromkeys(names, False)}
 
 

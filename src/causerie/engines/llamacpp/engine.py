@@ -175,7 +175,7 @@ class NativeBuild:
 
     @property
     def folder(self) -> str:
-        """Return its own folder.
+        """Return the folder of the program, which is its working directory.
 
         A build whose backends are libraries looks for them there and in the working directory. So
         nothing in the service's working directory is taken for one.

@@ -81,7 +81,7 @@ class ImagePrompts:
             if isinstance(piece, str):
                 found += next(read)
             else:
-                found += piece.placeholders(await self._count(piece))
+                found += piece.placeholders(await self._tokens_of(piece))
         return found
 
     async def prompt(self, request: TextRequest) -> dict[str, object]:
@@ -115,7 +115,7 @@ class ImagePrompts:
             raise EngineRefused("the reply spells a control token, and its prompt has images")
         return text
 
-    async def _count(self, image: Image) -> int:
+    async def _tokens_of(self, image: Image) -> int:
         known = self._counts.get(image.digest)
         if known is None:
             if self._around is None:

@@ -79,7 +79,7 @@ class _StoredPrompt:
 
 @dataclass(slots=True)
 class PromptStore:
-    """The states. ``limit`` is in bytes, 0 for none; ``token_bytes`` estimates one token's."""
+    """Saved slot states. ``limit`` is in bytes, 0 for none; ``token_bytes`` estimates a token's."""
 
     limit: int
     token_bytes: int

@@ -125,7 +125,7 @@ class PrefixIndex:
 
     def add(self, name: str, blocks: Iterable[int]) -> None:
         """Record that a member holds these blocks, and has used them now."""
-        bit, sets = self._bit(name), self._sets
+        bit, sets = self._bit_of(name), self._sets
         young, old, half = self._young, self._old, self._half_capacity
         for block in blocks:
             shard = block >> _SHARD
@@ -154,7 +154,7 @@ class PrefixIndex:
                 if left := table.get(block, 0) & bit:
                     table[block] ^= left
 
-    def _bit(self, name: str) -> int:
+    def _bit_of(self, name: str) -> int:
         bit = self._bits.get(name)
         if bit is None:
             if self._next >= len(self._bits) + _MOST_BITS:  # sets are not to grow without end

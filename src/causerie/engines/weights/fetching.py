@@ -71,7 +71,7 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
             f"Several files of {repository} fit: {_joined(found)}; name one, "
             f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
         )
-    return _complete(repository, groups[found[0]])
+    return _all_parts(repository, groups[found[0]])
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
@@ -113,7 +113,7 @@ def _joined(names: Iterable[str]) -> str:
     return ", ".join(every[:_LISTED]) + more
 
 
-def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
+def _all_parts(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     match = _SPLIT.search(files[0][: -len(".gguf")])
     if match is not None and len(files) != int(match.group(2)):
         raise WeightsNotFound(

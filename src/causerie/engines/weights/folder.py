@@ -108,7 +108,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
     files = _file_sizes(path)
-    return _facts(path, files, _weights(path, files) if weights else [])
+    return _read_folder(path, files, _weights(path, files) if weights else [])
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
@@ -120,10 +120,10 @@ def read_openvino_folder(path: Path) -> ModelFolder:
     missing = next((name for name in OPENVINO if name not in files), None)
     if missing is not None:
         raise NotModelFolder(path, f"it has no {missing}, so it is no text model for OpenVINO")
-    return _facts(path, files, OPENVINO)
+    return _read_folder(path, files, OPENVINO)
 
 
-def _facts(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
+def _read_folder(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
     config = read_object(path / CONFIG)
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:

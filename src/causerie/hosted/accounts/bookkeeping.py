@@ -120,16 +120,16 @@ class ModelPrices(Struct, frozen=True):
 
     def of(self, model: str, served_by: str, named: str = "") -> Tariff:
         if model in self.wildcards:
-            return self._wild(model, named).of(served_by)
+            return self._wildcard_tariffs(model, named).of(served_by)
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
     def dearest(self, model: str, named: str) -> Tariff:
         """Return the highest price of a request for this model."""
         if model in self.wildcards:
-            return self._wild(model, named).dearest
+            return self._wildcard_tariffs(model, named).dearest
         return self.models.get(model, FREE)
 
-    def _wild(self, model: str, named: str) -> TargetTariffs:
+    def _wildcard_tariffs(self, model: str, named: str) -> TargetTariffs:
         return self.wildcards[model](named[len(model) - 1 :])
 
 

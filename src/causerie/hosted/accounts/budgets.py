@@ -207,7 +207,7 @@ class Budgets:
         if parts and self.shared_budgets is not None:
             wants = await self._hold_shared(self.shared_budgets, parts, read=not known)
         else:
-            self._check(parts)
+            self._check_amounts(parts)
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
@@ -230,7 +230,7 @@ class Budgets:
             wants = [part.request for part in parts]
             answer = await shared_budgets.hold(wants, read=True)
         if answer is None:
-            self._check(parts)
+            self._check_amounts(parts)
             shared_budgets.held_alone(wants)
             return wants
         for part, (spent, _) in zip(parts, answer.stood, strict=True):
@@ -315,7 +315,7 @@ class Budgets:
             self._counters[place] = counter
             return counter
 
-    def _check(self, parts: Sequence[_Part]) -> None:
+    def _check_amounts(self, parts: Sequence[_Part]) -> None:
         for part in parts:
             counter = part.counter
             self._allow(part, counter.amount, counter.spent, counter.reserved)

@@ -89,7 +89,7 @@ class KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
         self._last_change, _ = await self._changes()
         await self._stack.enter_async_context(self._tasks)
-        self._polling = self._tasks.create_task(self._follow())
+        self._polling = self._tasks.create_task(self._poll_changes())
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -154,7 +154,7 @@ class KeyCache:
 
     async def _look_up(self, digest: bytes, lookup: asyncio.Future[_Known | None]) -> None:
         try:
-            found = await self._ask(digest)
+            found = await self._read_grant(digest)
         except ServiceError as failure:
             lookup.set_exception(failure)
             lookup.exception()  # seen, even where nobody waits any more
@@ -170,7 +170,7 @@ class KeyCache:
             del self._lookups[digest]
             lookup.cancel()  # where this task was cancelled
 
-    async def _ask(self, digest: bytes) -> Grant | None:
+    async def _read_grant(self, digest: bytes) -> Grant | None:
         # Asked again until the grant is as new as the changes that were read when it is kept.
         try:
             async with asyncio.timeout(self._options.answer_seconds):
@@ -201,7 +201,7 @@ class KeyCache:
             if not left:
                 del self._digests[subject]
 
-    async def _follow(self) -> None:
+    async def _poll_changes(self) -> None:
         clock = asyncio.get_running_loop().time
         heard = clock()
         while True:
@@ -211,7 +211,7 @@ class KeyCache:
             except StoreUnavailable:  # of which the log has a line each minute
                 self._trusted = clock() - heard < self._options.offline_seconds
                 continue
-            self._apply(number, subjects)
+            self._apply_changes(number, subjects)
             heard, self._trusted = clock(), True
 
     async def _changes(self) -> tuple[int, Sequence[str] | None]:
@@ -224,7 +224,7 @@ class KeyCache:
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
 
-    def _apply(self, number: int, subjects: Sequence[str] | None) -> None:
+    def _apply_changes(self, number: int, subjects: Sequence[str] | None) -> None:
         self._last_change = number
         if subjects is None or CHANGED in subjects:
             self.configuration_changed.set()

@@ -348,7 +348,7 @@ class GroupMemberships(AccountService):
         return True
 
     async def _set_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
-        wanted = _wanted(claims)
+        wanted = _wanted_grants(claims)
         held = {each.project_id: each for _, each in await tx.projects.of(user.id)}
         changed = False
         for project_id in sorted({*wanted, *held}):
@@ -394,7 +394,7 @@ class GroupMemberships(AccountService):
         await tx.keys.withdraw([key.id for key in keys], now)
 
 
-def _wanted(claims: GroupClaims) -> Mapping[str, GroupGrant]:
+def _wanted_grants(claims: GroupClaims) -> Mapping[str, GroupGrant]:
     # Of several roles in a project, the one with most rights.
     found: dict[str, GroupGrant] = {}
     for each in claims.held:

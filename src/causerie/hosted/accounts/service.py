@@ -54,7 +54,7 @@ class Policies:
 
     @property
     def later_project(self) -> Beginning | None:
-        """What a project begins with that somebody creates themselves: it spends nothing."""
+        """Return the defaults of a project that people create themselves; it may spend nothing."""
         first = self.personal_project
         if first is None:
             return None

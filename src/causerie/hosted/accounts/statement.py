@@ -176,7 +176,7 @@ class Statements:
         free = await self._free_days.of(key.project_id)
         async with self._store.reading() as tx:
             put_in = await tx.credits.total(key.project_id)
-        budget = _overall(key.bounds.budgets)
+        budget = _next_reset(key.bounds.budgets)
         left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
         return KeyStatement(
             label=key.name,
@@ -220,7 +220,7 @@ class Statements:
                 code="not_found",
                 param="id",
             )
-        return _facts(found[0])
+        return _statement_of(found[0])
 
 
 def _member(caller: Caller) -> AccountCaller:
@@ -232,14 +232,14 @@ def _member(caller: Caller) -> AccountCaller:
     return caller
 
 
-def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
+def _next_reset(budgets: tuple[Budget, ...]) -> Budget | None:
     # Of several, the one that resets soonest.
     periods = list(BudgetPeriod)
     money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
     return min(money, key=lambda each: periods.index(each.period), default=None)
 
 
-def _facts(record: UsageRecord) -> GenerationStatement:
+def _statement_of(record: UsageRecord) -> GenerationStatement:
     began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
     # The same number for the same name: clients expect numbers, exact ones in a double.

@@ -152,7 +152,7 @@ async def show(context: RequestContext) -> None:
         "activity.html",
         here=context.exchange.path,
         filters=filters,
-        entries=[_entry(each, keys, users, projects) for each in shown],
+        entries=[_explained(each, keys, users, projects) for each in shown],
         kept=kept,
         older=older,
         paged=wanted.before is not None,
@@ -245,7 +245,7 @@ def _cursor(text: str) -> tuple[int, str] | None:
     return int(at), id
 
 
-def _entry(
+def _explained(
     record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
 ) -> RequestExplanation:
     by_hand = not record.key and record.user

@@ -78,7 +78,7 @@ class CatalogQuery:
 
     @property
     def narrows(self) -> bool:
-        return any(name not in ("sort", "rows") for name, _ in self._fields())
+        return any(name not in ("sort", "rows") for name, _ in self._query_fields())
 
     async def of(
         self, entries: Sequence[Offer], tokens: Mapping[str, int] | None = None
@@ -103,7 +103,7 @@ class CatalogQuery:
         return found[start : start + self.rows]
 
     def address(self, page: int = 1) -> str:
-        fields = self._fields() + ([("page", str(page))] if page > 1 else [])
+        fields = self._query_fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 
     def with_rows(self, rows: int) -> str:
@@ -125,7 +125,7 @@ class CatalogQuery:
             and (not self.context or self.context <= (one.context_length or 0))
         )
 
-    def _fields(self) -> list[tuple[str, str]]:
+    def _query_fields(self) -> list[tuple[str, str]]:
         said = [
             ("q", self.text),
             ("cost", self.cost),

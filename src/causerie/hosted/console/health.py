@@ -62,7 +62,7 @@ async def show(context: RequestContext) -> None:
     grouped: dict[str, list[StatusBadge]] = {}
     for each in badges:
         grouped.setdefault(provider_of(each.target, own), []).append(each)
-    costs = await _costs(context)
+    costs = await _costs_today(context)
     now = context.services.clock()
     rows = []
     for name, found in grouped.items():
@@ -99,7 +99,7 @@ def _targets(view: ServiceView, named: str, own: frozenset[str]) -> Sequence[Tar
     return sorted(found, key=lambda each: (each.state == "up", -each.failures, each.name))
 
 
-async def _costs(context: RequestContext) -> Mapping[str, Decimal] | None:
+async def _costs_today(context: RequestContext) -> Mapping[str, Decimal] | None:
     if not await context.may(Action.USAGE_SEE_ALL):
         return None
     today = midnight(context.services.clock())

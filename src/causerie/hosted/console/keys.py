@@ -149,7 +149,7 @@ async def get_key(context: RequestContext) -> None:
 async def new(context: RequestContext) -> None:
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
-    await context.show("keys/new.html", wanted=wanted, **await _choices(context, KeyForm()))
+    await context.show("keys/new.html", wanted=wanted, **await _form_choices(context, KeyForm()))
 
 
 async def create(context: RequestContext) -> None:
@@ -161,7 +161,7 @@ async def create(context: RequestContext) -> None:
 
 async def show(context: RequestContext) -> None:
     key = await _permitted_key(context, Action.KEYS_EDIT)
-    await context.show("keys/edit.html", key=key, **await _choices(context, KeyForm.of(key)))
+    await context.show("keys/edit.html", key=key, **await _form_choices(context, KeyForm.of(key)))
 
 
 async def edit(context: RequestContext) -> None:
@@ -229,7 +229,7 @@ async def _permitted_key(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-async def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+async def _form_choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
     rules = await context.rules()
     form = KeyForm.typed(context.form) if context.form else kept
     doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]

@@ -75,8 +75,8 @@ def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str
         raise BadToken(f"signed by {algorithm}, which its issuer does not offer")
     if "crit" in header:
         raise BadToken("it demands an extension")
-    claims = _claims(_payload(token, algorithm, header.get("kid"), keys))
-    for wrong in _wrong(claims, expected):
+    claims = _decoded_claims(_payload(token, algorithm, header.get("kid"), keys))
+    for wrong in _claim_faults(claims, expected):
         raise BadToken(wrong)
     return claims
 
@@ -100,7 +100,7 @@ def _payload(token: str, algorithm: str, kid: object, keys: Sequence[Key]) -> by
     raise UnknownKey("no key of its issuer signed it")
 
 
-def _claims(payload: bytes) -> Mapping[str, Any]:
+def _decoded_claims(payload: bytes) -> Mapping[str, Any]:
     try:
         claims: Any = bounded_json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
@@ -110,7 +110,7 @@ def _claims(payload: bytes) -> Mapping[str, Any]:
     return claims
 
 
-def _wrong(claims: Mapping[str, Any], expected: Expected) -> Iterator[str]:
+def _claim_faults(claims: Mapping[str, Any], expected: Expected) -> Iterator[str]:
     if claims.get("iss") != expected.issuer:
         yield "it is of another issuer"
     audience = claims.get("aud")
@@ -280,15 +280,15 @@ class OidcProvider:
                 raise BadToken("the answer is of another issuer")
             if returned.error or not 0 < len(returned.code) <= _LONGEST:
                 raise BadToken("the provider did not let them in")
-            reply = await self._redeem(metadata, attempt, returned.code)
-            claims = await self._verified(metadata, attempt, reply)
+            reply = await self._exchange_code(metadata, attempt, returned.code)
+            claims = await self._verified_claims(metadata, attempt, reply)
             return await self._asserted(metadata, claims, reply)
         except IdentityProviderFailed as failure:
             raise self._unreachable(failure) from failure
         except BadToken as failure:
             raise self._sign_in_refused(failure) from failure
 
-    async def _redeem(
+    async def _exchange_code(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, code: str
     ) -> Mapping[str, Any]:
         options = self.options
@@ -308,7 +308,7 @@ class OidcProvider:
             headers.append(("authorization", "Basic " + b64encode(pair.encode()).decode()))
         return await self._web.ask(metadata.token, headers, fields)
 
-    async def _verified(
+    async def _verified_claims(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, reply: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         token = reply.get("id_token")

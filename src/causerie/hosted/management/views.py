@@ -75,7 +75,7 @@ def _shown_value(value: Any) -> Any:
 
 
 class Answering(Protocol):
-    """What a view needs to know besides its object."""
+    """The context of a view: the time, and the paths of links."""
 
     @property
     def now(self) -> datetime: ...

@@ -98,7 +98,7 @@ def taken_over(
             wish = EntryWish(settings=_alias(provider.name, one, prefix))
             new.append(EntryStep(kind="alias", wish=wish))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
-            drafts[alias.name] |= _published(one)
+            drafts[alias.name] |= _listed_price(one)
     drafts.remove(provider.name, gone)
     return [*_with_contexts(provider, picked, gone), *new, *drafts.steps()]
 
@@ -190,7 +190,7 @@ def configured(amount: Decimal) -> str:
         return f"{amount:f}"  # more than the configuration accepts
 
 
-def _published(one: ListedModel) -> dict[str, Any]:
+def _listed_price(one: ListedModel) -> dict[str, Any]:
     price = published_price(one)
     return {"price": dict(price)} if price else {}
 
@@ -199,7 +199,7 @@ def _alias(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "id": prefix + one.id,
         "targets": [{"provider": provider, "model": one.id}],
-        **_published(one),
+        **_listed_price(one),
     }
     if one.name and one.name != one.id:
         settings["name"] = one.name
@@ -220,7 +220,7 @@ def _with_contexts(
     before = provider.settings.get("models", [])
     models = {each["id"]: each for each in before if each["id"] not in gone}
     for one in picked:
-        told = {"context_length": one.context_length, "claims": _claims(one)}
+        told = {"context_length": one.context_length, "claims": _claimed(one)}
         if found := {name: each for name, each in told.items() if each}:
             models[one.id] = {**models.get(one.id, {"id": one.id}), **found}
     if list(models.values()) != before:
@@ -406,7 +406,7 @@ def _model(name: str, one: ListedModel) -> dict[str, Any]:
     return {"id": name, "endpoints": [], **{key: each for key, each in words.items() if each}}
 
 
-def _claims(one: ListedModel) -> dict[str, Any]:
+def _claimed(one: ListedModel) -> dict[str, Any]:
     found = {
         "supported_parameters": one.supported_parameters,
         "input_modalities": one.input_modalities,
@@ -435,7 +435,7 @@ def _endpoint(
     for name in ("context_length", "max_output_tokens"):
         if (tokens := getattr(one, name)) is not None:
             made[name] = tokens
-    if claims := _claims(one):
+    if claims := _claimed(one):
         made["claims"] = claims
     return made
 

@@ -72,7 +72,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
     if mode in _CHECKED:
-        return plain, _context(mode, given)
+        return plain, _tls_context(mode, given)
     if mode not in (None, *_PLAIN):
         raise WrongAddress(f"`sslmode` is one of {', '.join((*_PLAIN, *_CHECKED))}")
     for name in given:
@@ -84,7 +84,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     return plain, mode
 
 
-def _context(mode: str, files: dict[str, str]) -> SSLContext:
+def _tls_context(mode: str, files: dict[str, str]) -> SSLContext:
     root, shown = files.get("sslrootcert"), files.get("sslcert")
     if "sslkey" in files and shown is None:
         raise WrongAddress("`sslkey` needs `sslcert`")
@@ -161,7 +161,7 @@ class Database:
 
         Raises :class:`StoreUnavailable`.
         """
-        with self._watched():
+        with self._noting_outage():
             async with self._writer.begin() as connection:
                 yield connection
 
@@ -180,7 +180,7 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """Begin a reading transaction, which sees one state; raise :class:`StoreUnavailable`."""
-        with self._watched():
+        with self._noting_outage():
             async with self._reader.connect() as connection:
                 yield connection
 
@@ -191,7 +191,7 @@ class Database:
         return rows
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _noting_outage(self) -> Iterator[None]:
         try:
             with _translated_failures():
                 yield

@@ -31,7 +31,7 @@ class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         """Return all entries, oldest first."""
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await self._all(query, self._entry)
+        return await self._all(query, self._decrypted_entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
@@ -72,7 +72,7 @@ class SqlEntries(SqlRepository):
             values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
         return values
 
-    def _entry(self, row: RowMapping) -> StoredEntry:
+    def _decrypted_entry(self, row: RowMapping) -> StoredEntry:
         values = dict(row)
         sealed = values.pop("credential")
         try:
@@ -195,12 +195,12 @@ async def seal_secrets(database: Database, cipher: Cipher) -> int:
     entry is shown as broken.
     """
     async with database.reading() as connection:
-        if not await _stale(connection, cipher):
+        if not await _to_reencrypt(connection, cipher):
             return 0
     async with database.writing() as connection:
         if database.sqlite:
             await connection.exec_driver_sql("PRAGMA secure_delete = ON")
-        stale = await _stale(connection, cipher)
+        stale = await _to_reencrypt(connection, cipher)
         for statement in stale:
             await connection.execute(statement)
     if database.sqlite:
@@ -238,7 +238,7 @@ def totp_purpose(user_id: str) -> str:
     return f"totp:{user_id}"
 
 
-async def _stale(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
+async def _to_reencrypt(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
     stale = []
     for owner, key, column, purpose in (
         (totp, totp.c.user_id, totp.c.secret, totp_purpose),

@@ -183,13 +183,13 @@ class SqlUsage:
         unique = {record.id: record for record in records}
         try:
             async with self._database.writing() as connection:
-                await self._add(connection, [(each, 1) for each in unique.values()])
+                await self._add_records(connection, [(each, 1) for each in unique.values()])
         except (IntegrityError, sqlite3.IntegrityError):  # some are stored
             async with self._database.writing() as connection:
                 stored = await self._stored_outcomes(connection, unique)
-                await self._correct(connection, unique, stored)
+                await self._correct_sums(connection, unique, stored)
                 new = [each for id, each in unique.items() if id not in stored]
-                await self._add(connection, [(each, 1) for each in new])
+                await self._add_records(connection, [(each, 1) for each in new])
 
     async def _stored_outcomes(
         self, connection: AsyncConnection, records: Mapping[str, UsageRecord]
@@ -200,7 +200,7 @@ class SqlUsage:
             id: (status, code, cost) for id, status, code, cost in await connection.execute(asked)
         }
 
-    async def _correct(
+    async def _correct_sums(
         self,
         connection: AsyncConnection,
         records: Mapping[str, UsageRecord],
@@ -221,7 +221,7 @@ class SqlUsage:
             )
         await self._add_up(connection, changes)
 
-    async def _add(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
+    async def _add_records(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if changes:
             rows = [self._row(record) for record, _ in changes]
             await self._execute_many(connection, self._insert, rows)

@@ -193,7 +193,7 @@ def _field(name: str, schema: Any, required: bool, text: str) -> Field:
     branches = schema.get("oneOf") or schema.get("anyOf") or ()
     others = [one for one in branches if one != {"type": "null"}]
     inner = others[0] if len(others) == 1 else schema
-    return Field((name,), required, kind(schema), bounds(inner), _default(name, inner), text)
+    return Field((name,), required, kind(schema), bounds(inner), _default_words(name, inner), text)
 
 
 def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
@@ -220,12 +220,12 @@ def kind(schema: Any) -> Markup:
     if branches := schema.get("oneOf") or schema.get("anyOf"):
         return _joined_by_or(kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
-        return _codes(_word(one) for one in schema["enum"] if one is not None)
+        return _code_list(_word(one) for one in schema["enum"] if one is not None)
     types = schema.get("type", "anything")
     words = [word for word in ([types] if isinstance(types, str) else types) if word != "null"]
     if words == ["array"] and "items" in schema:
         return Markup("array of ") + kind(schema["items"])
-    inner = _codes(schema.get("properties", {}))
+    inner = _code_list(schema.get("properties", {}))
     return _joined_by_or(words) + (Markup(" with ") + inner if inner else "")
 
 
@@ -270,7 +270,7 @@ def _lengths(schema: Any) -> str:
 
 
 # The value where none is sent. A sampling parameter has the model's before its own.
-def _default(name: str, schema: Any) -> str:
+def _default_words(name: str, schema: Any) -> str:
     if schema.get("default") is not None:
         return _word(schema["default"])
     declared = PARAMETERS.get(name)
@@ -281,7 +281,7 @@ def _default(name: str, schema: Any) -> str:
     return f"the model's, else {value}" if name in _MODEL_DEFAULTS else value
 
 
-def _codes(words: Iterable[str]) -> Markup:
+def _code_list(words: Iterable[str]) -> Markup:
     return Markup(", ").join(Markup("<code>{}</code>").format(word) for word in words)
 
 

@@ -246,7 +246,7 @@ def _tool_stream(subject: Subject) -> Script:
 
 
 @question("tools.exchange", "T", tokens=360)
-def _exchange(subject: Subject) -> Script:
+def _tool_exchange(subject: Subject) -> Script:
     """Is a tool's result answered?"""
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
@@ -310,7 +310,7 @@ def _parallel(subject: Subject) -> Script:
     return unclear(f"nothing to tell it by: {words}")
 
 
-TOOL_QUESTIONS = (_tools, _tool_stream, _exchange, _history, _none, _parallel)
+TOOL_QUESTIONS = (_tools, _tool_stream, _tool_exchange, _history, _none, _parallel)
 
 
 _NAMED = {"type": "function", "function": {"name": "now"}}

@@ -66,7 +66,7 @@ def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], 
         role = past.get(index)
         if role is not None:
             mender = _MessageMender(f"messages[{index}]", role, changes)
-            value = mender.mended(_whole(value, index, mark, changes))
+            value = mender.mended(_without_mark(value, index, mark, changes))
         mended.append((index, value))
     return _paired(mended, changes), changes.reported()
 
@@ -94,7 +94,7 @@ class Changes(Struct, eq=False):
         return (*self._named, *more)
 
 
-def _whole(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
+def _without_mark(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
     if not mark:
         return value
     whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
@@ -350,7 +350,7 @@ def _with_results(
         message = {**message, "tool_calls": [{**each, "id": call.id} for each, call in told]}
         if message.get("reasoning_details"):  # whose blocks may name the call that they belong to
             blocks = message["reasoning_details"]
-            message["reasoning_details"] = [_renamed(block, renamed) for block in blocks]
+            message["reasoning_details"] = [_with_new_id(block, renamed) for block in blocks]
     yield index, message
     before = index
     for at, call in enumerate(calls):
@@ -367,7 +367,7 @@ def _with_results(
         yield place, {**result, "tool_call_id": call.id}
 
 
-def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
+def _with_new_id(block: Entry, renamed: Mapping[str, str]) -> Entry:
     given = block.get("id")
     return {**block, "id": renamed[given]} if isinstance(given, str) and given in renamed else block
 

@@ -311,7 +311,7 @@ def _usage(usage: Usage) -> MessageUsage:
 
 
 class MessagesReply(Struct, frozen=True):
-    """How a reply looks; with ``omits_thinking`` thinking is in its signature alone."""
+    """Encoder of replies; with ``omits_thinking`` thinking is in its signature alone."""
 
     omits_thinking: bool = False
     stop_sequences: tuple[str, ...] = ()

@@ -214,7 +214,7 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 
 
 class ResponseReply(Struct, frozen=True):
-    """How the reply to one request looks."""
+    """Encoder of the reply to one request."""
 
     echo: Mapping[str, Any]
     """Fields of a response that say again what the request set."""

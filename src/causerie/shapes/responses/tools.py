@@ -33,7 +33,7 @@ Entry = Mapping[str, Any]
 
 
 class ToolForm(Struct, frozen=True):
-    """How a client calls a tool: the kind of its items, and its name, perhaps in a namespace."""
+    """A client's name for a tool, perhaps in a namespace, and the kind of its call items."""
 
     kind: str  # `function`, `custom` or `tool_search`
     name: str
