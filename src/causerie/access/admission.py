@@ -40,7 +40,7 @@ class _Capacity:
             async with asyncio.timeout(seconds):
                 await entry.turn
         except (TimeoutError, asyncio.CancelledError):
-            self._leave(entry)
+            self._withdraw(entry)
             raise
 
     def give_back(self, amount: int) -> None:
@@ -55,7 +55,7 @@ class _Capacity:
                 self.taken += entry.amount
                 entry.turn.set_result(None)
 
-    def _leave(self, entry: _Waiting) -> None:
+    def _withdraw(self, entry: _Waiting) -> None:
         if entry.turn.done() and not entry.turn.cancelled():
             self.give_back(entry.amount)
         elif entry in self.queue:

@@ -117,18 +117,18 @@ class Permissions:
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
         self._rules = tuple(rules)
-        self._known: dict[str, tuple[Restricted, Verdict]] = {}
+        self._verdicts: dict[str, tuple[Restricted, Verdict]] = {}
 
     def verdict(self, model: Restricted) -> Verdict:
         """Return whether the rules allow a model, and which of its targets."""
         name = model.names[0]
-        known = self._known.get(name)
+        known = self._verdicts.get(name)
         if known is not None and known[0] is model:
             return known[1]
         found = self._verdict(model)
-        if len(self._known) >= _KEPT:
-            self._known.clear()
-        self._known[name] = model, found
+        if len(self._verdicts) >= _KEPT:
+            self._verdicts.clear()
+        self._verdicts[name] = model, found
         return found
 
     def check(self, model: Restricted) -> None:

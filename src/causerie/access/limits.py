@@ -40,11 +40,11 @@ class RateScope:
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
         """Raises :class:`ValueError` for a limit below 1."""
         self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
-        self.requests = _limit(rates.requests_per_minute)
-        self.tokens = _limit(rates.tokens_per_minute)
-        self.input = _limit(rates.input_tokens_per_minute)
-        self.output = _limit(rates.output_tokens_per_minute)
-        self.concurrent = _limit(rates.concurrent)
+        self.requests = _checked_limit(rates.requests_per_minute)
+        self.tokens = _checked_limit(rates.tokens_per_minute)
+        self.input = _checked_limit(rates.input_tokens_per_minute)
+        self.output = _checked_limit(rates.output_tokens_per_minute)
+        self.concurrent = _checked_limit(rates.concurrent)
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -87,7 +87,7 @@ class QuotaRefusal(Struct, frozen=True):
     limit_statuses: LimitStatuses
 
 
-def _limit(given: int | None) -> int:
+def _checked_limit(given: int | None) -> int:
     if given is None:
         return UNLIMITED
     if given < 1:

@@ -71,8 +71,8 @@ class Filters:
             offset=_whole_number(given, "offset", 0, 2**31) or 0,
             limit=_whole_number(given, "limit", 1, MOST_ENTRIES),
             context=_whole_number(given, "context", 0, 2**31) or 0,
-            min_price=_money(given, "min_price"),
-            max_price=_money(given, "max_price"),
+            min_price=_typed_money(given, "min_price"),
+            max_price=_typed_money(given, "max_price"),
         )
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
@@ -116,7 +116,7 @@ def _whole_number(given: Mapping[str, str], name: str, least: int, most: int) ->
     return number
 
 
-def _money(given: Mapping[str, str], name: str) -> Decimal | None:
+def _typed_money(given: Mapping[str, str], name: str) -> Decimal | None:
     text = given.get(name)
     if text is None:
         return None

@@ -315,7 +315,7 @@ class _Section:
             return call_id_grammar(segment.pattern, re.escape(name))
         if (name, segment) not in text.functions:
             try:
-                text.functions[name, segment] = text.rule(self._notation(segment, name))
+                text.functions[name, segment] = text.rule(self._segment_rule(segment, name))
             except SchemaRefused as refused:
                 raise refused.of_function(name) from None
             except RecursionError:
@@ -323,7 +323,7 @@ class _Section:
                 raise SchemaRefused("tools", reason, function=name) from None
         return text.functions[name, segment]
 
-    def _notation(self, segment: forms.Segment, name: str) -> str:
+    def _segment_rule(self, segment: forms.Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text
         match segment:
             case forms.JsonArguments() if name in self._plan.grammars:

@@ -52,7 +52,7 @@ class ImageReader:
     memory: int = 1 << 30
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     # What takes the place of an image, or nothing if it stays as it is, by digest.
-    _known: BoundedCache[bytes, bytes] = field(
+    _verdicts: BoundedCache[bytes, bytes] = field(
         init=False, default_factory=lambda: BoundedCache(_CONVERTED)
     )
 
@@ -102,10 +102,10 @@ class ImageReader:
         kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
         if kind is None or (kind == "WebP" and data[8:12] != b"WEBP"):
             raise _refusal(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
-        other = self._known.get(digest)
+        other = self._verdicts.get(digest)
         if other is None:
             other = await self._read_image(data, param)
-            self._known.keep(digest, other, len(other) + len(digest))
+            self._verdicts.keep(digest, other, len(other) + len(digest))
         return Image(await offload(_encoded, other) if other else text, digest)
 
     async def _read_image(self, data: bytes, param: str) -> bytes:

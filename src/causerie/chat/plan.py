@@ -374,7 +374,7 @@ async def _encoded(
 ) -> EncodedText:
     try:
         if images:
-            return await model.encoder.encode_pictured(_parts(rendered, images), engine)
+            return await model.encoder.encode_pictured(_split_at_images(rendered, images), engine)
         first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
         head = first.strip()[:_HEAD]
         text = rendered.text
@@ -397,7 +397,7 @@ async def _encoded(
         ) from None
 
 
-def _parts(rendered: Rendered, images: Images) -> list[Rendered | Image]:
+def _split_at_images(rendered: Rendered, images: Images) -> list[Rendered | Image]:
     found: list[Rendered | Image] = []
     start = 0
     for part in split_at_marks(rendered.text):

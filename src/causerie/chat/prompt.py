@@ -223,11 +223,11 @@ def thinking_kwargs(
     chosen = {} if on is None else switch.on if on else switch.off
     kwargs = {name: authored(v) if isinstance(v, str) else v for name, v in chosen.items()}
     if switch.effort and effort and on is not False:
-        kwargs[switch.effort] = authored(_nearest(effort, switch.efforts))
+        kwargs[switch.effort] = authored(_nearest_effort(effort, switch.efforts))
     return kwargs
 
 
-def _nearest(effort: str, known: Sequence[str]) -> str:
+def _nearest_effort(effort: str, known: Sequence[str]) -> str:
     ranked = [word for word in known if word in _EFFORTS]
     if effort in known or effort not in _EFFORTS or not ranked:
         return effort

@@ -149,7 +149,7 @@ def block(
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
-    lines += _pages(settings, host, port)
+    lines += _page_lines(settings, host, port)
     if doors.has_accounts(settings) and settings.console.enabled:
         console = f"{settings.console.address or url}/console"
         lines.append(f"  console  {console}")
@@ -165,7 +165,7 @@ def block(
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _pages(settings: Settings, host: str, port: int) -> Iterator[str]:
+def _page_lines(settings: Settings, host: str, port: int) -> Iterator[str]:
     url = local_url(host, port)
     if doors.has_chat_page(settings):
         yield f"  page     {url}/"

@@ -227,10 +227,10 @@ class Alerting:
             *self._usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
             *engine_conditions(self._running.engines.status()),
-            *self._jobs(),
+            *self._conditions(),
         ]
 
-    def _jobs(self) -> Iterator[Condition]:
+    def _conditions(self) -> Iterator[Condition]:
         if self._configuration.failed:
             yield NOT_RELOADED
         place = self._running.place

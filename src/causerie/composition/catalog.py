@@ -176,13 +176,13 @@ class _Known(Struct, frozen=True):
         served = None if probed is None else probed.operations
         operations = None if served is None else frozenset(served)
         profile = _remote_profile(probed)
-        claims = ProviderClaims() if probed is None else _claims(probed.claims)
+        claims = ProviderClaims() if probed is None else _provider_claims(probed.claims)
         return TargetCapabilities(
             candidate, parameters(probed), profile, operations, provider, claims
         )
 
 
-def _claims(claims: ClaimSettings) -> ProviderClaims:
+def _provider_claims(claims: ClaimSettings) -> ProviderClaims:
     parameters = of_provider(claims.supported_parameters, switches=False)
     return ProviderClaims(parameters, claims.input_modalities, claims.output_modalities)
 
@@ -238,7 +238,7 @@ def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoi
             found,
             parameters=supported,
             profile=profile,
-            claims=found.claims if endpoint.claims is None else _claims(endpoint.claims),
+            claims=found.claims if endpoint.claims is None else _provider_claims(endpoint.claims),
         ),
         provider=endpoint.provider or OWN_PROVIDER,
         tariff=tariff(endpoint.price),

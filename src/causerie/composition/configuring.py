@@ -213,7 +213,7 @@ class LiveConfiguration:
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            before = _known(_by_id(stored, id))
+            before = _check_known(_by_id(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
             return await self._store_entry(actor, stored, before, after)
@@ -274,7 +274,7 @@ class LiveConfiguration:
         return EntryChange(before, self._changed_entry(actor, before, step.wish))
 
     def _changed_entry(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
-        _known(before)
+        _check_known(before)
         if wish.version not in (None, before.version):
             raise meanwhile()
         after = self._entries.changed(actor, before, _draft(before.kind, wish))
@@ -307,7 +307,7 @@ class LiveConfiguration:
             credentials = replace(credentials, keys=keys)
         with self._one_of_few():
             outcome = await _run_trial(found[0], settings.server, credentials, model)
-        await self._note(actor, found[0], outcome)
+        await self._record_trial(actor, found[0], outcome)
         return outcome
 
     @contextmanager
@@ -320,7 +320,7 @@ class LiveConfiguration:
         finally:
             self._trials -= 1
 
-    async def _note(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
+    async def _record_trial(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
@@ -344,7 +344,7 @@ class LiveConfiguration:
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         keys = Credentials(keys={one.name: tried.credential or ""})
         outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
-        await self._note(actor, one, outcome)
+        await self._record_trial(actor, one, outcome)
         return outcome
 
     async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
@@ -427,7 +427,7 @@ def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
     raise NotFound("There is no such entry in the database.", code="not_found")
 
 
-def _known(stored: StoredEntry) -> StoredEntry:
+def _check_known(stored: StoredEntry) -> StoredEntry:
     if stored.kind not in SECTIONS:
         words = f"This version does not know entries of the kind {stored.kind!r}."
         raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)

@@ -213,7 +213,7 @@ class DistributedCounters:
         self, scopes: Sequence[RateScope], need: Tokens
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
-        words: list[Word] = ["take", self._moment(), need.input]
+        words: list[Word] = ["take", self._server_time(), need.input]
         keys: list[str] = []
         for scope, output in zip(scopes, outputs, strict=True):
             names = self._keys(scope)
@@ -247,7 +247,7 @@ class DistributedCounters:
         tick of 0 for a lease without the server, which may know of it by now.
         """
         self.count([scope for scope, *_ in taken], -1)
-        words: list[Word] = ["release", self._moment(), requests]
+        words: list[Word] = ["release", self._server_time(), requests]
         keys: list[str] = []
         for scope, *used in taken:
             names = self._keys(scope)
@@ -255,7 +255,7 @@ class DistributedCounters:
             keys += names
         self.replica.send(Operation(words, keys))
 
-    def _moment(self) -> int:
+    def _server_time(self) -> int:
         # Of the server's clock: 0 says now.
         return 0 if self._now is None else self._now()
 

@@ -175,7 +175,7 @@ class HttpClient:
         self._tls = reach.tls
         if self.address.tls and self._tls is None:
             self._tls = ssl.create_default_context()
-        self._open: set[ClientConnection] = set()
+        self._connections: set[ClientConnection] = set()
         self._dialing = 0
         self._idle: deque[ClientConnection] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -252,7 +252,7 @@ class HttpClient:
         self._keeps_idle = False
         if self._timer is not None:
             self._timer.cancel()
-        for connection in tuple(self._open):
+        for connection in tuple(self._connections):
             connection.drop()
         self._idle.clear()
         await asyncio.sleep(0)  # the transports tell their protocols
@@ -265,16 +265,16 @@ class HttpClient:
 
     @property
     def open_connections(self) -> int:
-        return len(self._open)
+        return len(self._connections)
 
     def _watch(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
         now = self._now = monotonic()
-        due = [connection.expire(now) for connection in tuple(self._open)]
+        due = [connection.expire(now) for connection in tuple(self._connections)]
         oldest = now - self._reach.idle_seconds
         while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().close()
-        watched = any(due) or (self._keeps_idle and self._open)
+        watched = any(due) or (self._keeps_idle and self._connections)
         self._timer = None
         if watched:
             self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
@@ -289,7 +289,7 @@ class HttpClient:
             self._call_next()
 
     def gone(self, connection: ClientConnection) -> None:
-        self._open.discard(connection)
+        self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         self._call_next()
@@ -299,7 +299,7 @@ class HttpClient:
             while self._idle:
                 if not (kept := self._idle.pop()).closed:
                     return kept
-            if len(self._open) + self._dialing < self._reach.max_connections:
+            if len(self._connections) + self._dialing < self._reach.max_connections:
                 return await self._new_connection()
             await self._wait_turn(due)
 
@@ -330,7 +330,7 @@ class HttpClient:
             raise
         finally:
             self._dialing -= 1
-        self._open.add(connection)
+        self._connections.add(connection)
         if self._timer is None:
             self._now = monotonic()
             self._timer = connection.loop.call_later(_WATCH_SECONDS, self._watch)

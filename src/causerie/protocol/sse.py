@@ -98,7 +98,7 @@ class EventDecoder(Struct, eq=False):
     _brackets: Brackets | None = None  # of a value without a field name
     _started: bool = False
     _behind_cr: bool = False  # a line feed that comes next belongs to the last line
-    _between: bool = True  # events: nothing of one is held
+    _is_between: bool = True  # events: nothing of one is held
 
     @property
     def held(self) -> int:
@@ -110,7 +110,7 @@ class EventDecoder(Struct, eq=False):
             return named
         if (only := self.only(piece)) is not None:
             return [only]
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
+        if self._is_between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             # Whole events of one line each, as most senders write them.
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
@@ -123,12 +123,12 @@ class EventDecoder(Struct, eq=False):
             self._behind_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = self._lines(piece)
-        self._between = not self._partial_line and not self._data and not self._name
+        self._is_between = not self._partial_line and not self._data and not self._name
         return events
 
     def only(self, piece: bytes) -> bytes | None:
         """The data of a piece that is one event of one line, as most are; else nothing is fed."""
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
+        if self._is_between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
@@ -142,7 +142,7 @@ class EventDecoder(Struct, eq=False):
 
     def _named_events(self, piece: bytes) -> list[bytes] | None:
         # Whole events of a line with the name and one with the data, as most senders write them.
-        whole = self._between and piece.endswith(BEHIND) and len(piece) <= self.max_bytes
+        whole = self._is_between and piece.endswith(BEHIND) and len(piece) <= self.max_bytes
         if not whole or piece.find(b"\r") >= 0:
             return None
         events: list[bytes] = []

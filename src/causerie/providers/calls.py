@@ -111,7 +111,7 @@ class ChoiceCalls(Struct, eq=False):
     _choice: int
     _ids: ConversationCallIds
     _functions: Collection[str]
-    _open: list[_PendingCall] = []
+    _open_calls: list[_PendingCall] = []
     _unstarted: list[_PendingCall] = []  # without those that may be repetitions
     _begun_calls: int = 0
     _compared: int = 0  # calls that the calls of messages were compared with
@@ -127,10 +127,10 @@ class ChoiceCalls(Struct, eq=False):
 
     def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read the calls of a message; those that have come before are passed over."""
-        self._compared += len(self._open)
+        self._compared += len(self._open_calls)
         if self._compared > _MOST_COMPARED:
             raise UnusableOutput("The provider repeated its calls too often.")
-        before = Counter(each.said for each in self._open if each.ended)
+        before = Counter(each.said for each in self._open_calls if each.ended)
         for call in calls:
             said = _name(call), _arguments_digest(_arguments(call))
             known = self._by_id.get(call.id or "")
@@ -140,11 +140,11 @@ class ChoiceCalls(Struct, eq=False):
                 self._advance(self._open_call(call), call, events)
 
     def arguments(self) -> str:
-        return "".join("".join(each.text) for each in self._open)
+        return "".join("".join(each.text) for each in self._open_calls)
 
     def finish(self, events: list[Event], *, cut: bool) -> None:
         """End all calls, which are whole unless ``cut``; raises :class:`UnusableOutput`."""
-        for current in self._open:
+        for current in self._open_calls:
             if current.brackets.empty:
                 current.text.clear()
             elif not current.opened:
@@ -175,7 +175,7 @@ class ChoiceCalls(Struct, eq=False):
     def _call_by_id_or_index(self, call: ProviderCall) -> _PendingCall | None:
         if call.id and (same := self._by_id.get(call.id)) is not None:
             return same
-        last = self._open[-1] if self._open else None
+        last = self._open_calls[-1] if self._open_calls else None
         if call.index is None:
             return last
         found = self._by_place.get(call.index)
@@ -211,7 +211,7 @@ class ChoiceCalls(Struct, eq=False):
         self._begun_calls += 1
         if self._begun_calls > _MOST:
             raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
-        self._open.append(made)
+        self._open_calls.append(made)
         return made
 
     def _open_next_object(self, whole: _PendingCall) -> _PendingCall:
@@ -248,7 +248,7 @@ class ChoiceCalls(Struct, eq=False):
 
     def _resolve_repetition(self, current: _PendingCall, repeated: _PendingCall) -> _PendingCall:
         if repeated.said == current.said:
-            self._open.remove(current)
+            self._open_calls.remove(current)
             self._redirect_pieces(current, repeated)
             return repeated
         current.repeats = None

@@ -77,7 +77,7 @@ class BodyStream(Struct, eq=False):
 
     _incoming: Incoming | PassedReader
     _response_body: HttpResponse | DecodedResponse | BufferedBody
-    _between: float
+    _chunk_seconds: float
     _end: float
     _bytes_left: int = MAX_REPLY_BYTES
     _seconds: float = _NEVER  # that the next content may take
@@ -134,7 +134,7 @@ class BodyStream(Struct, eq=False):
                 await self._record_failure(_service_error(failure), events)
             if events:
                 body.due = self._end
-                self._seconds = _TAIL_SECONDS if incoming.complete else self._between
+                self._seconds = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
                 return self._first_portion(events) if large else events
             if incoming.complete:
                 self._deadline = min(self._deadline, monotonic() + _TAIL_SECONDS)
@@ -148,7 +148,7 @@ class BodyStream(Struct, eq=False):
         if not batch:
             return False
         self._bytes_left -= len(piece)
-        self._deadline = body.late = monotonic() + self._between
+        self._deadline = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
             self._sink = body.taker = None
         return True

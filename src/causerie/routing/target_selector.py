@@ -34,18 +34,18 @@ class LastTargets(Struct, eq=False):
     """The target that answered each recent conversation last, whose prompt cache has its start."""
 
     most: int = _MOST
-    _known: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
+    _targets: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
 
     def note(self, conversation: str, target: str, now: float) -> None:
         key = _digest(conversation)
-        self._known[key] = target, now
-        self._known.move_to_end(key)
-        if len(self._known) > self.most:
-            self._known.popitem(last=False)
+        self._targets[key] = target, now
+        self._targets.move_to_end(key)
+        if len(self._targets) > self.most:
+            self._targets.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
         """Return the name of the target; empty if none answered lately."""
-        target, noted = self._known.get(_digest(conversation), ("", now))
+        target, noted = self._targets.get(_digest(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
 

@@ -53,13 +53,13 @@ class Samples(Struct, eq=False):
         default_factory=partial(deque, maxlen=SAMPLES_KEPT)
     )
     _empty: bool = False  # a window had nothing when it was last asked for
-    _known: dict[float, tuple[float, Percentiles | None]] = {}
+    _summaries: dict[float, tuple[float, Percentiles | None]] = {}
 
     def add(self, value: float, now: float) -> None:
         self._values.append((now, value))
         if self._empty:
             self._empty = False
-            self._known.clear()
+            self._summaries.clear()
 
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
@@ -78,7 +78,7 @@ class Samples(Struct, eq=False):
         if not self._values:
             return None
         now = self._clock()
-        counted, percentiles = self._known.get(window, (float("-inf"), None))
+        counted, percentiles = self._summaries.get(window, (float("-inf"), None))
         if now - counted < _FRESH_SECONDS:
             return percentiles
         values = sorted(value for made, value in self._values if made >= now - window)
@@ -87,7 +87,7 @@ class Samples(Struct, eq=False):
             found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
         else:
             found, self._empty = None, True
-        self._known[window] = (now, found)
+        self._summaries[window] = (now, found)
         return found
 
 

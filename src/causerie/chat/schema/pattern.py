@@ -238,7 +238,7 @@ class _Reader:
 
     def _escape(self) -> str:
         self._at += 1
-        letter = self._letter()
+        letter = self._escaped_letter()
         if letter.lower() in _SETS:
             self._at += 1
             if letter.isupper():
@@ -253,13 +253,13 @@ class _Reader:
         self._at = found.end() if found else self._at
         return "\\" + found.group() if found else ""
 
-    def _letter(self) -> str:
+    def _escaped_letter(self) -> str:
         if self._at >= len(self._pattern):
             raise Refused("The pattern ends with a lone backslash.")
         return self._pattern[self._at]
 
     def _character(self) -> str:
-        letter = self._letter()
+        letter = self._escaped_letter()
         found = _HEX.match(self._pattern, self._at)
         if found is not None:
             self._at = found.end()
@@ -333,7 +333,7 @@ class _Reader:
         self._at += 1
         if character != "\\":
             return character
-        letter = self._letter()
+        letter = self._escaped_letter()
         if letter.lower() in _SETS:
             self._at += 1
             if letter.islower():

@@ -157,11 +157,11 @@ class OpenVinoClient:
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """Return once the child has answered between two steps; raise :class:`EngineFailed`."""
         async with self._order({"ping": path}) as answers:
-            await _next(answers)
+            await _next_answer(answers)
 
     async def encode(self, texts: Sequence[str]) -> Sequence[list[int]]:
         async with self._order({"encode": texts}) as answers:
-            return (await _next(answers)).encoded
+            return (await _next_answer(answers)).encoded
 
     @asynccontextmanager
     async def complete(
@@ -226,7 +226,7 @@ def _generation_order(request: base.TextRequest, ebnf: str | None) -> dict[str, 
     }
 
 
-async def _next(answers: asyncio.Queue[_Answer | None]) -> _Answer:
+async def _next_answer(answers: asyncio.Queue[_Answer | None]) -> _Answer:
     answer = await answers.get()
     if answer is None:
         raise base.EngineFailed("the engine broke off its answer")
@@ -240,7 +240,7 @@ async def _outputs(
 ) -> AsyncGenerator[base.Output, None]:
     made = 0
     while True:
-        answer = await _next(answers)
+        answer = await _next_answer(answers)
         if answer.refused:
             raise base.EngineRefused(f"the engine refused the request: {answer.refused}")
         for id, logprob in zip(answer.ids, answer.logprobs, strict=True):

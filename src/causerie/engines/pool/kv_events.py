@@ -108,16 +108,16 @@ class PrefixIndex:
                 here = holding & held
                 if here != holding:
                     if length:
-                        self._note(found, holding & ~here, length)
+                        self._note_run(found, holding & ~here, length)
                     if not here:
                         return found
                     holding = held if here == held else here
             length += 1
         if length:
-            self._note(found, holding, length)
+            self._note_run(found, holding, length)
         return found
 
-    def _note(self, found: dict[str, int], members: int, length: int) -> None:
+    def _note_run(self, found: dict[str, int], members: int, length: int) -> None:
         while members:
             bit = members & -members
             found[self._names[bit]] = length

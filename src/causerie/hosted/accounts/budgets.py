@@ -254,9 +254,9 @@ class Budgets:
     async def _read_once(self, counter: _Counter, reads: int) -> None:
         async with self._loading.setdefault(counter.place, asyncio.Lock()):
             if counter.reads == reads:
-                await self._read(counter)
+                await self._read_spent(counter)
 
-    async def _read(self, counter: _Counter) -> None:
+    async def _read_spent(self, counter: _Counter) -> None:
         spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
@@ -284,7 +284,7 @@ class Budgets:
         """Read the settled use of all processes, unless the database is unavailable."""
         for counter in [each for each in self._counters.values() if each.used]:
             try:
-                await self._read(counter)
+                await self._read_spent(counter)
             except StoreUnavailable:
                 return
             counter.used = counter.reserved > 0

@@ -52,7 +52,7 @@ class Cipher:
 
     def open(self, sealed: str, purpose: str) -> str:
         """Decrypt a text; raise :class:`WrongKey`."""
-        version, name, text = _parts(sealed)
+        version, name, text = _sealed_parts(sealed)
         cipher = self._ciphers.get(name)
         if version != _VERSION or cipher is None:
             raise WrongKey("it was sealed with a key that is not here")
@@ -64,14 +64,14 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        return _parts(sealed)[1] == next(iter(self._ciphers), None)
+        return _sealed_parts(sealed)[1] == next(iter(self._ciphers), None)
 
 
 def new_key() -> str:
     return secrets.token_urlsafe(SHORTEST_KEY)
 
 
-def _parts(sealed: str) -> tuple[str, str, str]:
+def _sealed_parts(sealed: str) -> tuple[str, str, str]:
     version, _, rest = sealed.partition(".")
     name, _, text = rest.partition(".")
     return version, name, text

@@ -411,7 +411,7 @@ class AccessRules(AccountService):
 
     async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
         async with self._store.reading() as tx:
-            owner = await self._owner(tx, actor, project_id, user_id)
+            owner = await self._bounds_owner(tx, actor, project_id, user_id)
             return (await tx.keys.access([owner])).get(owner, ALL)
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
@@ -425,7 +425,7 @@ class AccessRules(AccountService):
         """Replace a rule; raise :class:`InvalidRequest` for a wrong one."""
         access.check()
         async with self._store.writing() as tx:
-            owner = await self._owner(tx, actor, project_id, user_id, changes=True)
+            owner = await self._bounds_owner(tx, actor, project_id, user_id, changes=True)
             before = (await tx.keys.access([owner])).get(owner, ALL)
             await tx.keys.set_access(owner, access)
             await tx.keys.announce(f"user:{user_id}" if user_id else owner, self._clock())
@@ -433,7 +433,7 @@ class AccessRules(AccountService):
             words = difference(before.words(), access.words())
             await self._record(tx, actor, action, subject, project_id or None, access=words)
 
-    async def _owner(
+    async def _bounds_owner(
         self, tx: Transaction, actor: Actor, project_id: str, user_id: str, *, changes: bool = False
     ) -> str:
         if not project_id:

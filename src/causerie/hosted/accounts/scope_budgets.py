@@ -123,7 +123,7 @@ class LiveScopeBudgets:
             for kind, name, states in hard
             if kind == "provider"
         }
-        self._judge()
+        self._find_spent()
 
     def count(self, usage: UsageRecord) -> None:
         """Count an ended request for the provider that answered it."""
@@ -136,9 +136,9 @@ class LiveScopeBudgets:
                 for one in states
                 for money in (one.budget.unit is Unit.MONEY,)
             ]
-            self._judge()
+            self._find_spent()
 
-    def _judge(self) -> None:
+    def _find_spent(self) -> None:
         now = self._clock()
         self.spent = {
             provider: one.resets_at

@@ -166,7 +166,7 @@ class Statements:
 
     async def key(self, caller: Caller) -> KeyStatement:
         """Return the answer to ``GET /key``: properties, spending and rest of a key."""
-        member = _member(caller)
+        member = _account_caller(caller)
         key, now = member.grant.key, self._clock()
         owner = f"key:{key.id}"
         spent = {
@@ -202,12 +202,12 @@ class Statements:
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
-        found = await _balance(self._store, self._reader, _member(caller).project)
+        found = await _balance(self._store, self._reader, _account_caller(caller).project)
         return CreditsStatement(total_credits=float(found.put_in), total_usage=float(found.spent))
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
-        project, now = _member(caller).project, self._clock()
+        project, now = _account_caller(caller).project, self._clock()
         found = await self._reader.records(
             RecordFilter(
                 BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
@@ -223,7 +223,7 @@ class Statements:
         return _statement_of(found[0])
 
 
-def _member(caller: Caller) -> AccountCaller:
+def _account_caller(caller: Caller) -> AccountCaller:
     if not isinstance(caller, AccountCaller):
         raise NotFound(
             "Only doors for keys of accounts know this; this door takes other keys.",

@@ -79,8 +79,8 @@ class BoundsRows(Struct, frozen=True):
 
     def bounds(self) -> LimitsAndBudgets:
         return LimitsAndBudgets(
-            tuple(_limit(row, index) for index, row in enumerate(self.limits)),
-            tuple(_budget(row, index) for index, row in enumerate(self.budgets)),
+            tuple(_limit_of_row(row, index) for index, row in enumerate(self.limits)),
+            tuple(_budget_of_row(row, index) for index, row in enumerate(self.budgets)),
         )
 
 
@@ -107,7 +107,7 @@ def _filled_rows(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
     ]
 
 
-def _limit(row: Row, index: int) -> Limit:
+def _limit_of_row(row: Row, index: int) -> Limit:
     numbers = {
         name: typed_whole(row[name], f"limits[{index}].{name}", title, _MOST) if row[name] else None
         for name, title in CHOICES["limits"]
@@ -117,7 +117,7 @@ def _limit(row: Row, index: int) -> Limit:
     return Limit(row["model"], **numbers)
 
 
-def _budget(row: Row, index: int) -> Budget:
+def _budget_of_row(row: Row, index: int) -> Budget:
     place = f"budgets[{index}].amount"
     if not row["amount"]:
         _ask_whether_it_ends(row, place)

@@ -91,7 +91,7 @@ async def show_overview(context: RequestContext) -> None:
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
     await context.show(
         "overview.html",
-        **await _month(context, project.id),
+        **await _month_chart(context, project.id),
         today=await _usage_total(context, project.id, midnight(now)),
         spending=await reader.of_project(view.bounds.budgets),
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
@@ -106,7 +106,7 @@ async def show_overview(context: RequestContext) -> None:
     )
 
 
-async def _month(context: RequestContext, project: str) -> dict[str, Any]:
+async def _month_chart(context: RequestContext, project: str) -> dict[str, Any]:
     """Return 30 days of spending against the 30 before: a chart, sums, and the first models."""
     usage, month = (
         context.accounts.usage,

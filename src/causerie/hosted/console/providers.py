@@ -451,14 +451,14 @@ _OFFER_COLUMNS: Mapping[str, Column] = {
 
 
 def _rules(form: FormFields) -> PriceRules:
-    typed = _amount(form, "margin")
+    typed = _typed_price(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:
         raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
-    return PriceRules(margin, _amount(form, "prompt"), _amount(form, "completion"))
+    return PriceRules(margin, _typed_price(form, "prompt"), _typed_price(form, "completion"))
 
 
-def _amount(form: FormFields, name: str) -> str | None:
+def _typed_price(form: FormFields, name: str) -> str | None:
     text = form.get(name)
     if not text:
         return None

@@ -435,7 +435,7 @@ class IdentityHttp:
             raise IdentityProviderFailed(f"{parts.netloc}: cannot be asked") from failure
         finally:
             await client.close()
-        return _object(parts.netloc, response.status, content)
+        return _json_object(parts.netloc, response.status, content)
 
     async def _trusted(self) -> ssl.SSLContext:
         # Reads many certificates: not in the loop, and not before it is used.
@@ -447,7 +447,7 @@ class IdentityHttp:
         return self._tls
 
 
-def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
+def _json_object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
     try:
         found: Any = bounded_json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -127,7 +127,7 @@ class Results(Struct):
     async def of(self, provider: str) -> Mapping[str, Kept]:
         """Return the stored results of a provider by model; raise :class:`StoreUnavailable`."""
         kept = await self._store.of(provider)
-        return {model: _read(text) for model, text in kept.items()}
+        return {model: _decoded(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
         """Store a new result, or that one was put in force."""
@@ -141,7 +141,7 @@ class Results(Struct):
             _log.warning("result of a probe is not kept", error=str(failure))
 
 
-def _read(text: str) -> Kept:
+def _decoded(text: str) -> Kept:
     try:
         return msgspec.json.decode(text, type=Kept)
     except msgspec.DecodeError as failure:
@@ -361,10 +361,10 @@ def groups() -> Sequence[tuple[str, Sequence[str]]]:
 def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:
     """Return the support of every parameter; ``result`` is that of the probe in force, if any."""
     found = result.answers() if result is not None else {}
-    return [_cell(name, known, found.get(name)) for _, names in groups() for name in names]
+    return [_support_cell(name, known, found.get(name)) for _, names in groups() for name in names]
 
 
-def _cell(name: str, known: ConfiguredSupport, found: Found | None) -> Cell:
+def _support_cell(name: str, known: ConfiguredSupport, found: Found | None) -> Cell:
     if known.effective is None:
         return Cell(name, "unknown", "nobody has measured it; it is let through")
     supported = name in known.effective

@@ -107,7 +107,7 @@ class SqlKeys(SqlRepository):
         if self.writing:  # a row is locked by itself, without those that are joined to it
             await self._first(self._by_id(api_keys, id))
         row = await self._first(_keys_query().where(api_keys.c.id == id))
-        return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
+        return replace(_key_of(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
         return await self._find_keys(_keys_query().where(api_keys.c.project_id == project_id))
@@ -135,7 +135,7 @@ class SqlKeys(SqlRepository):
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        keys = await self._all(query, _key)
+        keys = await self._all(query, _key_of)
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
@@ -255,7 +255,7 @@ class SqlKeys(SqlRepository):
         row = await self._first(query)
         if row is None:
             return None
-        key = _key(row)
+        key = _key_of(row)
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
         project = key.project_id
         owners += [own_bounds(project)]
@@ -311,7 +311,7 @@ def _keys_query() -> Select[Any]:
     )
 
 
-def _key(row: RowMapping) -> ApiKey:
+def _key_of(row: RowMapping) -> ApiKey:
     status = person_status_of(row) if row["person"] else None
     return ApiKey(**part_of(api_keys, row), person_status=status)
 

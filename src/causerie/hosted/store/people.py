@@ -179,7 +179,7 @@ class SqlProjects(SqlRows[Project]):
             .where(memberships.c.project_id == project_id)
             .order_by(func.lower(users.c.name), users.c.id)
         )
-        return await self._all(query, _member)
+        return await self._all(query, _member_of)
 
     async def join(self, membership: Membership) -> None:
         """Add a member, or change the role of one."""
@@ -224,7 +224,7 @@ def _of_member(table: Table, project_id: str, user_id: str) -> tuple[ColumnEleme
     return table.c.project_id == project_id, table.c.user_id == user_id
 
 
-def _member(row: RowMapping) -> ProjectMember:
+def _member_of(row: RowMapping) -> ProjectMember:
     user = User(**part_of(users, row))
     return ProjectMember(user, row["role"], row["since"], row["from_group"])
 
