@@ -254,7 +254,7 @@ class Pipeline:
             lease.spared = asked.goes_on
             if members is not None:
                 await self._reserve(members, asked, model, need)
-            contents = _kept(asked) if caller.recorded else None
+            contents = _logged_contents(asked) if caller.recorded else None
             execution = record.outcome = self.router.generate(
                 candidates, request, contents, asked.tried
             )
@@ -465,7 +465,7 @@ def _cache_scope(owner: str) -> str:
     return blake2b(owner.encode(), digest_size=16, person=b"cache scope").hexdigest()
 
 
-def _kept(asked: _Asked) -> Contents:
+def _logged_contents(asked: _Asked) -> Contents:
     context = ResponseContext(asked.identity, asked.request.model, "")
     contents = asked.record.contents = Contents(asked.request, context, asked.completion)
     return contents

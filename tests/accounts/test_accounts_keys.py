@@ -270,9 +270,9 @@ async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: 
         asking = asyncio.ensure_future(outcome(keys, made.credential))
         await store.held.wait()  # it has read that the key works
         await world.keys.disable(SYSTEM, made.key.id)
-        before = keys._seen
+        before = keys._last_change
         async with asyncio.timeout(60):
-            while keys._seen == before:  # noqa: ASYNC110 - it sends no event
+            while keys._last_change == before:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.005)
         hold, store.hold = store.hold, None
         hold.set()
@@ -313,7 +313,7 @@ async def test_changes_of_long_ago_drop_everything(world: World) -> None:
         await world.projects.archive(SYSTEM, (await world.project()).id)
         number, subjects = await keys._changes()
         assert subjects is None
-        keys._apply(number, subjects)
+        keys._apply_changes(number, subjects)
         assert isinstance(await refusal(keys, made.credential), Unauthenticated)
 
 

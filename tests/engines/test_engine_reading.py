@@ -8,7 +8,7 @@ import pytest
 
 from causerie.engines import supervised
 from causerie.engines.base import EngineFailed
-from causerie.engines.supervised import Readings
+from causerie.engines.supervised import TokenizeLimit
 
 
 class Child:
@@ -35,7 +35,7 @@ async def settled() -> None:
 async def test_those_who_leave_keep_their_places_until_their_texts_are_read(
     size: int, places: int
 ) -> None:
-    child, readings = Child(), Readings()
+    child, readings = Child(), TokenizeLimit()
     askers = [asyncio.create_task(readings.of(size, child.read)) for _ in range(3 * places)]
     await settled()
     for asker in askers[: 2 * places]:
@@ -48,7 +48,7 @@ async def test_those_who_leave_keep_their_places_until_their_texts_are_read(
 
 
 async def test_short_texts_pass_long_ones_by() -> None:
-    child, readings = Child(), Readings()
+    child, readings = Child(), TokenizeLimit()
     long = [asyncio.create_task(readings.of(1_000_000, child.read)) for _ in range(100)]
     await settled()
 
@@ -64,7 +64,7 @@ async def test_short_texts_pass_long_ones_by() -> None:
 
 
 async def test_a_failure_gives_the_place_back() -> None:
-    readings = Readings()
+    readings = TokenizeLimit()
 
     async def fail() -> None:
         raise EngineFailed("gone")

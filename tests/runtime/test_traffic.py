@@ -143,11 +143,11 @@ async def test_dense_traffic_is_awaited_awake_and_its_end_is_slept_through() -> 
     shared = Traffic()
     shared.busy_poll_seconds = 0.005
     await _come(shared)
-    assert not shared._awake, "a lone piece tells nothing of the next"
+    assert not shared._is_polling, "a lone piece tells nothing of the next"
     await _come(shared)
-    assert shared._awake
+    assert shared._is_polling
     async with asyncio.timeout(60):
-        while shared._awake:
+        while shared._is_polling:
             await _turn()
 
 
@@ -157,14 +157,14 @@ async def test_nobody_stays_awake_for_a_slow_source() -> None:
     for _ in range(10):
         shared.came(slow=True)
         await _turn()
-    assert not shared._awake
+    assert not shared._is_polling
 
 
 async def test_who_wants_no_busy_polling_has_none() -> None:
     shared = Traffic()
     for _ in range(10):
         await _come(shared)
-        assert not shared._awake
+        assert not shared._is_polling
 
 
 def test_every_loop_has_its_own() -> None:

@@ -137,7 +137,7 @@ async def test_answers_over_a_network_keep_the_loop_awake_and_an_engine_s_do_not
         async with client(there.url, reach) as http:
             for _ in range(3):
                 await (await http.send("GET", "/models")).read(1000)
-            assert shared._awake is not near
+            assert shared._is_polling is not near
         shared.busy_poll_seconds = 0.0
 
 
@@ -159,7 +159,7 @@ async def test_tokens_of_a_stream_keep_the_loop_awake_for_nobody() -> None:
         for piece in (b"b", b"c"):
             wanted.release()
             assert await response.piece() == piece
-        assert not shared._awake
+        assert not shared._is_polling
         shared.busy_poll_seconds = 0.0
 
 
@@ -242,7 +242,7 @@ async def test_a_chunked_body_in_pieces() -> None:
     async with server(script) as there, client(there.url) as http:
         response = await http.send("GET", "/")
         assert await response.piece() == b"abc"
-        [kept] = http._open  # the test speaks on the connection to time the server
+        [kept] = http._connections  # the test speaks on the connection to time the server
         assert kept._transport is not None
         kept._transport.write(b"x")
         assert await response.piece() == b"de"
@@ -365,7 +365,7 @@ async def test_a_full_line_is_free_again_for_the_next_request() -> None:
 
     async with server(script) as there, client(there.url) as http:
         response = await http.send("GET", "/")
-        [kept] = http._open  # the test speaks on the connection to time the server
+        [kept] = http._connections  # the test speaks on the connection to time the server
         assert kept._transport is not None
         kept._transport.write(b"x")
         for _ in range(1000):  # nobody reads: it is held, and too much

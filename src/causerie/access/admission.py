@@ -40,7 +40,7 @@ class _Capacity:
             async with asyncio.timeout(seconds):
                 await entry.turn
         except (TimeoutError, asyncio.CancelledError):
-            self._leave(entry)
+            self._withdraw(entry)
             raise
 
     def give_back(self, amount: int) -> None:
@@ -55,7 +55,7 @@ class _Capacity:
                 self.taken += entry.amount
                 entry.turn.set_result(None)
 
-    def _leave(self, entry: _Waiting) -> None:
+    def _withdraw(self, entry: _Waiting) -> None:
         if entry.turn.done() and not entry.turn.cancelled():
             self.give_back(entry.amount)
         elif entry in self.queue:
@@ -83,18 +83,18 @@ class SlotQueue:
         self.max_waiting = max_waiting
         self.max_wait_seconds = max_wait_seconds
         self._model = model
-        self._places = _Capacity(slots)
+        self._slots = _Capacity(slots)
         self._tokens = _Capacity(cache_tokens)
         self._recent = 1.0  # seconds that a place is held, smoothed
 
     @property
     def waiting(self) -> int:
-        return len(self._places.queue) + len(self._tokens.queue)
+        return len(self._slots.queue) + len(self._tokens.queue)
 
     @property
     def spares(self) -> bool:
         """Return true if a quarter of the slots, and at least one, is free."""
-        slots, taken = max(self._places.size(), 1), self._places.taken
+        slots, taken = max(self._slots.size(), 1), self._slots.taken
         return not self.waiting and (slots - taken) * 4 >= slots and taken < slots
 
     @asynccontextmanager
@@ -105,7 +105,7 @@ class SlotQueue:
         it, and :class:`InvalidRequest` for more places than slots.
         """
         waited = 0.0
-        if not self._places.take_now(places):
+        if not self._slots.take_now(places):
             arrived = time.monotonic()
             await self._wait(places)
             waited = time.monotonic() - arrived
@@ -114,23 +114,23 @@ class SlotQueue:
             yield waited
         finally:
             self._recent += 0.2 * (time.monotonic() - started - self._recent)
-            self._places.give_back(places)
+            self._slots.give_back(places)
 
     async def _wait(self, places: int) -> None:
-        slots = self._places.size()
+        slots = self._slots.size()
         if places > max(slots, 1):
             raise InvalidRequest(
                 f"`n` is {places}, but this model answers {slots} at the same time.", param="n"
             )
-        self._places.admit()  # there may be more slots than when the others queued
-        if self._places.take_now(places):
+        self._slots.admit()  # there may be more slots than when the others queued
+        if self._slots.take_now(places):
             return
-        if len(self._places.queue) >= self.max_waiting:
-            raise self._full(f"its queue (at most {self.max_waiting}) is full")
+        if len(self._slots.queue) >= self.max_waiting:
+            raise self._overloaded(f"its queue (at most {self.max_waiting}) is full")
         try:
-            await self._places.take(places, self.max_wait_seconds)
+            await self._slots.take(places, self.max_wait_seconds)
         except TimeoutError:
-            raise self._full(f"no place became free in {self.max_wait_seconds:g} s") from None
+            raise self._overloaded(f"no place became free in {self.max_wait_seconds:g} s") from None
 
     @asynccontextmanager
     async def reserve(self, choices: int, tokens: int) -> AsyncIterator[None]:
@@ -155,14 +155,14 @@ class SlotQueue:
             except TimeoutError:
                 free = f"room for {amount} tokens in its cache"
                 seconds = f"{self.max_wait_seconds:g} s"
-                raise self._full(f"no {free} became free in {seconds}") from None
+                raise self._overloaded(f"no {free} became free in {seconds}") from None
         try:
             yield
         finally:
             self._tokens.give_back(amount)
 
-    def _full(self, why: str) -> Overloaded:
-        turns = (self.waiting + 1) / max(self._places.size(), 1)
+    def _overloaded(self, why: str) -> Overloaded:
+        turns = (self.waiting + 1) / max(self._slots.size(), 1)
         wait = min(max(1, round(turns * self._recent)), 60)
         return Overloaded(
             f"The model {self._model} is busy: {why}. Try again in {wait} s.", retry_after=wait

@@ -117,18 +117,18 @@ class Permissions:
 
     def __init__(self, rules: Sequence[AccessRule]) -> None:
         self._rules = tuple(rules)
-        self._known: dict[str, tuple[Restricted, Verdict]] = {}
+        self._verdicts: dict[str, tuple[Restricted, Verdict]] = {}
 
     def verdict(self, model: Restricted) -> Verdict:
         """Return whether the rules allow a model, and which of its targets."""
         name = model.names[0]
-        known = self._known.get(name)
+        known = self._verdicts.get(name)
         if known is not None and known[0] is model:
             return known[1]
-        found = self._judged(model)
-        if len(self._known) >= _KEPT:
-            self._known.clear()
-        self._known[name] = model, found
+        found = self._verdict(model)
+        if len(self._verdicts) >= _KEPT:
+            self._verdicts.clear()
+        self._verdicts[name] = model, found
         return found
 
     def check(self, model: Restricted) -> None:
@@ -155,10 +155,10 @@ class Permissions:
             )
         return found
 
-    def _judged(self, model: Restricted) -> Verdict:
+    def _verdict(self, model: Restricted) -> Verdict:
         left = list(model.offers)
         for rule in self._rules:
-            if not _named(rule.access.models, model.names):
+            if not _lists_any(rule.access.models, model.names):
                 return Verdict(f"it is not among the models of {_WHOSE[rule.whose]}")
             fitting = [one for one in left if not _excludes(rule.access, one)]
             if left and not fitting:
@@ -170,7 +170,7 @@ class Permissions:
         return Verdict(targets=frozenset(one.target for one in left))
 
 
-def _named(models: frozenset[str] | None, names: Sequence[str]) -> bool:
+def _lists_any(models: frozenset[str] | None, names: Sequence[str]) -> bool:
     if models is None:
         return True
     return any(

@@ -40,11 +40,11 @@ class RateScope:
     def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
         """Raises :class:`ValueError` for a limit below 1."""
         self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
-        self.requests = _limit(rates.requests_per_minute)
-        self.tokens = _limit(rates.tokens_per_minute)
-        self.input = _limit(rates.input_tokens_per_minute)
-        self.output = _limit(rates.output_tokens_per_minute)
-        self.concurrent = _limit(rates.concurrent)
+        self.requests = _checked_limit(rates.requests_per_minute)
+        self.tokens = _checked_limit(rates.tokens_per_minute)
+        self.input = _checked_limit(rates.input_tokens_per_minute)
+        self.output = _checked_limit(rates.output_tokens_per_minute)
+        self.concurrent = _checked_limit(rates.concurrent)
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -87,7 +87,7 @@ class QuotaRefusal(Struct, frozen=True):
     limit_statuses: LimitStatuses
 
 
-def _limit(given: int | None) -> int:
+def _checked_limit(given: int | None) -> int:
     if given is None:
         return UNLIMITED
     if given < 1:
@@ -139,7 +139,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     running = refusal.measure == "concurrent"
     noun = "request" if running else refusal.measure.removesuffix("s").replace("_", " ")
     return RateLimited(
-        f"{_may(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{_subject(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
         f"{_limit_status(refusal)}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
@@ -154,7 +154,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     )
 
 
-def _may(scope: RateScope) -> str:
+def _subject(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
 
 
@@ -174,8 +174,8 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
-        f"{_may(scope)} {most} tokens of input per minute; the messages are estimated at {needed}, "
-        "so this request can never be let in. Shorten it, or have the limit raised.",
+        f"{_subject(scope)} {most} tokens of input per minute; the messages are estimated at "
+        f"{needed}, so this request can never be let in. Shorten it, or have the limit raised.",
         param="messages",
         metadata={
             "limit": "input_tokens" if scope.input == most else "tokens",
@@ -288,7 +288,7 @@ def estimate(
     """Estimate the prompt by its size and the output by its limit and those of ``candidates``."""
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
     units = 0 if request.passed is None else request.passed.units
-    return Tokens(prompt_estimate(request), _given(output, candidates) * request.n, units)
+    return Tokens(prompt_estimate(request), _granted_output(output, candidates) * request.n, units)
 
 
 class Estimate(Struct, eq=False):
@@ -304,7 +304,7 @@ class Estimate(Struct, eq=False):
         return self._tokens
 
 
-def _given(output: int, candidates: Sequence[Candidate]) -> int:
+def _granted_output(output: int, candidates: Sequence[Candidate]) -> int:
     most = 0
     for one in candidates:
         bound = one.bounds.max_output_tokens

@@ -32,7 +32,7 @@ class NetworkList:
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
         self._lists = [[ip_network(each) for each in networks] for networks in lists]
-        self._known: dict[str, bool] = {}
+        self._verdicts: dict[str, bool] = {}
 
     @staticmethod
     def of(*lists: Sequence[str] | None) -> NetworkList | None:
@@ -42,11 +42,11 @@ class NetworkList:
 
     def check(self, address: str, what: str) -> None:
         """Raise :class:`Forbidden` for an address that may not use ``what``."""
-        allowed = self._known.get(address)
+        allowed = self._verdicts.get(address)
         if allowed is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            allowed = self._known[address] = self._allows(address)
+            if len(self._verdicts) >= _KEPT:
+                self._verdicts.clear()
+            allowed = self._verdicts[address] = self._allows(address)
         if not allowed:
             raise Forbidden(
                 f"{what} may not be used from the address {address[:64] or 'unknown'}.",

@@ -100,7 +100,7 @@ class MemoryLease(limits.Lease):
             if scope.counts_tokens:
                 more_output = output - reserved
                 if more_input > 0 or more_output > 0:
-                    self._exceed(window, tick, more_input, more_output)
+                    self._count_excess(window, tick, more_input, more_output)
                 else:
                     window.add(tick, more_input, more_output)
 
@@ -138,7 +138,7 @@ class MemoryLease(limits.Lease):
                     tokens = limit, left if left > 0 else 0, wait
         return requests, tokens
 
-    def _exceed(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
+    def _count_excess(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
         window.add(tick, min(input, 0), min(output, 0))
         now = self.clock() // _TICK
         later = window.newest if window.newest.at == now else window.turn(now)
@@ -208,9 +208,9 @@ class MemoryCounters:
         else:
             return MemoryLease(self._clock, input, parts)
         MemoryLease(self._clock, input, parts).undo()
-        raise limits.limited(self._refused(scopes, limits.needed(scopes, estimate)))
+        raise limits.limited(self._quota_refusal(scopes, limits.needed(scopes, estimate)))
 
-    def _refused(
+    def _quota_refusal(
         self, scopes: Sequence[limits.RateScope], need: limits.Tokens
     ) -> limits.QuotaRefusal:
         now, parts = self._clock(), []
@@ -221,7 +221,7 @@ class MemoryCounters:
             parts.append((scope, window, window.newest, output))
             used, asked = [read(window) for read in _READS], limits.Tokens(need.input, output)
             refusals += limits.exceeded(
-                scope, used, window.running, asked, partial(_until, window, now)
+                scope, used, window.running, asked, partial(_seconds_until, window, now)
             )
         return limits.QuotaRefusal(
             tuple(refusals), MemoryLease(self._clock, need.input, parts).limit_statuses()
@@ -245,7 +245,7 @@ def _reset(window: _Window, read: _Read, now: int) -> int:
     return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
 
 
-def _until(window: _Window, now: int, number: int, amount: int) -> float:
+def _seconds_until(window: _Window, now: int, number: int, amount: int) -> float:
     read, freed, last = _READS[number], 0, 0
     for tick in window.ticks:
         part = read(tick)

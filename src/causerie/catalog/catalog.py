@@ -41,7 +41,7 @@ class WildcardModel(ServedModel):
     ) -> None:
         self._known, self._priced = known, priced
         self._parts = (card, tuple(capabilities), priced)
-        self._rest = rest
+        self._matched = rest
         super().__init__(card, self._parts[1])
         self._is_priced = True  # perhaps, by what is named
         self.card = replace(card, id=self.prefix + rest)
@@ -57,10 +57,10 @@ class WildcardModel(ServedModel):
 
     @property
     def tariffs(self) -> TargetTariffs:
-        return self._priced(self._rest)
+        return self._priced(self._matched)
 
     def cost(self, served_by: str, usage: Usage) -> int:
-        return super().cost(served_by.replace(WILDCARD, self._rest, 1), usage)
+        return super().cost(served_by.replace(WILDCARD, self._matched, 1), usage)
 
     @property
     def known(self) -> Sequence[str]:
@@ -73,7 +73,7 @@ class WildcardModel(ServedModel):
         return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        return structs.replace(request, model=self._rest)
+        return structs.replace(request, model=self._matched)
 
 
 Entry = ServedModel | Listing
@@ -103,7 +103,7 @@ class Catalog:
         An id of the router's catalog may have a suffix; other names may match a wildcard, of which
         the longest one wins. Raises :class:`NotFound`, which names the nearest id.
         """
-        entry = self._by_name.get(name) or self._twisted(name) or self._wild(visible, name)
+        entry = self._by_name.get(name) or self._model_variant(name) or self._wild(visible, name)
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
         if self._fetchable is not None and len(name) <= _LONGEST_NAME and self._fetchable(name):
@@ -120,7 +120,7 @@ class Catalog:
 
     def has(self, name: str) -> bool:
         """Return true if a model that is no wildcard has this id or alias."""
-        return name in self._by_name or self._twisted(name) is not None
+        return name in self._by_name or self._model_variant(name) is not None
 
     def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
         return [entry for entry in self._entries if names is None or entry.id in names]
@@ -180,7 +180,7 @@ class Catalog:
                 return wildcard
         return None
 
-    def _twisted(self, name: str) -> Listing | None:
+    def _model_variant(self, name: str) -> Listing | None:
         base, colon, suffix = name.rpartition(":")
         twist = TWISTS.get(suffix)
         entry = self._by_name.get(base) if colon and twist is not None else None

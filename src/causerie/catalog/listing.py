@@ -95,7 +95,7 @@ class Listing:
     ends: date | None = None
     twist: Twist | None = None
     clock: Callable[[], date] = today
-    _kept: _Facts = field(default_factory=_Facts, init=False, repr=False, compare=False)
+    _cached_facts: _Facts = field(default_factory=_Facts, init=False, repr=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -300,14 +300,14 @@ class Listing:
 
     @property
     def _facts(self) -> _Facts:
-        facts, profiles = self._kept, self.profiles
+        facts, profiles = self._cached_facts, self.profiles
         if facts.profiles != profiles:
             every = self._capabilities
             facts.supported = frozenset[str]().union(*(one.supported for one in every))
             claimed = frozenset[str]().union(*(one.claimed for one in every))
             facts.claimed = claimed - facts.supported
             facts.modalities = modalities(every)
-            facts.context_length = _most(profile.context_length for profile in profiles)
+            facts.context_length = _largest(profile.context_length for profile in profiles)
             facts.profiles = profiles
         return facts
 
@@ -323,7 +323,7 @@ class Listing:
         reasons = may_think and (
             self.evidence == "unknown" or (parameters | claimed) & {"reasoning", "reasoning_effort"}
         )
-        longest = _most(profile.max_output_tokens for profile in profiles)
+        longest = _largest(profile.max_output_tokens for profile in profiles)
         return alike(
             RouterModel,
             self.card,
@@ -409,5 +409,5 @@ def _reasoning(profiles: Sequence[ModelProfile]) -> RouterReasoning:
     )
 
 
-def _most(lengths: Iterable[int | None]) -> int | None:
+def _largest(lengths: Iterable[int | None]) -> int | None:
     return max((length for length in lengths if length is not None), default=None)

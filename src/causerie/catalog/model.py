@@ -159,11 +159,11 @@ def highest(tariffs: Iterable[Tariff]) -> Tariff:
     if not others:
         return first
     bounds = sorted({above for one in (first, *others) for above, _ in one.tiers})
-    flat = [_flat(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)]
+    flat = [_dearest(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)]
     return replace(flat[0], tiers=tuple(zip(bounds, flat[1:], strict=True)))
 
 
-def _flat(tariffs: Iterable[Tariff]) -> Tariff:
+def _dearest(tariffs: Iterable[Tariff]) -> Tariff:
     every = list(tariffs)
     return Tariff(
         prompt=max(one.dearest_input for one in every),
@@ -502,8 +502,8 @@ class ServedModel:
     def _profile(self) -> ModelProfile:
         profiles = [capabilities.profile() for capabilities in self._capabilities]
         return ModelProfile(
-            context_length=_least(profile.context_length for profile in profiles),
-            max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
+            context_length=_smallest(profile.context_length for profile in profiles),
+            max_output_tokens=_smallest(profile.max_output_tokens for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
             thinks=any_thinks(profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
@@ -550,5 +550,5 @@ def known(capabilities: TargetCapabilities) -> frozenset[str]:
     return HONOURED if capabilities.parameters is None else capabilities.parameters
 
 
-def _least(lengths: Iterable[int | None]) -> int | None:
+def _smallest(lengths: Iterable[int | None]) -> int | None:
     return min((length for length in lengths if length is not None), default=None)

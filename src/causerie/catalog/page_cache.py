@@ -63,17 +63,17 @@ class Filters:
         for name in given:
             if name not in _NAMES:
                 known = ", ".join(_NAMES)
-                raise _wrong(name, f"is no filter of this catalog; there are {known}.")
+                raise _wrong_value(name, f"is no filter of this catalog; there are {known}.")
         sort = given.get("sort")
         if sort is not None and sort not in SORTS:
-            raise _wrong("sort", f"must be one of {', '.join(SORTS)}.")
+            raise _wrong_value("sort", f"must be one of {', '.join(SORTS)}.")
         return Filters(
             given,
-            offset=_whole(given, "offset", 0, 2**31) or 0,
-            limit=_whole(given, "limit", 1, MOST_ENTRIES),
-            context=_whole(given, "context", 0, 2**31) or 0,
-            min_price=_money(given, "min_price"),
-            max_price=_money(given, "max_price"),
+            offset=_whole_number(given, "offset", 0, 2**31) or 0,
+            limit=_whole_number(given, "limit", 1, MOST_ENTRIES),
+            context=_whole_number(given, "context", 0, 2**31) or 0,
+            min_price=_typed_money(given, "min_price"),
+            max_price=_typed_money(given, "max_price"),
         )
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
@@ -107,17 +107,17 @@ class Filters:
         return frozenset(word for word in self.given.get(name, "").split(",") if word)
 
 
-def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+def _whole_number(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
     text = given.get(name)
     if text is None:
         return None
     number = whole_number(text, most)
     if number is None or number < least:
-        raise _wrong(name, f"must be a whole number from {least} to {most}.")
+        raise _wrong_value(name, f"must be a whole number from {least} to {most}.")
     return number
 
 
-def _money(given: Mapping[str, str], name: str) -> Decimal | None:
+def _typed_money(given: Mapping[str, str], name: str) -> Decimal | None:
     text = given.get(name)
     if text is None:
         return None
@@ -125,10 +125,10 @@ def _money(given: Mapping[str, str], name: str) -> Decimal | None:
         return money(text)
     except ValueError as failure:
         advice = f"must be an amount of money per 1M tokens: {failure}."
-        raise _wrong(name, advice) from failure
+        raise _wrong_value(name, advice) from failure
 
 
-def _wrong(name: str, advice: str) -> InvalidRequest:
+def _wrong_value(name: str, advice: str) -> InvalidRequest:
     return InvalidRequest(f"`{name[:100]}` {advice}", code="invalid_value", param=name[:100])
 
 
@@ -148,15 +148,15 @@ class CachedPage:
 
     body: bytes
     etag: str
-    _small: bytes = b""
+    _compressed: bytes = b""
     lasting: bool = False  # the same for as long as the service runs: worth the smallest form
     _smallest: bytes = b""
 
     async def small(self) -> bytes:
-        if not self._small:
+        if not self._compressed:
             level = _GZIP_BEST if self.lasting else _GZIP_LEVEL
-            self._small = await offload(gzip.compress, self.body, level, mtime=0)
-        return self._small
+            self._compressed = await offload(gzip.compress, self.body, level, mtime=0)
+        return self._compressed
 
     async def smallest(self) -> bytes:
         """Return the body in Brotli, made once: 256 KB take 0.4 s at best, more are made faster."""
@@ -167,7 +167,7 @@ class CachedPage:
 
     @property
     def size(self) -> int:
-        return len(self.body) + len(self._small)
+        return len(self.body) + len(self._compressed)
 
 
 class CatalogCache:
@@ -176,18 +176,18 @@ class CatalogCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
-        self._written: dict[str, tuple[Listing, object, bytes]] = {}
-        self._one = asyncio.Lock()  # page at a time is written: others of the same wait for it
+        self._encoded_models: dict[str, tuple[Listing, object, bytes]] = {}
+        self._lock = asyncio.Lock()  # page at a time is written: others of the same wait for it
 
     async def page(
         self, door: str, path: str, query: str, entries: Callable[[], Sequence[Listing]]
     ) -> CachedPage:
         place = door, path, query
-        if (kept := self._fresh(place)) is not None:
+        if (kept := self._unexpired_page(place)) is not None:
             return kept
         filters = Filters.parse(query)
-        async with self._one:
-            if (kept := self._fresh(place)) is not None:
+        async with self._lock:
+            if (kept := self._unexpired_page(place)) is not None:
                 return kept
             page = await self.made(path, filters, entries())
             _, old = self._pages.pop(place, (0.0, page))
@@ -201,7 +201,7 @@ class CatalogCache:
                 del self._pages[next(iter(self._pages))]
         return page
 
-    def _fresh(self, place: tuple[str, str, str]) -> CachedPage | None:
+    def _unexpired_page(self, place: tuple[str, str, str]) -> CachedPage | None:
         at, page = self._pages.get(place, (float("-inf"), None))
         return page if self._clock() - at < _FRESH_SECONDS else None
 
@@ -215,16 +215,16 @@ class CatalogCache:
         tail = PageTail(total_count=len(found), links=PageLinks(next=following))
         written, turns = [], Turns()
         for one in shown:
-            written.append(self._entry(one))
+            written.append(self._encoded_entry(one))
             await turns.pause()
         body = b'{"data":[' + b",".join(written) + b"]," + _encode(tail)[1:]
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         return CachedPage(body, f'W/"{digest}"')
 
-    def _entry(self, one: Listing) -> bytes:
-        kept, profiles = self._written.get(one.id), one.profiles
+    def _encoded_entry(self, one: Listing) -> bytes:
+        kept, profiles = self._encoded_models.get(one.id), one.profiles
         if kept is not None and kept[0] is one and kept[1] == profiles:
             return kept[2]
         written = _encode(one.entry())
-        self._written[one.id] = one, profiles, written
+        self._encoded_models[one.id] = one, profiles, written
         return written

@@ -44,7 +44,7 @@ def unsupported_schema(refused: SchemaRefused) -> InvalidRequest:
 
 class SchemaCache:
     def __init__(self, most: int = _MOST) -> None:
-        self._known = BoundedCache[Hashable, object](most)
+        self._cache = BoundedCache[Hashable, object](most)
 
     async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
         """Return ``make()`` for ``text`` and ``what`` from the cache; exceptions are not cached.
@@ -52,14 +52,14 @@ class SchemaCache:
         Raises ``InvalidRequest`` (``unsupported_schema``) where ``make`` raises ``SchemaRefused``.
         """
         key = text, what
-        if (found := self._known.get(key)) is not None:
+        if (found := self._cache.get(key)) is not None:
             return cast(_T, found)
         slow = len(text) > _LONG or _SLOW in text
         try:
             made = await offload(make) if slow else make()
         except SchemaRefused as refused:
             raise unsupported_schema(refused) from None
-        self._known.keep(key, made, len(text))
+        self._cache.keep(key, made, len(text))
         return made
 
 
@@ -108,11 +108,11 @@ async def callable_functions(
     all_said = [(tool.name, tool.parameters, *filter(None, (tool.grammar,))) for _, tool in asked]
     text = msgspec.json.encode(all_said).decode()
     lenient = request.lenient_tools and request.tool_choice.mode != "required"
-    make = partial(_checked, asked, text, control_tokens, lenient=lenient)
+    make = partial(_checked_functions, asked, text, control_tokens, lenient=lenient)
     return await schema_cache.of(text, lenient, make)
 
 
-def _checked(
+def _checked_functions(
     asked: Sequence[tuple[int, requests.Tool]],
     text: str,
     control_tokens: Iterable[str],

@@ -29,17 +29,17 @@ def fork(reader: _T) -> _T:
     readers they are schemas. An object that can be copied faster, or not in this way, has a
     ``__copy__``.
     """
-    return cast(_T, _forked(reader, {}))
+    return cast(_T, _copied_state(reader, {}))
 
 
-def _forked(value: Any, known: dict[int, Any]) -> Any:
+def _copied_state(value: Any, known: dict[int, Any]) -> Any:
     kind: type = type(value)
     if kind is list:
-        return [_forked(item, known) for item in value]
+        return [_copied_state(item, known) for item in value]
     if kind is set:
         return set(value)
     if kind is MethodType:
-        return MethodType(value.__func__, _forked(value.__self__, known))
+        return MethodType(value.__func__, _copied_state(value.__self__, known))
     foreign = not kind.__module__.startswith(_OURS)
     if foreign or issubclass(kind, Enum) or kind.__setattr__ is not object.__setattr__:
         return value
@@ -56,7 +56,7 @@ def _forked_object(value: Any, known: dict[int, Any]) -> Any:
     slots = [name for each in kind.__mro__ for name in each.__dict__.get("__slots__", ())]
     for name in (*slots, *getattr(value, "__dict__", ())):
         if hasattr(value, name):
-            object.__setattr__(other, name, _forked(getattr(value, name), known))
+            object.__setattr__(other, name, _copied_state(getattr(value, name), known))
     return other
 
 
@@ -101,7 +101,7 @@ class _Backtracking:
     _generated: int = field(init=False, default=0)
     """Tokens that the engine has generated, including those that were taken back."""
     _discarded: int = field(init=False, default=0)  # tokens that have been reported to ``discard``
-    _given: int = field(init=False, default=0)
+    _released: int = field(init=False, default=0)
     _stopped: Stopped | None = field(init=False, default=None)
     _unreported: int = field(init=False, default=0)
     _cached: int | None = field(init=False, default=None)
@@ -111,7 +111,7 @@ class _Backtracking:
     """For one item each, by the number of tokens before it."""
     _attempts: dict[tuple[int, int | None], list[int]] = field(init=False, default_factory=dict)
     """Places yet to be tried, by the first token of a value and of the part that is at fault."""
-    _drawn: int = field(init=False, default=0)  # for values
+    _draws_made: int = field(init=False, default=0)  # for values
     _open: set[int] = field(init=False, default_factory=set)
     """Positions behind which an array cannot end, as has been tried."""
 
@@ -136,7 +136,7 @@ class _Backtracking:
                     await self._replace_repeated_item(fault)
                 else:
                     await self._rewrite_value(fault)
-        for token in self._tokens[self._given :]:
+        for token in self._tokens[self._released :]:
             yield token
         made = len(self._tokens) + self._unreported
         reason = self._stopped.reason if self._stopped is not None else "length"
@@ -151,9 +151,9 @@ class _Backtracking:
                     await self._add_token(output)
                     if self._documents.fault is not None:
                         return
-                    while self._given < self._documents.final:
-                        self._given += 1
-                        yield self._tokens[self._given - 1]
+                    while self._released < self._documents.final:
+                        self._released += 1
+                        yield self._tokens[self._released - 1]
                     continue
                 if isinstance(output, Started) and self._cached is None:
                     yield output
@@ -176,7 +176,7 @@ class _Backtracking:
         documents = self._documents
         if documents.read - self._copies[-1].read >= documents.cost_of_copy:
             self._copies.append(fork(documents))
-            while len(self._copies) > 1 and self._copies[1].read <= self._given:
+            while len(self._copies) > 1 and self._copies[1].read <= self._released:
                 del self._copies[0]
         documents.feed(token.text)
         await self._catch_up()
@@ -188,11 +188,11 @@ class _Backtracking:
 
     async def _replace_repeated_item(self, repeat: Repeat) -> None:
         written = list(self._tokens)
-        content = self._documents.content_behind(self._given)
+        content = self._documents.content_behind(self._released)
         if await self._end_array(repeat):
             return
-        while content and self._draws.get(self._given, 0) < _OF_AN_ITEM and self._draws_left > 0:
-            self._draws[self._given] = self._draws.get(self._given, 0) + 1
+        while content and self._draws.get(self._released, 0) < _OF_AN_ITEM and self._draws_left > 0:
+            self._draws[self._released] = self._draws.get(self._released, 0) + 1
             is_other, is_added = await self._draw_other(written, content[-1])
             if is_added:
                 return
@@ -205,7 +205,7 @@ class _Backtracking:
 
     async def _rewrite_value(self, broken: BrokenRule) -> None:
         written = list(self._tokens)
-        start = max(broken.start, self._given)
+        start = max(broken.start, self._released)
         key = start, broken.blamed and broken.blamed[0]
         if key not in self._attempts:
             places = _places_to_rewrite(broken, start, len(written))
@@ -213,7 +213,7 @@ class _Backtracking:
         attempts = self._attempts[key]
         while attempts and self._draws_left > 0:
             place = attempts.pop(0)
-            self._drawn += 1
+            self._draws_made += 1
             is_other, is_added = await self._draw_other(written, min(place, len(written) - 1))
             while not is_other and attempts[:1] == [place]:
                 attempts.pop(0)
@@ -240,11 +240,11 @@ class _Backtracking:
 
     @property
     def _draws_left(self) -> int:
-        return _OF_A_RUN - self._drawn - sum(self._draws.values())
+        return _OF_A_RUN - self._draws_made - sum(self._draws.values())
 
     async def _end_array(self, repeat: Repeat) -> bool:
         place = repeat.separated
-        if place < self._given or place in self._open:
+        if place < self._released or place in self._open:
             return False
         await self._return_to(self._tokens[:place])
         self._open.add(place)
@@ -267,8 +267,8 @@ class _Backtracking:
         return None
 
     async def _return_to(self, tokens: list[Token]) -> None:
-        pairs = zip(self._tokens[self._given :], tokens[self._given :], strict=False)
-        same = self._given + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        pairs = zip(self._tokens[self._released :], tokens[self._released :], strict=False)
+        same = self._released + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
         self._tokens, end = tokens, len(tokens)
         self._note_discarded()
         self._banned = {at: ids for at, ids in self._banned.items() if at <= end}

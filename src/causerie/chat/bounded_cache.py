@@ -13,7 +13,7 @@ class BoundedCache(Generic[Key, Value]):
     """Values by key, whose sizes add up to ``most``."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._max_size = most
         self.size = 0
         self._known: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
@@ -28,6 +28,6 @@ class BoundedCache(Generic[Key, Value]):
             self.size -= self._known.pop(key)[1]
         self._known[key] = value, size
         self.size += size
-        while self.size > self._most:
+        while self.size > self._max_size:
             _, (_, oldest) = self._known.popitem(last=False)
             self.size -= oldest

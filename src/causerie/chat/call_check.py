@@ -37,7 +37,7 @@ _Job = tuple[str, Calls, Sequence[Tool]]
 
 
 def call_class(name: str, arguments: str, tools: Iterable[Tool]) -> CallClass:
-    """Return the class of a call of these tools. The work is bounded."""
+    """Classify a tool call: valid, unknown name, invalid JSON, schema mismatch or unchecked."""
     if len(arguments) > MAX_ARGUMENTS:
         return "unchecked"
     tool = next((one for one in tools if one.name == name), None)

@@ -95,35 +95,35 @@ class Repeats:
     """Name and arguments of each complete call."""
     _name: str = ""
     _arguments: base.GrowingText = field(default_factory=base.GrowingText)
-    _alike: list[str] = field(default_factory=list)
+    _equal_so_far: list[str] = field(default_factory=list)
     """Arguments of the earlier calls that this one is equal to so far."""
     _held: list[ContentEvent] = field(default_factory=list)
 
     def start(self, event: ToolCallStarted) -> Sequence[ContentEvent]:
         """Begin a call; return the events to deliver now."""
         self._name, self._arguments, self._held = event.name, base.GrowingText(), []
-        self._alike = [arguments for name, arguments in self._earlier if name == event.name]
-        return self._delivered(event)
+        self._equal_so_far = [arguments for name, arguments in self._earlier if name == event.name]
+        return self._released_events(event)
 
     def add(self, event: ToolCallDelta) -> Sequence[ContentEvent]:
         """Add to its arguments; return the events to deliver now."""
         text, size = event.arguments, self._arguments.size
-        self._alike = [one for one in self._alike if one.startswith(text, size)]
+        self._equal_so_far = [one for one in self._equal_so_far if one.startswith(text, size)]
         self._arguments.add(text)
-        return self._delivered(event)
+        return self._released_events(event)
 
     def end(self) -> Sequence[ContentEvent] | None:
         """End the call; return the events left to deliver, or ``None`` if it is a repetition."""
         arguments = str(self._arguments)
-        if arguments in self._alike:
+        if arguments in self._equal_so_far:
             return None
         self._earlier.append((self._name, arguments))
         held, self._held = self._held, []
         return held
 
-    def _delivered(self, event: ContentEvent) -> Sequence[ContentEvent]:
+    def _released_events(self, event: ContentEvent) -> Sequence[ContentEvent]:
         self._held.append(event)
-        if self._alike:
+        if self._equal_so_far:
             return ()
         ready, self._held = self._held, []
         return ready

@@ -158,7 +158,7 @@ def _body(
     if calls is None:
         return said or text.free()
     if form.calls.addressed:
-        text.shut = f"[ \\n]*{spelled(_first_text(form.calls))}"
+        text.shut = f"[ \\n]*{spelled(_first_literal(form.calls))}"
     if calls.forbidden:
         return said or text.free_without(_call_markers(form.calls))
     section = _Section(form.calls, calls, text)
@@ -208,10 +208,10 @@ def _call_markers(calls: forms.CallSection) -> tuple[str, ...]:
 
 def _message_opening(calls: forms.CallSection) -> str:
     last = markers(calls.separator)[-1]
-    return calls.separator[calls.separator.index(last) :] + _first_text(calls)
+    return calls.separator[calls.separator.index(last) :] + _first_literal(calls)
 
 
-def _first_text(calls: forms.CallSection) -> str:
+def _first_literal(calls: forms.CallSection) -> str:
     assert isinstance(calls.call[0], forms.Literal)
     return calls.call[0].text
 
@@ -229,39 +229,39 @@ class _Section:
 
     def whole(self) -> str:
         begin = self._text.literal(self._form.lead + self._form.begin)
-        return self._text.rule(f"{begin} {self._rest()}")
+        return self._text.rule(f"{begin} {self._more()}")
 
     def offered(self) -> list[str]:
         form, text = self._form, self._text
         if form.at_start:
             # The first texts are one literal: else the lexer would follow free text.
             first, *others = form.call
-            begun = f"{text.literal(form.begin)} {self._rest()}"
+            begun = f"{text.literal(form.begin)} {self._more()}"
             if isinstance(first, forms.Literal):
                 begun = self._with_first((forms.Literal(form.begin + first.text), *others))
-            return [begun, *(f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins)]
+            return [begun, *(f"{text.literal(mark)} {self._more()}" for mark in form.lead_ins)]
         if form.addressed:
             return self._calls_at_message_start()
         if form.is_named:
             # Else the lexer would follow free text, of which the name may be a part.
             name = min(self._plan.tools)
             marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
-            return [text.free_before(self._rest())] if all(map(text.is_control, marks)) else []
-        options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
+            return [text.free_before(self._more())] if all(map(text.is_control, marks)) else []
+        options = [f"{text.free_until(mark)} {self._more()}" for mark in form.lead_ins]
         for mark in _enforced_from(form):
             options.append(f"{text.free_until(mark)} {self.behind(mark)}")
         return options
 
     def _calls_at_message_start(self) -> list[str]:
         form, text = self._form, self._text
-        first = forms.Literal(form.lead + _first_text(form))  # one lexeme, as free text is
+        first = forms.Literal(form.lead + _first_literal(form))  # one lexeme, as free text is
         begun = (first, *form.call[1:])
         options = [text.free_before(self._with_first(begun))]
         if not text.is_control(opening := _message_opening(form)):  # which is text like any other
-            options.append(f"{text.free_until(opening)} {self.behind(_first_text(form))}")
+            options.append(f"{text.free_until(opening)} {self.behind(_first_literal(form))}")
         return options
 
-    def _rest(self, first: str = "") -> str:
+    def _more(self, first: str = "") -> str:
         form, text = self._form, self._text
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
@@ -273,7 +273,7 @@ class _Section:
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
-            return f"{text.literal(left)} {self._rest()}" if left else self._rest()
+            return f"{text.literal(left)} {self._more()}" if left else self._more()
         at, literal = next(
             (at, one)
             for at, one in enumerate(form.call)
@@ -284,7 +284,7 @@ class _Section:
         return self._with_first((forms.Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[forms.Segment]) -> str:
-        return self._rest(self._any_call(segments))
+        return self._more(self._any_call(segments))
 
     def _any_call(self, segments: Sequence[forms.Segment]) -> str:
         calls = (self._one_call(name, segments) for name in sorted(self._plan.tools))
@@ -315,7 +315,7 @@ class _Section:
             return call_id_grammar(segment.pattern, re.escape(name))
         if (name, segment) not in text.functions:
             try:
-                text.functions[name, segment] = text.rule(self._notation(segment, name))
+                text.functions[name, segment] = text.rule(self._segment_rule(segment, name))
             except SchemaRefused as refused:
                 raise refused.of_function(name) from None
             except RecursionError:
@@ -323,7 +323,7 @@ class _Section:
                 raise SchemaRefused("tools", reason, function=name) from None
         return text.functions[name, segment]
 
-    def _notation(self, segment: forms.Segment, name: str) -> str:
+    def _segment_rule(self, segment: forms.Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text
         match segment:
             case forms.JsonArguments() if name in self._plan.grammars:

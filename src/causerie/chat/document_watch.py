@@ -314,7 +314,7 @@ class WatchedDocuments:
         self._functions = functions
         self.document = DocumentWatch(answer) if answer is not None else None
         self.read = 0  # tokens that have been read
-        self._told = 0  # tokens up to the last one that the parser made something of
+        self._parsed = 0  # tokens up to the last one that the parser made something of
         self.final = 0  # tokens that nothing will take back
         # Positions of the tokens that have a part of a value, and not only structure.
         self._content = GrowingList[int]()
@@ -348,16 +348,16 @@ class WatchedDocuments:
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
-        if self._feed(events, max(self._told, self.final)):
+        if self._feed(events, max(self._parsed, self.final)):
             self._content.append(self.read)
         self.read += 1
         if events:
-            self._told = self.read
+            self._parsed = self.read
         held = self.document.held_from if self.document is not None else None
         parser = self._parser
         answers = self.document is not None and parser.mode is not Mode.CALLS
         may_hold_back = not parser.repeated and (parser.call_open or answers)
-        known = self._told if may_hold_back else self.read
+        known = self._parsed if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
     def _feed(self, events: Sequence[ContentEvent], position: int) -> bool:

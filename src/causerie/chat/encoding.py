@@ -86,7 +86,7 @@ class TokenCache:
     def __init__(self, most: int = _MOST) -> None:
         self._known: BoundedCache[str, array[int]] = BoundedCache(most)
         self._replies: BoundedCache[tuple[int, str], array[int]] = BoundedCache(most)
-        self._apart: dict[str, bool] = {}  # by control token
+        self._cuttable: dict[str, bool] = {}  # by control token
 
     async def read(
         self,
@@ -149,13 +149,13 @@ class TokenCache:
             before = hash((before, segment))
 
     async def _may_cut_before(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
-        new = {head.text for head in heads}.difference(self._apart)
+        new = {head.text for head in heads}.difference(self._cuttable)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]
             cut = [part for head in new for part in (_BEFORE, head + _BEHIND)]
             read = await engine.tokenize(whole, special=True)
-            self._apart |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
-        return all(self._apart[head.text] for head in heads)
+            self._cuttable |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
+        return all(self._cuttable[head.text] for head in heads)
 
     def _replies_in(self, segments: Iterable[str], scope: str) -> tuple[dict[int, array[int]], int]:
         # What a model made of the prompt, by position, and a hash of all segments but the last.
@@ -243,7 +243,7 @@ class ControlTokens:
         return [
             (at, at + size)
             for head, sizes in self._lengths.items()
-            for at in _places(text, head)
+            for at in _positions(text, head)
             for size in sizes
             if text[at : at + size] in self.ids and at + size <= len(text)
         ]
@@ -278,7 +278,7 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
 
     found = sorted(control_tokens.found(text), key=lambda place: (place[0] - place[1], place[0]))
     kept = bytearray(len(text))
-    own = sorted(place for place in found if not touches(place) and _claim(kept, place))
+    own = sorted(place for place in found if not touches(place) and _claim_span(kept, place))
     edges = [edge for place in own for edge in place]
     cuts: set[int] = set()
     forged: list[tuple[int, int]] = []
@@ -287,7 +287,7 @@ def split(rendered: Rendered, control_tokens: ControlTokens) -> list[EncodedPiec
         inside = edges[bisect_right(edges, place[0]) : bisect_left(edges, place[1])]
         if inside:
             cuts.update(inside)  # cut alongside the template's own token, which stays whole
-        elif _claim(taken, place):
+        elif _claim_span(taken, place):
             forged.append(place)
     if forged or cuts:
         return _cut_pieces(text, forged, cuts)
@@ -307,7 +307,7 @@ class PromptEncoder:
         self._tokens = ControlTokens(control_tokens)
         self._guarded = {id for text, id in self._tokens.ids.items() if text in own}
         self._control = frozenset(self._tokens.ids.values())
-        self._plain = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
+        self._plain_ids = BoundedCache[str, tuple[int, ...]](_REMEMBERED)
         self._breaks: dict[str, bool] = {}  # whether one is needed, by control token
         self._cache = TokenCache()
 
@@ -403,10 +403,10 @@ class PromptEncoder:
             self._cache.keep_reply(end, whole, heads, ids)
 
     async def _as_plain_text(self, text: str, engine: Tokenizer) -> tuple[int, ...]:
-        known = self._plain.get(text)
+        known = self._plain_ids.get(text)
         if known is None:
             known = tuple(await self._tokenize_unguarded(text, engine))
-            self._plain.keep(text, known, 1)
+            self._plain_ids.keep(text, known, 1)
         return known
 
     async def _tokenize_unguarded(self, text: str, engine: Tokenizer) -> list[int]:
@@ -453,7 +453,7 @@ def _forged() -> InvalidRequest:
     )
 
 
-def _claim(taken: bytearray, place: tuple[int, int]) -> bool:
+def _claim_span(taken: bytearray, place: tuple[int, int]) -> bool:
     start, stop = place
     if taken.find(1, start, stop) >= 0:
         return False
@@ -461,7 +461,7 @@ def _claim(taken: bytearray, place: tuple[int, int]) -> bool:
     return True
 
 
-def _places(text: str, head: str) -> Iterator[int]:
+def _positions(text: str, head: str) -> Iterator[int]:
     at = text.find(head)
     while at >= 0:
         yield at

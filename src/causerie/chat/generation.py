@@ -176,10 +176,10 @@ class Generation:
     _ended: bool = field(init=False, default=False)  # by the model
     _first_run: bool = field(init=False, default=True)
     _run_began: int = field(init=False, default=0)  # of the generated: where the last run did
-    _beyond: int = field(init=False, default=0)  # tokens that a run for ``min_tokens`` goes on
+    _overrun: int = field(init=False, default=0)  # tokens that a run for ``min_tokens`` goes on
     _grammar: str | None = field(init=False)
-    _since: int = field(init=False, default=0)  # of the generated: where the grammar began
-    _unsaid: list[ContentEvent] = field(init=False, default_factory=list)
+    _grammar_start: int = field(init=False, default=0)  # of the generated: where the grammar began
+    _unsent_events: list[ContentEvent] = field(init=False, default_factory=list)
     _limit: int = field(init=False)
     _budget: int = field(init=False)
     _tokens_made_before: int = field(init=False, default=0)
@@ -241,7 +241,7 @@ class Generation:
         """Return the grammar in force at the end, the tokens that should follow it, their text."""
         ends = (*self.plan.end_tokens, *self.request.stop_token_ids)
         last = len(self._generated) - bool(self._generated and self._generated[-1] in ends)
-        kept = slice(self._since, last)
+        kept = slice(self._grammar_start, last)
         return self._grammar, self._generated[kept], "".join(self._texts[kept])
 
     @property
@@ -253,8 +253,8 @@ class Generation:
 
         With ``usage`` its result comes last, in the same batch. Raises ``ServiceError``.
         """
-        if self._unsaid:
-            yield self._unsaid
+        if self._unsent_events:
+            yield self._unsent_events
         resumed = self.plan.resumed if self.resumed is None else ""
         others = self.resumed is not None
         with engine_failures(started=True, resumed=resumed, begun=others):
@@ -323,10 +323,10 @@ class Generation:
         for text in resumed.texts:
             self._tokens_made_before += 1
             self.said += not given.all_seen
-            self._unsaid += given.new(self._to_choice_events(self._parser.feed(text)))
+            self._unsent_events += given.new(self._to_choice_events(self._parser.feed(text)))
         if not given.all_seen and not self._parser.under_way:
             # What looks like the beginning of a marker was none, for it has gone out.
-            self._unsaid += given.new(self._to_choice_events(self._parser.finish()))
+            self._unsent_events += given.new(self._to_choice_events(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
@@ -398,7 +398,7 @@ class Generation:
         if self._made + unreported >= self._limit or not reported + unreported:  # no room for more
             self._uncounted -= unreported
             self._finish_with("length")
-        self._beyond = _CHARACTER if unreported else 0
+        self._overrun = _CHARACTER if unreported else 0
 
     # What is asked of the engine.
 
@@ -426,7 +426,7 @@ class Generation:
         request = self.request
         made, least, grammar = self._made, request.min_tokens, self._grammar
         short = made < least
-        upto = min(least + self._beyond, self._limit) if short else self._limit
+        upto = min(least + self._overrun, self._limit) if short else self._limit
         self._run_began = len(self._generated)
         return base.TextRequest(
             prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
@@ -436,7 +436,7 @@ class Generation:
             logprobs=request.top_logprobs,
             visible=self.plan.visible,
             ignore_eos=request.ignore_eos or short,
-            accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
+            accepted=tuple(self._generated[self._grammar_start :]) if grammar is not None else (),
             resumed=self.plan.resumed,
             shared=self.plan.shared,
             scope=request.cache_scope,
@@ -464,7 +464,7 @@ class Generation:
         self._generated += tokens
         self._texts += [*[""] * (len(tokens) - 1), text]
         self.reasoning += len(tokens)
-        self._grammar, self._since = self.plan.answer_grammar, len(self._generated)
+        self._grammar, self._grammar_start = self.plan.answer_grammar, len(self._generated)
         self._output.forget()
         events = self._to_choice_events(self._parser.feed(text))
         self._update_state()

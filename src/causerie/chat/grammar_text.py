@@ -60,7 +60,7 @@ class GrammarText:
     _rules: list[str] = field(default_factory=list)
     _size: int = 0
     _splitter: re.Pattern[str] | None = None
-    _marked: str = ""
+    _marks: str = ""
 
     def __post_init__(self) -> None:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
@@ -68,7 +68,7 @@ class GrammarText:
         known = self.control_tokens.keys()
         held = [mark for mark in self.marks if not known.isdisjoint(self._control_parts(mark))]
         if held:
-            self._marked = self.rule(" | ".join(self.literal(mark) for mark in dict.fromkeys(held)))
+            self._marks = self.rule(" | ".join(self.literal(mark) for mark in dict.fromkeys(held)))
 
     def _control_parts(self, text: str) -> list[str]:
         return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
@@ -81,10 +81,10 @@ class GrammarText:
         body = f"{f'[{options}]' if options else ''}: {expression}"
         if body not in self._names:
             self._names[body] = f"{self.prefix}r{len(self._rules)}"
-            self._rules.append(self._counted(self._names[body] + body))
+            self._rules.append(self._checked_line(self._names[body] + body))
         return self._names[body]
 
-    def _counted(self, line: str) -> str:
+    def _checked_line(self, line: str) -> str:
         self._size += len(line)
         if self._size > self.most:
             raise SchemaRefused(self.param, "The schemas are too much to be enforced.")
@@ -97,14 +97,14 @@ class GrammarText:
 
     def define(self, name: str, expression: str) -> None:
         at = int(name.removeprefix(self.prefix)[1:])
-        self._rules[at] = self._counted(f"{name}: {expression}")
+        self._rules[at] = self._checked_line(f"{name}: {expression}")
 
     def terminal(self, expression: str) -> str:
         """Return the name of a terminal, which is added unless there is one that says the same."""
         if expression not in self._terminals:
             name = f"{self.prefix.upper()}T{len(self._rules)}"
             self._terminals[expression] = name
-            self._rules.append(self._counted(f"{name}: {expression}"))
+            self._rules.append(self._checked_line(f"{name}: {expression}"))
         return self._terminals[expression]
 
     def literal(self, text: str) -> str:
@@ -157,7 +157,7 @@ class GrammarText:
         """Return a reply without constraints: text, and the format's own control tokens."""
         if self.shut:
             return f"{self._texts_before_marks()} {self._open_text(SOME)}?".strip()
-        return f"({SOME} | {self._marked})*" if self._marked else ANY_TEXT
+        return f"({SOME} | {self._marks})*" if self._marks else ANY_TEXT
 
     def free_without(self, markers: Sequence[str]) -> str:
         """Return the same without any of the ``markers``.
@@ -167,7 +167,7 @@ class GrammarText:
         shut = [f"({without(marker)})" for marker in markers]
         shut += [f"~/{self.shut}(.|\\n)*/"] if self.shut else []
         text = self.terminal(" & ".join([SOME, *shut]))
-        return f"{text}? ({self._marked} {text}?)*" if self._marked else f"{text}?"
+        return f"{text}? ({self._marks} {text}?)*" if self._marks else f"{text}?"
 
     def free_until(self, marker: str) -> str:
         """Return an expression for an unconstrained reply up to and including ``marker``."""
@@ -184,8 +184,8 @@ class GrammarText:
         return f"{self._texts_before_marks()} {expression}".strip()
 
     def _texts_before_marks(self) -> str:
-        some = self._open_text(SOME) if self._marked and self.shut else SOME
-        return f"({some}? {self._marked})*" if self._marked else ""
+        some = self._open_text(SOME) if self._marks and self.shut else SOME
+        return f"({some}? {self._marks})*" if self._marks else ""
 
     def _open_text(self, text: str) -> str:
         return self.terminal(f"{text} & ~/{self.shut}(.|\\n)*/")

@@ -123,7 +123,7 @@ def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) 
         if before is None or not alike or before.get("tool_calls"):
             items.append(entry)
         else:
-            items[-1] = {**before, **entry, "content": _together(before, entry)}
+            items[-1] = {**before, **entry, "content": _joined_content(before, entry)}
     return items
 
 
@@ -288,7 +288,7 @@ def _with_systems(conversation: Sequence[Entry], capabilities: TemplateCapabilit
     return [_text_entry("user", text), *others]
 
 
-def _together(first: Entry, second: Entry) -> object:
+def _joined_content(first: Entry, second: Entry) -> object:
     before, behind = first["content"], second["content"]
     if not (before and behind):
         return behind or before
@@ -414,7 +414,7 @@ def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str
             items = read_arguments(arguments).items()
             return Traced(", ".join(f"{key}={_python(value)}" for key, value in items))
         case forms.ElementArguments(mark):
-            return Traced(_elements(read_arguments(arguments), mark))
+            return Traced(_as_xml(read_arguments(arguments), mark))
         case forms.LooseArguments(quote):
             items = read_arguments(arguments).items()
             pairs = (f"{key}:{loose_text(value, quote)}" for key, value in items)
@@ -434,12 +434,12 @@ def _parameter_text(segment: forms.ParameterList, arguments: str) -> Traced:
     return joined(parts)
 
 
-def _elements(value: object, mark: str) -> str:
+def _as_xml(value: object, mark: str) -> str:
     if isinstance(value, Mapping):
         pairs = ((key, of) for key, of in value.items() if of is not None)
-        return "".join(f"{mark}<{k}>{_elements(of, mark)}{mark}</{k}>" for k, of in pairs)
+        return "".join(f"{mark}<{k}>{_as_xml(of, mark)}{mark}</{k}>" for k, of in pairs)
     if isinstance(value, list):
-        return "".join(f"{mark}<item>{_elements(of, mark)}{mark}</item>" for of in value)
+        return "".join(f"{mark}<item>{_as_xml(of, mark)}{mark}</item>" for of in value)
     return value if isinstance(value, str) else write_json(value)
 
 

@@ -54,7 +54,7 @@ class ImageReader:
     memory: int = 1 << 30
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     # Pixels, and what takes the place of an image, or nothing if it stays as it is, by digest.
-    _known: BoundedCache[bytes, tuple[int, bytes]] = field(
+    _verdicts: BoundedCache[bytes, tuple[int, bytes]] = field(
         init=False, default_factory=lambda: BoundedCache(_CONVERTED)
     )
 
@@ -86,13 +86,13 @@ class ImageReader:
         found: list[Image] = []
         room, pixels = _MOST_GROWTH, MOST_PIXELS
         for place, part in parts:
-            image, size = await self._checked(part.url, param := f"{place}.image_url.url")
+            image, size = await self._check(part.url, param := f"{place}.image_url.url")
             found.append(image)
             room -= len(image.base64) - len(part.url)
             pixels -= size
             if min(room, pixels) < 0:
                 words = f"is too large with those before it; {MOST_PIXELS:,} pixels are allowed"
-                raise _refused(param, f"{words}, and fewer where they are not JPEG or PNG")
+                raise _refusal(param, f"{words}, and fewer where they are not JPEG or PNG")
         marks = iter([mark_of(image.digest) for image in found])
 
         def marked(part: ImagePart) -> ImagePart:
@@ -101,26 +101,26 @@ class ImageReader:
         request = structs.replace(request, messages=with_images(request.messages, marked))
         return request, {mark_of(image.digest): image for image in found}
 
-    async def _checked(self, url: str, param: str) -> tuple[Image, int]:
+    async def _check(self, url: str, param: str) -> tuple[Image, int]:
         size = len(url) * 3 // 4
         if size > MOST_BYTES:
             words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
-            raise _refused(param, words)
+            raise _refusal(param, words)
         try:
             text, data, digest = await offload(_decoded, url)
         except ValueError:
-            raise _refused(param, "is not valid base64") from None
+            raise _refusal(param, "is not valid base64") from None
         kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
         if kind is None or (kind == "WebP" and data[8:12] != b"WEBP"):
-            raise _refused(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
-        known = self._known.get(digest)
+            raise _refusal(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
+        known = self._verdicts.get(digest)
         if known is None:
-            known = await self._ask(data, param)
-            self._known.keep(digest, known, len(known[1]) + len(digest))
+            known = await self._read_image(data, param)
+            self._verdicts.keep(digest, known, len(known[1]) + len(digest))
         pixels, other = known
         return Image(await offload(_encoded, other) if other else text, digest), pixels
 
-    async def _ask(self, data: bytes, param: str) -> tuple[int, bytes]:
+    async def _read_image(self, data: bytes, param: str) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(_PATIENCE), self._turn:
                 answer = await self._answer(data)
@@ -128,9 +128,9 @@ class ImageReader:
             raise Overloaded("Too many images are being read; try again.") from None
         except Died as died:
             why = "time" if died.worked else "time or memory"
-            raise _refused(param, f"takes more {why} to decode than there is for it") from None
+            raise _refusal(param, f"takes more {why} to decode than there is for it") from None
         if answer[:1] == b"!":
-            raise _refused(param, answer[1:].decode())
+            raise _refusal(param, answer[1:].decode())
         return int.from_bytes(answer[1:5]), answer[5:]
 
     async def _answer(self, data: bytes) -> bytes:
@@ -143,7 +143,7 @@ class ImageReader:
                     raise  # an older one may have died before
 
 
-def _refused(param: str, words: str) -> InvalidRequest:
+def _refusal(param: str, words: str) -> InvalidRequest:
     return InvalidRequest(f"The image at `{param}` {words}.", param=param)
 
 

@@ -64,10 +64,10 @@ def embed(text: str, prefix: str = "g", *, param: str = _PARAM) -> str:
     if len(text) > MAX_CHARACTERS:
         raise SchemaRefused(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
     is_gbnf = re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE)
-    return _Embedder(_converted(text, param) if is_gbnf else text, prefix, param).run()
+    return _Embedder(_lark_of_gbnf(text, param) if is_gbnf else text, prefix, param).run()
 
 
-def _converted(text: str, param: str) -> str:
+def _lark_of_gbnf(text: str, param: str) -> str:
     if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
         raise SchemaRefused(param, "The GBNF grammar has no rule `root`.")
     try:
@@ -91,24 +91,24 @@ class _Embedder:
         self._param = param
         self._line = 1
         self._at = 0
-        self._out: list[str] = []
+        self._written: list[str] = []
         self._defined: set[str] = set()
-        self._used: dict[str, int] = {}
+        self._used_rules: dict[str, int] = {}
 
     def run(self) -> str:
         while (token := self._next_token()) is not None:
             if token.kind == "newline" or token.kind == "space":
-                self._out.append("\n" if token.kind == "newline" else " ")
+                self._written.append("\n" if token.kind == "newline" else " ")
             elif self._at_line_start() and token.kind == "mark":
                 self._definition(token)
             else:
                 self._body(token)
         if "start" not in self._defined:
             raise SchemaRefused(self._param, "The grammar has no rule `start`.")
-        for name, number in self._used.items():
+        for name, number in self._used_rules.items():
             if name not in self._defined:
                 raise self._refusal(f"`{name}` is not defined.", number)
-        lines = (line.strip() for line in "".join(self._out).split("\n"))
+        lines = (line.strip() for line in "".join(self._written).split("\n"))
         return "\n".join(line for line in lines if line) + "\n"
 
     def _refusal(self, reason: str, line: int | None = None) -> SchemaRefused:
@@ -126,7 +126,7 @@ class _Embedder:
         return token
 
     def _at_line_start(self) -> bool:
-        return next((each.endswith("\n") for each in reversed(self._out) if each != " "), True)
+        return next((each.endswith("\n") for each in reversed(self._written) if each != " "), True)
 
     def _definition(self, token: _Token) -> None:
         name = token.text.lstrip("!?")
@@ -139,7 +139,7 @@ class _Embedder:
         if name in self._defined:
             raise self._refusal(f"`{name}` is defined twice.")
         self._defined.add(name)
-        self._out.append(self._prefixed(name))
+        self._written.append(self._prefixed(name))
         if follows == "[":
             self._copy_rule_options()
 
@@ -151,14 +151,14 @@ class _Embedder:
                         f"The option `{token.text}` is not supported; "
                         f"these are: {', '.join(sorted(_OPTIONS))}."
                     )
-                self._out.append(token.text)
+                self._written.append(token.text)
             elif token.text == "]":
-                self._out.append("]")
+                self._written.append("]")
                 return
             elif token.kind in ("special", "reference", "directive"):
                 self._body(token)
             else:
-                self._out.append(self._used_name(token) if token.kind == "mark" else token.text)
+                self._written.append(self._used_name(token) if token.kind == "mark" else token.text)
         raise self._refusal("`[` is never closed.")
 
     def _body(self, token: _Token) -> None:
@@ -171,11 +171,11 @@ class _Embedder:
         if token.kind == "directive":
             self._directive(token)
         elif token.kind == "mark":
-            self._out.append(self._used_name(token))
+            self._written.append(self._used_name(token))
         elif token.text == "->":
             self._skip_alias()
         else:
-            self._out.append(token.text)
+            self._written.append(token.text)
 
     def _skip_alias(self) -> None:
         # The name of an alternative in a parse tree, which nobody sees here.
@@ -187,7 +187,7 @@ class _Embedder:
     def _used_name(self, token: _Token) -> str:
         sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]
         name = token.text.lstrip("!?")
-        self._used.setdefault(name, token.line)
+        self._used_rules.setdefault(name, token.line)
         return sign + self._prefixed(name)
 
     def _prefixed(self, name: str) -> str:
@@ -203,9 +203,9 @@ class _Embedder:
             for pointer, keyword in prepared.left:
                 reason = f"`{keyword}` cannot be enforced inside a grammar."
                 raise SchemaRefused(self._param, reason, pointer)
-            self._out.append("%json " + prepared.text)
+            self._written.append("%json " + prepared.text)
         elif token.text == "%regex":
-            self._out.append("%regex " + json.dumps(self._json_behind("%regex")))
+            self._written.append("%regex " + json.dumps(self._json_behind("%regex")))
         elif token.text == "%llguidance":
             if self._json_behind("%llguidance") != {}:
                 raise self._refusal("`%llguidance` may only say `{}`; options are not supported.")
@@ -240,7 +240,7 @@ class _Embedder:
             if name not in _COMMON or not re.fullmatch(r"_?[A-Z][_A-Z0-9]*", alias):
                 raise self._refusal(f"`common` has no terminal {name!r}.", self._line - 1)
             self._defined.add(alias)
-            self._out.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
+            self._written.append(f"\n%import common.{name} -> {self._prefixed(alias)}\n")
 
 
 def tokens(text: str, at: int = 0) -> Iterator[tuple[str, str, int]]:

@@ -73,11 +73,11 @@ class Parser:
         self._section: SectionReader | None = None
         self._heading = form.header or MessageHeader((), "", ())
         self._header: str | None = None  # of a message, as far as it has come
-        self._headed = False  # a header has been read
+        self._header_read = False  # a header has been read
         self._mark = ""  # the marker that it began with
-        self._lead = ""  # white space before that marker
+        self._mark_space = ""  # white space before that marker
         self._doubled = ""  # a marker that came twice, and white space: the first, if it is text
-        self._before = Mode.ANSWER  # what was being read before it
+        self._previous_mode = Mode.ANSWER  # what was being read before it
         self._before_fresh = True  # and nothing of it had been given out
         self._lost = False  # a call broke off in the middle: what follows means nothing
         self._pending = ""
@@ -85,10 +85,10 @@ class Parser:
         self._fresh = True  # nothing of the current part has been given out
         self._answered = False  # answer text has been given out
         self._reasoned = False  # reasoning has been given out
-        self._gap = ""  # white space in front of the current part, behind an earlier one
+        self._space_before = ""  # white space in front of the current part, behind an earlier one
         self._flow: _Flow | None = None  # in the middle of a part, with nothing held back
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
-        self._edge: str | None = leading  # white space to drop next; None: all there is
+        self._space_to_drop: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
         self.call_open = False  # a call was started and not completed
         self.repeated = False  # a call said what an earlier one had said: it ends the message
@@ -232,7 +232,7 @@ class Parser:
 
     @property
     def _at_start(self) -> bool:
-        said = self._answered or self._headed or self.calls
+        said = self._answered or self._header_read or self.calls
         return self.mode is Mode.ANSWER and not said
 
     def _change_mode_at(self, mark: str, text: str) -> str | None:
@@ -263,17 +263,17 @@ class Parser:
 
     def _begin_part(self, mode: Mode, edge: str | None = None) -> None:
         self.mode = mode
-        self._edge = edge
+        self._space_to_drop = edge
         self._fresh = True
-        self._gap = self._release_space() or self._gap
+        self._space_before = self._release_space() or self._space_before
 
     def _begin_section(
         self, mark: str, calls: CallSection, *, begin: str, read: str, name: str = ""
     ) -> None:
-        self._mark, self._lead, self._before = mark, self._release_space(), self.mode
+        self._mark, self._mark_space, self._previous_mode = mark, self._release_space(), self.mode
         self._before_fresh = self._fresh
         self._begin_part(Mode.CALLS)
-        self._gap = self._lead or self._gap
+        self._space_before = self._mark_space or self._space_before
         self._section = SectionReader(calls, self._tools, begin=begin, read=read, name=name)
 
     def _read_header(self, read: str) -> _Rest:
@@ -289,7 +289,7 @@ class Parser:
         return read[header.size :]
 
     def _begin_message(self, header: ParsedHeader) -> None:
-        form, self._headed = self._heading, True
+        form, self._header_read = self._heading, True
         self._begin_part(Mode.ANSWER, None if header.ended else self._form.answer_space)
         name = function_of(form, header, self._tools)
         if header.ended:
@@ -344,9 +344,9 @@ class Parser:
         if section.complete:
             self._begin_part(Mode.ANSWER)
             return str(section.unread)
-        self._begin_part(self._before, "")
+        self._begin_part(self._previous_mode, "")
         self._fresh = self._before_fresh
-        rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._lead
+        rest, lead = str(section.unread).removeprefix(self._mark), self._doubled + self._mark_space
         again = rest.lstrip()
         if not self._doubled and self._mark and again.startswith(self._mark):
             self._doubled = lead + self._mark + rest[: len(rest) - len(again)]
@@ -356,7 +356,7 @@ class Parser:
         return rest
 
     def _emit_trimmed(self, text: str) -> list[events.ContentEvent]:
-        if self._fresh and self._edge != "":
+        if self._fresh and self._space_to_drop != "":
             text = self._without_edge(text)
         if not text:
             return []
@@ -365,7 +365,7 @@ class Parser:
         resumed = self._answered or bool(kept)  # else reasoning may come yet
         trims = self.mode is Mode.REASONING or self._calls_form is not None or not resumed
         if behind and kept:
-            self._edge = ""  # white space behind them is theirs
+            self._space_to_drop = ""  # white space behind them is theirs
         if trims and (
             behind or not kept
         ):  # it is kept in pieces: put together each time it would be copied
@@ -381,13 +381,13 @@ class Parser:
         return space
 
     def _without_edge(self, text: str) -> str:
-        if self._edge is None:
+        if self._space_to_drop is None:
             return text.lstrip()
-        while text and self._edge:
-            if text[0] != self._edge[0]:
-                self._edge = ""
+        while text and self._space_to_drop:
+            if text[0] != self._space_to_drop[0]:
+                self._space_to_drop = ""
                 return text
-            text, self._edge = text[1:], self._edge[1:]
+            text, self._space_to_drop = text[1:], self._space_to_drop[1:]
         return text
 
     def _emit(self, text: str) -> list[events.ContentEvent]:
@@ -395,8 +395,8 @@ class Parser:
             return []
         said = self._reasoned if self.mode is Mode.REASONING else self._answered
         if self._fresh and said:
-            text = (self._gap or "\n") + text
-        self._fresh, self._gap = False, ""
+            text = (self._space_before or "\n") + text
+        self._fresh, self._space_before = False, ""
         if self.mode is Mode.REASONING:
             self._reasoned = True
             return [events.ReasoningDelta(text)]
@@ -482,14 +482,14 @@ class _Marks:
 class _Search:
     def __init__(self, marks: tuple[str, ...]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
-        self._any = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
+        self._any_marker = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[events.ReasoningDelta | events.TextDelta], *, trims: bool) -> _Flow:
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
     def find(self, text: str) -> tuple[int, str] | None:
-        found = self._any.search(text) if self._any else None
+        found = self._any_marker.search(text) if self._any_marker else None
         return (found.start(), found.group()) if found else None
 
 

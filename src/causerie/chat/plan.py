@@ -135,7 +135,7 @@ async def make_plan(
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
     manner = _manner(model, functions, answer, before)
-    composed = partial(_composed, model, form, calls=calls, answer=answer)
+    composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=written.first_manner(manner))
     _check_ending(request, grammar)
     return Plan(
@@ -283,7 +283,7 @@ def _manner(
     return Manner(model.facts.end_tokens, call_space(begun), as_spelled)
 
 
-async def _composed(
+async def _composed_grammar(
     model: LoadedModel,
     form: ModelFormat,
     state: str,
@@ -375,7 +375,7 @@ async def _encoded(
 ) -> EncodedText:
     try:
         if images:
-            parts = await offload(_parts, rendered, images)
+            parts = await offload(_split_at_images, rendered, images)
             return await model.encoder.encode_pictured(parts, engine)
         first = next((one.text for one in request.messages if one.role not in _INSTRUCTING), "")
         head = first.strip()[:_HEAD]
@@ -399,7 +399,7 @@ async def _encoded(
         ) from None
 
 
-def _parts(rendered: Rendered, images: Images) -> list[Rendered | Image]:
+def _split_at_images(rendered: Rendered, images: Images) -> list[Rendered | Image]:
     found: list[Rendered | Image] = []
     start = 0
     for part in split_at_marks(rendered.text):

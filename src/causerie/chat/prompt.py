@@ -37,7 +37,7 @@ def taken_out(
     for entry in conversation:
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
-            first = _marked(calls[0], _mark(len(texts)))
+            first = _marked_call(calls[0], _mark(len(texts)))
             opened = authored(form.said_open or form.answer_open)
             closed = authored(form.said_close or form.answer_close)
             texts.append(joined((opened, content_text(entry["content"]), closed)))
@@ -69,7 +69,7 @@ def _mark(index: int) -> int:
     return FINAL + 1 + index % _MARKS
 
 
-def _marked(call: Entry, mark: int) -> Entry:
+def _marked_call(call: Entry, mark: int) -> Entry:
     function = call["function"]
     assert isinstance(function, dict)
     name = Traced(function["name"], mark)
@@ -223,11 +223,11 @@ def thinking_kwargs(
     chosen = {} if on is None else switch.on if on else switch.off
     kwargs = {name: authored(v) if isinstance(v, str) else v for name, v in chosen.items()}
     if switch.effort and effort and on is not False:
-        kwargs[switch.effort] = authored(_nearest(effort, switch.efforts))
+        kwargs[switch.effort] = authored(_nearest_effort(effort, switch.efforts))
     return kwargs
 
 
-def _nearest(effort: str, known: Sequence[str]) -> str:
+def _nearest_effort(effort: str, known: Sequence[str]) -> str:
     ranked = [word for word in known if word in _EFFORTS]
     if effort in known or effort not in _EFFORTS or not ranked:
         return effort

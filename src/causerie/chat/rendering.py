@@ -167,7 +167,7 @@ class _ForeignRenderer:
     def __init__(self, owner: Renderers, load: Load) -> None:
         self._owner = owner
         self._load = load
-        self._condemned: tuple[str, float] = "", 0.0  # why it is not tried, and until when
+        self._rejection: tuple[str, float] = "", 0.0  # why it is not tried, and until when
         self._workers = [
             WorkerProcess("causerie.chat.template_worker", str(owner.memory)) for _ in range(_EACH)
         ]
@@ -201,7 +201,7 @@ class _ForeignRenderer:
 
     async def _checked_answer(self, question: bytes, model: str) -> Done | Prompt:
         with template_failures(model):
-            reason, until = self._condemned
+            reason, until = self._rejection
             if time.monotonic() < until:
                 raise TooMuch(reason)
             answer = await self._answer_of_worker(question, model)
@@ -259,7 +259,7 @@ class _ForeignRenderer:
         except Died:
             answer = Costly("it takes more memory than there is for it")
         if isinstance(answer, Costly):
-            self._condemned = answer.reason, time.monotonic() + _CONDEMNED_SECONDS
+            self._rejection = answer.reason, time.monotonic() + _CONDEMNED_SECONDS
             await worker.kill()
             raise TooMuch(answer.reason)
 

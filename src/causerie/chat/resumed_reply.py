@@ -34,14 +34,14 @@ class Given:
     """The reply so far; ``new`` tells what goes beyond it."""
 
     def __init__(self, partial: events.Partial) -> None:
-        self._said = {events.ReasoningDelta: partial.reasoning, events.TextDelta: partial.text}
+        self._known = {events.ReasoningDelta: partial.reasoning, events.TextDelta: partial.text}
         self._started = [call.name for call in partial.calls]
         self._arguments = {call.index: call.arguments for call in partial.calls}
 
     @property
     def all_seen(self) -> bool:
         """Return whether the model has repeated everything that was already sent."""
-        left = (*self._said.values(), *self._arguments.values())
+        left = (*self._known.values(), *self._arguments.values())
         return not (self._started or any(left))
 
     def new(self, read: Iterable[events.ContentEvent]) -> list[events.ContentEvent]:
@@ -51,7 +51,7 @@ class Given:
     def _unknown(self, event: events.ContentEvent) -> events.ContentEvent | None:
         match event:
             case events.ReasoningDelta(text) | events.TextDelta(text):
-                self._said[type(event)], left = _skip_known(self._said[type(event)], text)
+                self._known[type(event)], left = _skip_known(self._known[type(event)], text)
                 return structs.replace(event, text=left) if left else None
             case events.ToolCallDelta(index, text):
                 self._arguments[index], left = _skip_known(self._arguments.get(index, ""), text)
@@ -120,7 +120,7 @@ def writings(
     """
     if not can_write(form, partial):
         return
-    thought = _thought(form, partial, reasoning_open, leading)
+    thought = _resumed_reasoning(form, partial, reasoning_open, leading)
     opened = (partial.calls and form.said_open) or form.answer_open
     said = joined((authored(opened), partial.text)) if partial.text else Traced("")
     if not partial.calls:
@@ -132,7 +132,7 @@ def writings(
         yield joined((thought, said, before, section))
 
 
-def _thought(
+def _resumed_reasoning(
     form: forms.ModelFormat, partial: events.Partial, is_open: bool, leading: str
 ) -> Traced:
     marks = form.reasoning

@@ -46,7 +46,7 @@ class Traced(str):
         return Traced(text, self._origin[key])
 
     def __iter__(self) -> Iterator[str]:
-        return (self._cut(at, at + 1) for at in range(len(self)))
+        return (self._slice(at, at + 1) for at in range(len(self)))
 
     def __add__(self, other: str) -> str:
         if not isinstance(other, str):
@@ -92,7 +92,7 @@ class Traced(str):
         for whole, line in zip(
             str.splitlines(self, True), str.splitlines(self, keepends), strict=True
         ):
-            lines.append(self._cut(at, at + len(line)))
+            lines.append(self._slice(at, at + len(line)))
             at += len(whole)
         return lines
 
@@ -108,16 +108,16 @@ class Traced(str):
         return self.lstrip(chars).rstrip(chars)
 
     def lstrip(self, chars: str | None = None, /) -> str:
-        return self._cut(len(self) - len(str.lstrip(self, chars)), len(self))
+        return self._slice(len(self) - len(str.lstrip(self, chars)), len(self))
 
     def rstrip(self, chars: str | None = None, /) -> str:
-        return self._cut(0, len(str.rstrip(self, chars)))
+        return self._slice(0, len(str.rstrip(self, chars)))
 
     def removeprefix(self, prefix: str, /) -> str:
-        return self._cut(len(self) - len(str.removeprefix(self, prefix)), len(self))
+        return self._slice(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> str:
-        return self._cut(0, len(str.removesuffix(self, suffix)))
+        return self._slice(0, len(str.removesuffix(self, suffix)))
 
     def upper(self) -> str:
         return self._recased(str.upper(self))
@@ -131,18 +131,18 @@ class Traced(str):
     def title(self) -> str:
         return self._recased(str.title(self))
 
-    def _cut(self, start: int, stop: int) -> Traced:
+    def _slice(self, start: int, stop: int) -> Traced:
         return Traced(str.__getitem__(self, slice(start, stop)), self._origin[start:stop])
 
     def _in_three(self, first: int, second: int) -> tuple[str, str, str]:
-        return self._cut(0, first), self._cut(first, second), self._cut(second, len(self))
+        return self._slice(0, first), self._slice(first, second), self._slice(second, len(self))
 
     def _split_parts(self, parts: list[str], sep: str | None) -> list[str]:
         found: list[str] = []
         at = 0
         for part in parts:
             start = at if sep is not None else self.find(part, at)
-            found.append(self._cut(start, start + len(part)))
+            found.append(self._slice(start, start + len(part)))
             at = start + len(part) + (len(sep) if sep is not None else 0)
         return found
 

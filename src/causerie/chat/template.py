@@ -269,7 +269,7 @@ class ChatTemplate:
     def _render_text(self, variables: dict[str, object]) -> Traced:
         template = self._compiled
         try:
-            return joined(_bounded(template.root_render_func(template.new_context(variables))))
+            return joined(_size_checked(template.root_render_func(template.new_context(variables))))
         except TemplateRefused as refusal:
             raise InvalidRequest(
                 f"The model's chat template refuses these messages: {refusal.message}",
@@ -288,7 +288,7 @@ class ChatTemplate:
             ) from failure
 
 
-def _bounded(parts: Iterable[str]) -> Iterator[str]:
+def _size_checked(parts: Iterable[str]) -> Iterator[str]:
     length = 0
     for part in parts:
         length += len(part)

@@ -29,14 +29,14 @@ def request_sampling(
     token, and no recommended penalty makes another one of it.
     """
     if configured == "neutral":
-        return _filled(wanted, parameters.NEUTRAL_SAMPLING)
-    chosen = _filled(wanted, configured)
+        return _with_defaults(wanted, parameters.NEUTRAL_SAMPLING)
+    chosen = _with_defaults(wanted, configured)
     if chosen.temperature == 0:
-        return _filled(chosen, parameters.NEUTRAL_SAMPLING)
+        return _with_defaults(chosen, parameters.NEUTRAL_SAMPLING)
     usual = parameters.USUAL_SAMPLING
     if recommended is not None:
         usual = recommended.usual if thinks else recommended.without_thinking
-    return _filled(chosen, _filled(usual, parameters.NEUTRAL_SAMPLING))
+    return _with_defaults(chosen, _with_defaults(usual, parameters.NEUTRAL_SAMPLING))
 
 
 def default_sampling(
@@ -49,7 +49,7 @@ def default_sampling(
     )
 
 
-def _filled(values: S, others: parameters.SamplingDefaults) -> S:
+def _with_defaults(values: S, others: parameters.SamplingDefaults) -> S:
     missing = {
         each.name: getattr(others, each.name)
         for each in parameters.MODEL_SAMPLING

@@ -69,7 +69,7 @@ class ConsoleAnnouncer:
         self.stop()
         lines = block(self.settings, host, port, self._first, self._engines)
         if self._console.is_terminal and doors.has_chat_page(self.settings):
-            lines = [*lines, *_code(host, port)]
+            lines = [*lines, *_qr_code(host, port)]
         for line in lines:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -149,7 +149,7 @@ def block(
     if default.models:
         lines.append(f"  try      {_curl(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
-    lines += _pages(settings, host, port)
+    lines += _page_lines(settings, host, port)
     if doors.has_accounts(settings) and settings.console.enabled:
         console = f"{settings.console.address or url}/console"
         lines.append(f"  console  {console}")
@@ -165,7 +165,7 @@ def block(
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _pages(settings: Settings, host: str, port: int) -> Iterator[str]:
+def _page_lines(settings: Settings, host: str, port: int) -> Iterator[str]:
     url = local_url(host, port)
     if doors.has_chat_page(settings):
         yield f"  page     {url}/"
@@ -180,7 +180,7 @@ def _from_elsewhere(host: str, port: int) -> Sequence[str]:
     return network_urls(host, port) if host in ANY_ADDRESS else ()
 
 
-def _code(host: str, port: int) -> Iterator[str]:
+def _qr_code(host: str, port: int) -> Iterator[str]:
     if not is_loopback(host):
         page = f"{network_urls(host, port)[0]}/"
         yield from (f"Scan this to chat on a phone: {page}", "", *qr_lines(page), "")

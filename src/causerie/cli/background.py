@@ -70,7 +70,7 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
         if found is None:
             service, process = _start(wanted, folder, _KEPT)
             _ = process.stdin and process.stdin.close()
-            found = _found(service, ref)
+            found = _service_with_model(service, ref)
         return found
 
 
@@ -123,13 +123,13 @@ def _running(ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
             service.end()
         elif is_cached and service.facts.serves_cache:
             _ = service.ask("reload", ReloadOutcome, _RELOAD_SECONDS)
-            return _found(service.again(), ref)
+            return _service_with_model(service.again(), ref)
         elif service.facts.background and service.models(ref, library()):
-            return _found(service, ref)
+            return _service_with_model(service, ref)
     return None
 
 
-def _found(service: Service, ref: str) -> tuple[Service, str]:
+def _service_with_model(service: Service, ref: str) -> tuple[Service, str]:
     for model in service.models(ref, library()):
         return service, model.id
     raise CommandFailed(f"the service at {service.facts.address} does not find {ref}")

@@ -37,7 +37,7 @@ def served_models(
         if refs or only or not settings.weights.serve:
             return models
         configured = () if models == (DEFAULT_MODEL,) else models
-        return (*configured, *_on_demand(settings, _pulled(settings), configured)) or models
+        return (*configured, *_on_demand(settings, _pulled_models(settings), configured)) or models
     if id is not None:
         raise CommandFailed(
             "--id names the model of one REF, and there are several", ExitCode.USAGE
@@ -48,7 +48,7 @@ def served_models(
     return (*configured, *_on_demand(settings, named, configured))
 
 
-def _pulled(settings: Settings) -> Iterator[ModelSettings]:
+def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
     known = library()
     for weights in cached_weights(settings):
         reference, path = Reference.parse(weights.ref), weights.path

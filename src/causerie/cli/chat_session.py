@@ -357,11 +357,11 @@ class _ChatSession:
         messages = self._conversation.messages
         mark = len(messages)
         messages.append(question)
-        if not self._turn():
+        if not self._run_turn():
             del messages[mark:]
 
     # Return whether what was said stays in the conversation.
-    def _turn(self) -> bool:
+    def _run_turn(self) -> bool:
         while True:
             answer = ChatAnswer()
             view = AnswerView(self._out, self._notes, plain=self._plain)
@@ -462,11 +462,11 @@ class ChatCommands:
                 undone = self._conversation.undo() is not None
                 return "the last question is forgotten" if undone else "there is nothing to forget"
             case "set" | "think" | "save" | "load":
-                return self._refused(partial(getattr(self, f"_{name}"), rest))
+                return self._error_text(partial(getattr(self, f"_{name}"), rest))
         return f"there is no /{name}; /help lists what there is"
 
     @staticmethod
-    def _refused(act: Callable[[], str]) -> str:
+    def _error_text(act: Callable[[], str]) -> str:
         try:
             return act()
         except ServiceError as error:

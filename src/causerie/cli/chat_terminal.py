@@ -304,7 +304,7 @@ class StreamedMarkdown:
         markdown = _with_hard_breaks(block)
         if [token.type for token in markdown.parsed] in (["fence"], ["code_block"]):
             [code] = markdown.parsed
-            self._code(code.content, code.info.partition(" ")[0])
+            self._print_code(code.content, code.info.partition(" ")[0])
             return
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
@@ -320,7 +320,7 @@ class StreamedMarkdown:
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
 
     # As it is, so that it can be copied: the terminal wraps long lines.
-    def _code(self, code: str, language: str) -> None:
+    def _print_code(self, code: str, language: str) -> None:
         from rich.syntax import Syntax
 
         syntax = Syntax("", language or "text", theme="ansi_dark", background_color="default")

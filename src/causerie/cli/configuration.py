@@ -379,12 +379,12 @@ def import_entries(
         _print_steps(steps)
         count = sum(each.changes for each in steps)
         if count and not yes:
-            command.confirm(f"Write {_counted(count)} into the database?")
+            command.confirm(f"Write {_entry_count(count)} into the database?")
         await importing.carry_out(steps)
         return count
 
     count = with_entries(alone, work)
-    typer.echo(f"{_counted(count)} written." if count else "Nothing to write.", err=True)
+    typer.echo(f"{_entry_count(count)} written." if count else "Nothing to write.", err=True)
 
 
 def _print_steps(steps: Sequence[ImportStep]) -> None:
@@ -395,7 +395,7 @@ def _print_steps(steps: Sequence[ImportStep]) -> None:
     print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
 
 
-def _counted(count: int) -> str:
+def _entry_count(count: int) -> str:
     return "1 entry" if count == 1 else f"{count} entries"
 
 

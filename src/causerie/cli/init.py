@@ -107,7 +107,7 @@ def _ask_kind() -> Kind:
             "or --kind team --provider NAME"
         )
     typer.echo(_KINDS, err=True)
-    return _ask_until_valid("Kind", "model", _kind)
+    return _ask_until_valid("Kind", "model", _kind_named)
 
 
 def _local_model(name: str | None, context: str | int | None, asks: bool) -> str:
@@ -144,7 +144,7 @@ def _remote_models(provider: str | None, model: str | None, asks: bool) -> Remot
     return RemoteModels(known, model or EVERY_MODEL)
 
 
-def _kind(text: str) -> Kind:
+def _kind_named(text: str) -> Kind:
     for kind in get_args(Kind):
         if text.strip().lower() == kind:
             return kind  # type: ignore[no-any-return]  # a literal of the type

@@ -200,7 +200,7 @@ def imported(document: Mapping[str, Any], environ: Mapping[str, str]) -> Importe
     router, lite = _table(document, "router_settings"), _table(document, "litellm_settings")
     timeouts = {"timeout": lite.get("request_timeout")}
     timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
-    for index, entry in enumerate(_items(document.get("model_list"))):
+    for index, entry in enumerate(_as_list(document.get("model_list"))):
         _add_entry(result, f"model_list[{index}]", entry, timeouts)
     for section, settings in (("router_settings", router), ("litellm_settings", lite)):
         _add_fallbacks(result, section, settings)
@@ -221,7 +221,7 @@ def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _items(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -341,22 +341,22 @@ def _add_fallbacks(result: Imported, section: str, settings: Mapping[str, Any]) 
     own = {name: list(alias.targets) for name, alias in result.aliases.items()}
     pairs = [
         (name, others)
-        for each in _items(settings.get("fallbacks"))
+        for each in _as_list(settings.get("fallbacks"))
         if isinstance(each, dict)
         for name, others in each.items()
     ]
-    pairs += [(name, _items(settings.get("default_fallbacks"))) for name in own]
+    pairs += [(name, _as_list(settings.get("default_fallbacks"))) for name in own]
     for name, others in pairs:
-        for other in _items(others):
+        for other in _as_list(others):
             at = f"{section}.fallbacks.{name}"
             wild = str(name).endswith("*") or str(other).endswith("*")
             if name not in own or not isinstance(other, str) or other not in own or wild:
                 result.note(at, f"`{other}` is left out: both must be in the list, without `*`")
                 continue
-            _append(result.aliases[name], own[other])
+            _append_fallbacks(result.aliases[name], own[other])
 
 
-def _append(alias: Alias, targets: list[ImportedTarget]) -> None:
+def _append_fallbacks(alias: Alias, targets: list[ImportedTarget]) -> None:
     after = max(target.priority for target in alias.targets) + 1
     for target in targets:
         if not any(_same(target, other) for other in alias.targets):
@@ -430,10 +430,10 @@ class Upstream:
 def provider_of(params: Mapping[str, Any]) -> tuple[Upstream, str]:
     """Return the provider of an entry, and the id of the model there."""
     prefix, model = _split(str(params.get("model", "")), params.get("custom_llm_provider"))
-    base = _plain(params, "api_base") or _plain(params, "base_url")
+    base = _plain_text(params, "api_base") or _plain_text(params, "base_url")
     if base is not None and not base.startswith(("http://", "https://")):
         raise NotCarried("`api_base` begins neither with `http://` nor with `https://`")
-    found = _azure(params, base) if prefix == "azure" else _other(prefix, base)
+    found = _azure(params, base) if prefix == "azure" else _other_provider(prefix, base)
     key = params.get("api_key")
     literal = None if key is None or variable_of(key) is not None else str(key)
     return replace(found, variable=_key_variable(prefix, key, found), literal=literal), model
@@ -461,7 +461,7 @@ def _split(model: str, provider: object) -> tuple[str, str]:
     return "", model
 
 
-def _plain(params: Mapping[str, Any], name: str) -> str | None:
+def _plain_text(params: Mapping[str, Any], name: str) -> str | None:
     value = params.get(name)
     if variable_of(value) is not None:
         raise NotCarried(f"`{name}` is in a variable; an address stands in the file: write it out")
@@ -473,12 +473,12 @@ def _azure(params: Mapping[str, Any], base: str | None) -> Upstream:
         raise NotCarried("has no `api_base`, which Azure OpenAI needs; write it out")
     if base.endswith("/openai/v1"):
         return Upstream(None, base, "azure")
-    version = _plain(params, "api_version")
+    version = _plain_text(params, "api_version")
     address = base if base.endswith("/openai") else f"{base}/openai"
     return Upstream(None, address, "azure-deployments", version)
 
 
-def _other(prefix: str, base: str | None) -> Upstream:
+def _other_provider(prefix: str, base: str | None) -> Upstream:
     known = KNOWN_PROVIDERS.get(_TABLES["names"].get(prefix, prefix))
     if base is not None and prefix in _COMPATIBLE:
         own = known is not None and base == known.base_url

@@ -1,4 +1,4 @@
-"""How other devices of the network reach a service: addresses of this machine, and a QR code."""
+"""Addresses at which other devices of the network reach a service, and their QR code."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def show_prices(
 
     settings = command.settings_in_force(config, pairs).settings
     found = Prices(settings)
-    rows = _listed(found.list, provider) if provider else _in_force(settings, found)
+    rows = _price_rows(found.list, provider) if provider else _in_force(settings, found)
     made = list(rows)
     if provider and not made:
         names = ", ".join(sorted({name for name, _ in found.list.models}))
@@ -63,23 +63,23 @@ def _in_force(settings: Settings, prices: Prices) -> Iterator[Mapping[str, str]]
             if found is None:
                 wild = "*" in target.model and not prices.unpriced(alias)
                 origin = "list price of each model" if wild else "no price"
-                yield {**named, **_amounts({}), "origin": origin}
+                yield {**named, **_price_columns({}), "origin": origin}
                 continue
             origin = f"list price, {found.rows[0].date}" if found.rows else "set"
             for each in (found.price, *found.price.tiers):
                 amounts = {name: getattr(each, name) or "" for name in _AMOUNTS}
                 above = getattr(each, "above", 0)
-                yield {**named, **_amounts(amounts, above), "origin": origin}
+                yield {**named, **_price_columns(amounts, above), "origin": origin}
 
 
-def _listed(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
+def _price_rows(prices: PriceList, provider: str) -> Iterator[Mapping[str, str]]:
     for (name, model), rows in prices.models.items():
         for row in rows if name == provider else ():
-            amounts = _amounts(row.prices, row.above)
+            amounts = _price_columns(row.prices, row.above)
             yield {"model": model, **amounts, "date": f"{row.date}", "source": row.source}
 
 
-def _amounts(prices: Mapping[str, str], above: int = 0) -> Mapping[str, str]:
+def _price_columns(prices: Mapping[str, str], above: int = 0) -> Mapping[str, str]:
     return {"above": str(above or "")} | {name: prices.get(name, "") for name in _AMOUNTS}
 
 

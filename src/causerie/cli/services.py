@@ -106,7 +106,7 @@ class Service:
 
     @property
     def outdated(self) -> bool:
-        """Whether another version of the program runs it."""
+        """Return whether another version of the program runs it."""
         return self.facts.version != causerie.__version__
 
     @property
@@ -229,7 +229,7 @@ def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
             "-" if model.state == _ABSENT else f"{model.busy}/{model.slots}",
             _size(resident(model.pid)),
             _size(model.memory_bytes),
-            _until(model.unload_seconds),
+            _time_left(model.unload_seconds),
             *where,
         )
         for each in model.members:
@@ -244,7 +244,7 @@ def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
         yield (none, *"-" * (len(_COLUMNS) - len(where) - 1), *where)
 
 
-def _until(seconds: float | None) -> str:
+def _time_left(seconds: float | None) -> str:
     from causerie.errors import counted
 
     if seconds is None:

@@ -82,7 +82,7 @@ def policies(settings: Settings) -> Policies:
     """Return what new people and projects begin with."""
     people = policy_of(settings.policies, "people")
     projects = policy_of(settings.policies, "projects")
-    of_project, amount = _beginning(projects), settings.console.new_project_budget
+    of_project, amount = _project_defaults(projects), settings.console.new_project_budget
     personal: Beginning | None = None
     credits = money(settings.console.new_project_credits)
     if people.personal_projects == "sign_up":
@@ -92,7 +92,7 @@ def policies(settings: Settings) -> Policies:
             own = LimitsAndBudgets(budgets=(Budget(money(amount), BudgetPeriod.MONTH),))
             personal = Beginning(own.added_to(of_project.bounds), of_project.access)
     return Policies(
-        person=_beginning(people),
+        person=_project_defaults(people),
         project=of_project,
         personal_project=personal,
         personal_project_name=people.personal_project_name,
@@ -103,7 +103,7 @@ def policies(settings: Settings) -> Policies:
     )
 
 
-def _beginning(policy: PolicySettings) -> Beginning:
+def _project_defaults(policy: PolicySettings) -> Beginning:
     budgets: tuple[Budget, ...] = ()
     if policy.budget is not None:
         period = BudgetPeriod(policy.period)
@@ -199,7 +199,7 @@ class LiveServiceView(Struct):
     ) -> Sequence[dict[str, Any]]:
         permissions = Permissions(rules)
         entries: list[dict[str, Any]] = []
-        for model, every in self._shown(door):
+        for model, every in self._shown_entries(door):
             names = [
                 one for one in every if not permissions.verdict(named_entry(model, one)).refusal
             ]
@@ -216,7 +216,7 @@ class LiveServiceView(Struct):
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
-        for model, names in self._shown():
+        for model, names in self._shown_entries():
             providers = list(dict.fromkeys(one.provider for one in model.offers))
             for name in names:
                 verdict = permissions.verdict(named_entry(model, name))
@@ -225,7 +225,7 @@ class LiveServiceView(Struct):
                 found.append(ModelVerdict(name, verdict.refusal, left, providers, whole))
         return found
 
-    def _shown(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
+    def _shown_entries(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
         found = (each for each in self._ways() if door is None or each.door.name == door)
         shown = frozenset(id for way in found for id in way.models)
         return self._running.now.catalog.shown(shown)

@@ -115,7 +115,7 @@ class ImpossibleUsage:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
-        self._seen: dict[str, float] = {}
+        self._last_seen: dict[str, float] = {}
 
     def look(
         self, settings: Settings, target_states: Sequence[TargetState], now: float
@@ -125,9 +125,9 @@ class ImpossibleUsage:
             count = each.failures[IMPOSSIBLE_USAGE]
             name = providers.get(each.name)
             if name is not None and count > self._counts.get(each.name, 0):
-                self._seen[name] = now
+                self._last_seen[name] = now
             self._counts[each.name] = count
-        for name, seen in sorted(self._seen.items()):
+        for name, seen in sorted(self._last_seen.items()):
             if now - seen <= _USAGE_SECONDS:
                 yield Condition(
                     f"usage:{name}",
@@ -191,13 +191,13 @@ class Alerting:
 
     async def watch(self) -> None:
         while True:
-            await self._guarded(self.look)
+            await self._run_logged(self.look)
             await asyncio.sleep(self._running.now.settings.alerts.check_seconds)
 
     async def deliver(self) -> None:
         while True:
             self._more.clear()
-            await self._guarded(self._deliver)
+            await self._run_logged(self._deliver)
             await happens(self._more, _POLL_SECONDS)
 
     async def look(self) -> None:
@@ -227,10 +227,10 @@ class Alerting:
             *self._usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
             *engine_conditions(self._running.engines.status()),
-            *self._jobs(),
+            *self._conditions(),
         ]
 
-    def _jobs(self) -> Iterator[Condition]:
+    def _conditions(self) -> Iterator[Condition]:
         if self._configuration.failed:
             yield NOT_RELOADED
         place = self._running.place
@@ -253,7 +253,7 @@ class Alerting:
         while self.center is not self._local and await self.center.deliver():
             pass
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_logged(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except StoreUnavailable:  # alerts wait for the database

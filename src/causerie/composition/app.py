@@ -100,7 +100,7 @@ async def run_service(
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
                 name = None if place is None else place.control_socket
                 async with (
-                    _pages(running, reloading),
+                    _running_pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,
                     owned(reloaded(hangup, reloading.reload)),
                     owned(_following_cache(reloading)),
@@ -142,7 +142,7 @@ async def _ending_unused(fleet: Fleet, control: Path | None) -> None:
 
 
 @asynccontextmanager
-async def _pages(running: RunningService, reloading: Reloading) -> AsyncIterator[None]:
+async def _running_pages(running: RunningService, reloading: Reloading) -> AsyncIterator[None]:
     front = running.front
     alerting = Alerting(running, reloading, front.backed.conditions if front is not None else None)
     async with AsyncExitStack() as stack:

@@ -62,15 +62,15 @@ def _tariff(
     return Tariff(
         prompt=money(tokens.prompt) / _MILLION,
         completion=money(tokens.completion) / _MILLION,
-        cached=_one(tokens.cached),
-        written=_one(tokens.cache_write),
-        reasoning=_one(tokens.reasoning),
+        cached=_per_token(tokens.cached),
+        written=_per_token(tokens.cache_write),
+        reasoning=_per_token(tokens.reasoning),
         request=money(price.request),
         tiers=tiers,
     )
 
 
-def _one(million: str | None) -> Decimal | None:
+def _per_token(million: str | None) -> Decimal | None:
     return None if million is None else money(million) / _MILLION
 
 
@@ -176,13 +176,13 @@ class _Known(Struct, frozen=True):
         served = None if probed is None else probed.operations
         operations = None if served is None else frozenset(served)
         profile = _remote_profile(probed)
-        claims = ProviderClaims() if probed is None else _claims(probed.claims)
+        claims = ProviderClaims() if probed is None else _provider_claims(probed.claims)
         return TargetCapabilities(
             candidate, parameters(probed), profile, operations, provider, claims
         )
 
 
-def _claims(claims: ClaimSettings) -> ProviderClaims:
+def _provider_claims(claims: ClaimSettings) -> ProviderClaims:
     parameters = of_provider(claims.supported_parameters, switches=False)
     return ProviderClaims(parameters, claims.input_modalities, claims.output_modalities)
 
@@ -201,13 +201,13 @@ def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterato
         ]
         priced = partial(pricing.of, alias)
         if alias.id.endswith(WILDCARD):
-            rests = partial(_rests, alias.targets, listed_by)
+            rests = partial(_wildcard_matches, alias.targets, listed_by)
             yield WildcardModel(card, answering, priced, known=rests)
         else:
             yield ServedModel(card, answering, priced())
 
 
-def _rests(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
+def _wildcard_matches(targets: Sequence[AliasTarget], listed_by: ListReader) -> Iterator[str]:
     for target in targets:
         before, _, behind = target.model.partition("*")
         for name in listed_by(target.provider) if target.provider is not None else ():
@@ -238,7 +238,7 @@ def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoi
             found,
             parameters=supported,
             profile=profile,
-            claims=found.claims if endpoint.claims is None else _claims(endpoint.claims),
+            claims=found.claims if endpoint.claims is None else _provider_claims(endpoint.claims),
         ),
         provider=endpoint.provider or OWN_PROVIDER,
         tariff=tariff(endpoint.price),
@@ -255,17 +255,17 @@ class _StatedLengths:
     profile: ProfileReader
     context: int | None
     output: int | None
-    _before: ModelProfile | None = None
-    _made: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
+    _source: ModelProfile | None = None
+    _derived: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
 
     def read(self) -> ModelProfile:
         found = self.profile()
-        if found is not self._before:
+        if found is not self._source:
             context = found.context_length if self.context is None else self.context
             output = found.max_output_tokens if self.output is None else self.output
-            self._made = replace(found, context_length=context, max_output_tokens=output)
-            self._before = found
-        return self._made
+            self._derived = replace(found, context_length=context, max_output_tokens=output)
+            self._source = found
+        return self._derived
 
 
 def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:

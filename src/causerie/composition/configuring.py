@@ -192,87 +192,89 @@ class LiveConfiguration:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._configuration.loaded, await self._entries.every()
         order = {kind: number for number, kind in enumerate(SECTIONS)}
-        found = [*_filed(loaded), *(_view(each, loaded) for each in stored)]
+        found = [*_file_entries(loaded), *(_view(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        return _view(_one(await self._entries.every(), id), self._configuration.loaded)
+        return _view(_by_id(await self._entries.every(), id), self._configuration.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
-        async with self._changing(actor) as stored:
+        async with self._locked_entries(actor) as stored:
             made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
-            return await self._put(actor, stored, None, made)
+            return await self._store_entry(actor, stored, None, made)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
-        async with self._changing(actor) as stored:
-            before = _one(stored, id)
-            return await self._put(actor, stored, before, self._after(actor, before, wish))
+        async with self._locked_entries(actor) as stored:
+            before = _by_id(stored, id)
+            return await self._store_entry(
+                actor, stored, before, self._changed_entry(actor, before, wish)
+            )
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
-        async with self._changing(actor) as stored:
-            before = _known(_one(stored, id))
+        async with self._locked_entries(actor) as stored:
+            before = _check_known(_by_id(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
-            return await self._put(actor, stored, before, after)
+            return await self._store_entry(actor, stored, before, after)
 
     async def delete(self, actor: Actor, id: str) -> None:
-        async with self._changing(actor) as stored:
-            await self._apply(actor, stored, [EntryChange(_one(stored, id), None)])
+        async with self._locked_entries(actor) as stored:
+            await self._apply_changes(actor, stored, [EntryChange(_by_id(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
-        async with self._changing(actor) as stored:
+        async with self._locked_entries(actor) as stored:
             changes = [self._planned(actor, stored, step) for step in steps]
-            await self._apply(actor, stored, changes)
+            await self._apply_changes(actor, stored, changes)
 
     @asynccontextmanager
-    async def _changing(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
+    async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         async with self._turn:
             yield await self._entries.every()
 
-    async def _apply(
+    async def _apply_changes(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
-        outcome = await self._written(actor, stored, changes)
+        outcome = await self._write(actor, stored, changes)
         if not outcome.applied:
             raise _invalid(outcome.problems)
 
-    async def _put(
+    async def _store_entry(
         self,
         actor: Actor,
         stored: Sequence[StoredEntry],
         before: StoredEntry | None,
         after: StoredEntry,
     ) -> EntryView:
-        outcome = await self._written(actor, stored, [EntryChange(before, after)])
+        outcome = await self._write(actor, stored, [EntryChange(before, after)])
         view = _view(after, self._configuration.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
 
-    async def _written(
+    async def _write(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
         after = {each.before.id: each.after for each in changes if each.before is not None}
         kept = [one for each in stored if (one := after.get(each.id, each)) is not None]
         made = [each.after for each in changes if each.before is None and each.after]
         touched = [each.after for each in changes if each.after is not None]
-        await self._check([*kept, *made], *touched)
+        await self._check_stored([*kept, *made], *touched)
         await self._entries.write(actor, changes)
         return await self._configuration.reload()
 
     def _planned(self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep) -> EntryChange:
-        before = _one(stored, step.id) if step.id else None
+        before = _by_id(stored, step.id) if step.id else None
         if step.wish is None:
             return EntryChange(before, None)
         if before is None:
             made = self._entries.drafted(actor, _draft(step.kind, step.wish))
             return EntryChange(None, _signed(made))
-        return EntryChange(before, self._after(actor, before, step.wish))
+        return EntryChange(before, self._changed_entry(actor, before, step.wish))
 
-    def _after(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
-        _known(before)
+    def _changed_entry(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
+        _check_known(before)
         if wish.version not in (None, before.version):
             raise meanwhile()
         after = self._entries.changed(actor, before, _draft(before.kind, wish))
@@ -291,7 +293,7 @@ class LiveConfiguration:
     ) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         with self._one_of_few():
-            return await self._tried(actor, settings, key, model, entry)
+            return await self._trial_of_entry(actor, settings, key, model, entry)
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -304,8 +306,8 @@ class LiveConfiguration:
             keys = {**credentials.keys, provider: present.key}
             credentials = replace(credentials, keys=keys)
         with self._one_of_few():
-            outcome = await _trial(found[0], settings.server, credentials, model)
-        await self._note(actor, found[0], outcome)
+            outcome = await _run_trial(found[0], settings.server, credentials, model)
+        await self._record_trial(actor, found[0], outcome)
         return outcome
 
     @contextmanager
@@ -318,7 +320,7 @@ class LiveConfiguration:
         finally:
             self._trials -= 1
 
-    async def _note(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
+    async def _record_trial(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
@@ -326,26 +328,26 @@ class LiveConfiguration:
             outcome="good" if good else "bad",
         )
 
-    async def _tried(
+    async def _trial_of_entry(
         self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
     ) -> Trial:
         stored = await self._entries.every()
         if entry:
-            tried = replace(_one(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
+            tried = replace(_by_id(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
         else:
             wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
             tried = self._entries.drafted(SYSTEM, _draft("provider", wish))
         try:
-            loaded = await self._check([*stored, tried], tried)
+            loaded = await self._check_stored([*stored, tried], tried)
         except InvalidRequest as failure:
-            raise _renamed(failure, tried.name, str(settings.get("name", ""))) from failure
+            raise _with_name(failure, tried.name, str(settings.get("name", ""))) from failure
         [one] = [each for each in loaded.settings.providers if each.name == tried.name]
         keys = Credentials(keys={one.name: tried.credential or ""})
-        outcome = await _trial(one, self._running.now.settings.server, keys, model)
-        await self._note(actor, one, outcome)
+        outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
+        await self._record_trial(actor, one, outcome)
         return outcome
 
-    async def _check(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
+    async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
         try:
             loaded = await asyncio.to_thread(self._configuration.read, stored)
@@ -358,7 +360,7 @@ class LiveConfiguration:
         return loaded
 
 
-async def _trial(
+async def _run_trial(
     one: ProviderSettings, server: ServerSettings, credentials: Credentials, model: str
 ) -> Trial:
     brief = msgspec.structs.replace(one, timeouts=_TRIAL)
@@ -418,14 +420,14 @@ def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> N
         )
 
 
-def _one(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
+def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
     for each in stored:
         if each.id == id:
             return each
     raise NotFound("There is no such entry in the database.", code="not_found")
 
 
-def _known(stored: StoredEntry) -> StoredEntry:
+def _check_known(stored: StoredEntry) -> StoredEntry:
     if stored.kind not in SECTIONS:
         words = f"This version does not know entries of the kind {stored.kind!r}."
         raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)
@@ -438,7 +440,7 @@ def _invalid(problems: Sequence[str]) -> InvalidRequest:
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
 
 
-def _renamed(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
+def _with_name(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
     problems = failure.metadata.get("problems")
     if not isinstance(problems, list):
         return failure
@@ -459,7 +461,7 @@ def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     )
 
 
-def _filed(loaded: Loaded) -> Iterator[EntryView]:
+def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
     for kind, section in SECTIONS.items():
         path = PATHS[section]
         for index, one in enumerate(tables_of(loaded.settings, section)):
@@ -468,7 +470,7 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
                 continue
             said = {
                 name: value
-                for name, value in _written(one).items()
+                for name, value in _shown_values(one).items()
                 if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
             has_key = said.pop(KEYS.get(section, ""), None) is not None
@@ -489,14 +491,14 @@ def _filed(loaded: Loaded) -> Iterator[EntryView]:
             )
 
 
-def _written(value: Any) -> Any:
+def _shown_values(value: Any) -> Any:
     if isinstance(value, Secret):
         return {}  # its place is for those who see the file
     if isinstance(value, msgspec.Struct):
         return {
-            field.name: _written(getattr(value, field.name))
+            field.name: _shown_values(getattr(value, field.name))
             for field in fields(type(value)).values()
             if (field.required or getattr(value, field.name) != field.default)
             and not (field.name in _NOT_SHOWN and not isinstance(getattr(value, field.name), str))
         }
-    return [_written(each) for each in value] if isinstance(value, tuple) else value
+    return [_shown_values(each) for each in value] if isinstance(value, tuple) else value

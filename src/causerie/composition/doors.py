@@ -94,10 +94,10 @@ def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
         requests_per_minute=settings.free.requests_per_minute, concurrent=settings.free.concurrent
     )
     free = FreeScopes(rates, busy)
-    return Scopes(_limited("model", models), _limited("door", doors), free)
+    return Scopes(_limit_scopes("model", models), _limit_scopes("door", doors), free)
 
 
-def _limited(
+def _limit_scopes(
     kind: ScopeKind, limits: Mapping[str, configured.LimitSettings]
 ) -> Mapping[str, RateScope]:
     rates = {name: alike(Rates, each) for name, each in limits.items()}

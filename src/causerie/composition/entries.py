@@ -149,7 +149,7 @@ def checked_with(
     ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
     loaded, credentials = checked(lambda: _with_chosen(merged_with(read, stored, text)))
-    keys, alerts = _given(stored, loaded, "provider"), _given(stored, loaded, "webhook")
+    keys, alerts = _secrets(stored, loaded, "provider"), _secrets(stored, loaded, "webhook")
     return loaded, replace(
         credentials, keys={**credentials.keys, **keys}, alerts={**credentials.alerts, **alerts}
     )
@@ -165,7 +165,7 @@ def _with_chosen(loaded: Loaded) -> Loaded:
     return loaded
 
 
-def _given(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Mapping[str, str]:
+def _secrets(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Mapping[str, str]:
     return {
         each.name: each.credential
         for each in stored

@@ -72,7 +72,7 @@ class ProviderViews:
         for target in settings.targets:
             views._targets.setdefault(target.provider, {})[target.name] = target.model
             await views._turns.pause()
-        for name, serving in _each(settings):
+        for name, serving in _each_serving(settings):
             views._serving.setdefault(name, []).append(serving)
             await views._turns.pause()
         return views
@@ -174,7 +174,7 @@ def changes(known: ProviderModelSettings, result: probes.Result) -> list[ports.C
     for what in ("context_length", "thinking", "continues"):
         old, new = getattr(known, what), getattr(result, what)
         if new is not None and old != new:
-            found.append(ports.Change(what=what, before=_said(old), now=_said(new)))
+            found.append(ports.Change(what=what, before=_shown_value(old), now=_shown_value(new)))
     return found
 
 
@@ -191,7 +191,7 @@ def probe_cost(context_length: int | None) -> ports.ProbeCost:
     return alike(ports.ProbeCost, cost, words=str(cost))
 
 
-def _each(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
+def _each_serving(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
     for own in settings.models:
         yield own.id, ports.Serving(model=own.id)
     for alias in settings.aliases:
@@ -206,7 +206,7 @@ def _each(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
             yield endpoint.name, ports.Serving(model=entry.id, price=money)
 
 
-def _said(value: date | str | int | bool | None) -> str:
+def _shown_value(value: date | str | int | bool | None) -> str:
     if value is None:
         return "not known"
     if isinstance(value, bool):
@@ -272,7 +272,7 @@ def _channels(settings: Settings) -> Iterator[ports.AlertChannel]:
 def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
-        shares = _listed(f"{each} %" for each in sorted(alerts.budget_percent))
+        shares = _joined_by_or(f"{each} %" for each in sorted(alerts.budget_percent))
         words = f"A key, a project or a person has used {shares} of a budget, once in each period."
         yield ports.AlertRule(kind="budget", words=words)
     yield ports.AlertRule(
@@ -284,7 +284,7 @@ def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
         f"{_time(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
     )
     if alerts.key_expiry_days:
-        days = _listed(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
+        days = _joined_by_or(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
         reminds = settings.mail.host is not None and alerts.remind_owners
         too = " The person that it belongs to gets an e-mail." if reminds else ""
         yield ports.AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
@@ -299,7 +299,7 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
 
 
-def _listed(words: Iterator[str]) -> str:
+def _joined_by_or(words: Iterator[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -339,13 +339,13 @@ class LiveOperations:
         views = await ProviderViews.of(self._running.now)
         if name == OWN_PROVIDER and (own := views.own()) is not None:
             return own
-        return await self._view(views, self._one(name))
+        return await self._view(views, self._provider_named(name))
 
     async def probe(
         self, actor: Actor, name: str, model: str, *, quick: bool = False
     ) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one, connected = self._one(name), self._running.now.targets.providers.get(name)
+        one, connected = self._provider_named(name), self._running.now.targets.providers.get(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
         if connected is None:
@@ -366,7 +366,7 @@ class LiveOperations:
 
     async def cancel(self, actor: Actor, name: str) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        last = self._examinations.last(self._one(name).name)
+        last = self._examinations.last(self._provider_named(name).name)
         if last is None:
             words = f"No probe of {name} was started since the service was started."
             raise NotFound(words, code="not_found")
@@ -379,7 +379,7 @@ class LiveOperations:
 
     async def use(self, actor: Actor, name: str, model: str) -> ports.AppliedResult:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one = self._one(name)
+        one = self._provider_named(name)
         kept_results = await self._examinations.results.of(name)
         result = kept_results.get(model, probes.NOTHING).newest
         if result is None:
@@ -397,7 +397,7 @@ class LiveOperations:
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
         kept = provider_in_force(await self.configuration.every(actor), name)
         in_file = "the provider is in the configuration file, which people write"
-        used = _by_hand(result, in_file) if kept.locked else await self._put(actor, kept, result)
+        used = _by_hand(result, in_file) if kept.locked else await self._apply(actor, kept, result)
         if used.in_force:
             await self._examinations.results.keep(structs.replace(result, used=True))
         if used.written:
@@ -432,13 +432,13 @@ class LiveOperations:
         results = await self._examinations.results.of(one.name)
         return await views.provider(one, results, self._examinations.last(one.name))
 
-    def _one(self, name: str) -> ProviderSettings:
+    def _provider_named(self, name: str) -> ProviderSettings:
         for one in self._running.now.settings.providers:
             if one.name == name:
                 return one
         raise _no_provider(name)
 
-    async def _put(
+    async def _apply(
         self, actor: Actor, kept: EntryView, result: probes.Result
     ) -> ports.AppliedResult:
         models = {each["id"]: each for each in kept.settings.get("models", ())}

@@ -71,12 +71,12 @@ class ProviderKey:
         self.problem = ""
         """Why the last try to read it failed; empty if it did not."""
         self._place = place
-        self._pause = renewal_seconds(place)
+        self._interval = renewal_seconds(place)
         self._valid_until = monotonic() + (place.lifetime or _NEVER)
         self._rejected = -_NEVER  # time of the last renewal after a rejection
         self._runs = False
-        self._wanted, self._read = asyncio.Event(), asyncio.Event()
-        self._read.set()
+        self._renewal_wanted, self._key_read = asyncio.Event(), asyncio.Event()
+        self._key_read.set()
         provider.key_renewal = self
 
     @property
@@ -89,7 +89,7 @@ class ProviderKey:
             log.info("key of a provider renewed", provider=self.provider.name)
             self.provider.use(key)
         self.problem = ""
-        self._pause = renewal_seconds(self._place)
+        self._interval = renewal_seconds(self._place)
         self._valid_until = monotonic() + (self._place.lifetime or _NEVER)
 
     async def renewed(self, rejected: str | None) -> bool:
@@ -97,9 +97,9 @@ class ProviderKey:
             return True
         if self._runs and monotonic() - self._rejected >= _REJECTED_SECONDS:
             self._rejected = monotonic()
-            self._read.clear()
-            self._wanted.set()
-        await self._read.wait()
+            self._key_read.clear()
+            self._renewal_wanted.set()
+        await self._key_read.wait()
         return self.provider.credential != rejected
 
     async def run(self) -> None:
@@ -107,13 +107,15 @@ class ProviderKey:
         self._runs = True
         try:
             while True:
-                await happens(self._wanted, None if self._pause == _NEVER else self._pause)
-                self._wanted.clear()
+                await happens(
+                    self._renewal_wanted, None if self._interval == _NEVER else self._interval
+                )
+                self._renewal_wanted.clear()
                 await self._read_again()
-                self._read.set()
+                self._key_read.set()
         finally:
             self._runs = False
-            self._read.set()
+            self._key_read.set()
 
     async def _read_again(self) -> None:
         try:
@@ -122,7 +124,7 @@ class ProviderKey:
         except (ValueError, OSError) as error:
             if self._place.lifetime is not None:
                 pause = min(self._place.lifetime / _RETRIES, _SLOWEST_RETRY)
-                self._pause = max(pause, _FASTEST_RETRY)
+                self._interval = max(pause, _FASTEST_RETRY)
             if self._place.file is None or not self.problem:  # of a file every few seconds
                 log.warning(
                     "key of a provider not renewed", provider=self.provider.name, reason=str(error)
@@ -221,7 +223,7 @@ def connected(
             if kept is not None and kept.recipe == recipe:
                 made[one.name] = kept
             else:
-                made[one.name] = _made(one, key, way, recipe, place)
+                made[one.name] = _connected_provider(one, key, way, recipe, place)
                 if aside is not None:
                     made[one.name].provider.tell(aside)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -251,7 +253,7 @@ async def close(providers: Sequence[ConnectedProvider]) -> None:
         await one.client.close()
 
 
-def _made(
+def _connected_provider(
     one: described.ProviderSettings,
     key: str | None,
     way: Reach,
@@ -279,12 +281,12 @@ def _made(
         ),
     )
     provider.max_reply_bytes, provider.retries = one.max_reply_bytes, one.retries
-    changing = _changing(one)
+    changing = _renewable_key(one)
     key_renewal = None if changing is None else ProviderKey(provider, changing)
     return ConnectedProvider(provider, client, recipe, way, key_renewal)
 
 
-def _changing(one: described.ProviderSettings) -> Secret | None:
+def _renewable_key(one: described.ProviderSettings) -> Secret | None:
     return None if one.key is None or one.key.env is not None else one.key
 
 
@@ -319,7 +321,7 @@ def _recipe(
 ) -> bytes:
     # Certificates count by their contents, so that a reload takes renewed ones. A key that changes
     # does not count: it is put in its place.
-    key = key if _changing(one) is None else None
+    key = key if _renewable_key(one) is None else None
     plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy, networks]))
     digest.update(tls_digest(one.tls))

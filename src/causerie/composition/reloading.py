@@ -143,7 +143,7 @@ class Reloading:
     async def reload(self) -> ReloadOutcome:
         async with self._turn:
             try:
-                outcome = await self._reloaded()
+                outcome = await self._reload_now()
             except SettingsError as error:
                 outcome = ReloadOutcome(problems=tuple(str(problem) for problem in error.problems))
             except Exception as error:  # the true top: whatever it is, the service goes on
@@ -157,7 +157,7 @@ class Reloading:
             log.error("configuration not reloaded, nothing has changed", **facts)
         return outcome
 
-    async def _reloaded(self) -> ReloadOutcome:
+    async def _reload_now(self) -> ReloadOutcome:
         stored = await self._entries.every() if self._entries is not None else ()
         warn_of_unknown(stored)
         refuse_unreadable(stored)

@@ -55,7 +55,7 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
     while True:
         await hangup.wait()
         hangup.clear()
-        if terminal is not None and _gone(terminal):
+        if terminal is not None and _is_terminal_gone(terminal):
             os.kill(os.getpid(), signal.SIGTERM)
         else:
             await reload()
@@ -69,7 +69,7 @@ def _terminal() -> int | None:
     return number if os.isatty(number) else None
 
 
-def _gone(terminal: int) -> bool:
+def _is_terminal_gone(terminal: int) -> bool:
     try:
         os.tcgetpgrp(terminal)
     except OSError:

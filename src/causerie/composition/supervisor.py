@@ -103,7 +103,7 @@ class Supervisor:
         self._changed = asyncio.Event()  # whether a worker has become ready
         self._workers: dict[int, _Worker] = {}
         self._restarts = 0
-        self._past = ""  # the counts of workers that have ended
+        self._past_metrics = ""  # the counts of workers that have ended
         self._started = False
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         self._failure: int | None = None
@@ -131,7 +131,7 @@ class Supervisor:
 
     async def _supervise(self) -> None:
         async with asyncio.TaskGroup() as group:
-            keeping = [group.create_task(self._keep(1))]
+            keeping = [group.create_task(self._keep_running(1))]
             starting = group.create_task(self._start_all(group, keeping))
             await self._stop.wait()
             starting.cancel()
@@ -150,7 +150,7 @@ class Supervisor:
     async def _start_all(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
         # The first worker prepares what all share, so the others start after it.
         await self._until_ready(1)
-        keeping += [group.create_task(self._keep(n)) for n in range(2, self._count + 1)]
+        keeping += [group.create_task(self._keep_running(n)) for n in range(2, self._count + 1)]
         await self._until_ready(self._count)
         self._started = True
         self._announcer.ready(*self._bound.service.getsockname()[:2])
@@ -166,7 +166,7 @@ class Supervisor:
 
     # Workers.
 
-    async def _keep(self, number: int) -> None:
+    async def _keep_running(self, number: int) -> None:
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         while not self._stop.is_set():
             began = loop.time()
@@ -194,11 +194,11 @@ class Supervisor:
         if self._stop.is_set():
             worker.signal(signal.SIGTERM)
         try:
-            async with owned(self._listen(worker)):
+            async with owned(self._read_reports(worker)):
                 return await worker.process.wait(), worker.ready
         finally:
             del self._workers[number]
-            self._past = counts([self._past, worker.metrics])
+            self._past_metrics = counts([self._past_metrics, worker.metrics])
             worker.writer.close()
             if worker.process.returncode is None:
                 worker.signal(signal.SIGKILL)
@@ -228,9 +228,9 @@ class Supervisor:
             )
         return _Worker(number, process, reader, writer)
 
-    async def _listen(self, worker: _Worker) -> None:
+    async def _read_reports(self, worker: _Worker) -> None:
         # A worker that is killed may leave half a line.
-        while (line := await self._line(worker)).endswith(b"\n"):
+        while (line := await self._read_line(worker)).endswith(b"\n"):
             report = msgspec.json.decode(line, type=WorkerReport)
             if report.first_link is not None:
                 self._announcer.first_link(report.first_link)
@@ -241,7 +241,7 @@ class Supervisor:
                 if worker.outdated:
                     await self._ask(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
 
-    async def _line(self, worker: _Worker) -> bytes:
+    async def _read_line(self, worker: _Worker) -> bytes:
         # Two waits: where all of the service stood still, as in a paused container, the first
         # one ends at once when it goes on.
         for _ in range(2):
@@ -290,7 +290,7 @@ class Supervisor:
         running = list(self._workers.values())
         return merged(
             [each.metrics for each in running],
-            self._past,
+            self._past_metrics,
             workers=sum(each.ready for each in running),
             restarts=self._restarts,
         )

@@ -39,7 +39,7 @@ async def vllm_engine(
         if len(replicas) == 1:
             return engine(*replicas.values())
         return _pool_of_replicas(model, replicas, engine)
-    at = await asyncio.to_thread(_elsewhere, model.vllm, key)
+    at = await asyncio.to_thread(_elsewhere_maker, model.vllm, key)
     if model.vllm.address is not None:
         return engine(at(MemberAddress(model.vllm.address)))
     return EnginePool(
@@ -104,7 +104,7 @@ def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
     }
 
 
-def _elsewhere(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
+def _elsewhere_maker(vllm: Vllm, key: str | None) -> Callable[[MemberAddress], Elsewhere]:
     try:
         tls = tls_context(vllm.tls) if vllm.encrypted else None
     except OSError as error:  # ssl.SSLError is one

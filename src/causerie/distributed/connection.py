@@ -59,7 +59,7 @@ class ConnectionOptions:
 
 
 class Operation(Struct, frozen=True, eq=False):
-    """What this process tells or asks the server, and the callbacks for its answer or failure.
+    """A command for the server, and the callbacks for its answer or failure.
 
     ``words`` begin with a name that the script knows; ``keys`` are those that are among them.
     """
@@ -116,7 +116,7 @@ class Replica:
         self._holders: list[Callable[[], Held]] = []
         self._reported: Held = {}  # what was held when this process joined
         self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
-        self._ahead = 0  # microseconds of the server's clock before ours, at least
+        self._clock_offset = 0  # microseconds of the server's clock before ours, at least
         self.process = ""
         self.joins = 0
 
@@ -201,7 +201,7 @@ class Replica:
 
     def waits_until(self) -> int:
         """Return the time limit of an operation sent now, in microseconds of the server's clock."""
-        return _now() + self._ahead + int(self._options.line.reply_seconds * 1_000_000)
+        return _now() + self._clock_offset + int(self._options.line.reply_seconds * 1_000_000)
 
     async def _run(self) -> None:
         pause = _FIRST_PAUSE
@@ -213,13 +213,13 @@ class Replica:
                     pause = _FIRST_PAUSE
                     await self._serve(connection)
                 except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
-                    self._lost(failure)
+                    self._connection_lost(failure)
                 finally:
                     await connection.disconnect(nowait=True)
                 await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
-            self._lost(None)
+            self._connection_lost(None)
 
     async def _connect(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._options.line.connect_seconds):
@@ -230,7 +230,7 @@ class Replica:
             await connection.read_response()
             former, self.process = self.process, token_hex(8)
             self.joins += 1
-            self._reported = self._held()
+            self._reported = self._held_counts()
             await self._exchange(connection, [_report(self._reported)], former)
         self._loss_logged = False
         self._ready.set()
@@ -270,12 +270,12 @@ class Replica:
         if not reply:
             raise ConnectionLost  # the server does not know this process any more
         time, answers = _decode(reply)
-        self._ahead = time - _now()  # again and again: its clock may be put forward or back
+        self._clock_offset = time - _now()  # again and again: its clock may be put forward or back
         for answer in answers:
             batch[0].answered(answer)
             del batch[0]
 
-    def _lost(self, failure: Exception | None) -> None:
+    def _connection_lost(self, failure: Exception | None) -> None:
         if failure is not None and not self._loss_logged:
             self._loss_logged = True
             reason = {} if (why := _tls_failure(failure)) is None else {"reason": why}
@@ -284,12 +284,12 @@ class Replica:
         while self._waiting:
             self._waiting.popleft().failed()
 
-    def _held(self) -> dict[str, int]:
+    def _held_counts(self) -> dict[str, int]:
         return {key: value for held in self._holders for key, value in held().items()}
 
     def _report_changes(self) -> None:
         # Counts may have changed while the reply to the first report was on its way.
-        held = self._held()
+        held = self._held_counts()
         changed = {
             key: held.get(key, 0)
             for key in {*self._reported, *held}

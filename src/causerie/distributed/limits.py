@@ -76,7 +76,7 @@ def refused(
     """Return the limits that refuse the request, at ``now`` microseconds."""
     limits: list[ExceededLimit] = []
     for each, output in zip(found, outputs, strict=True):
-        need, wait = Tokens(input, output), partial(_until, each, now)
+        need, wait = Tokens(input, output), partial(_seconds_until, each, now)
         limits += exceeded(each.scope, each.used, each.running, need, wait)
     return QuotaRefusal(tuple(limits), limit_statuses(found, now))
 
@@ -107,7 +107,7 @@ def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus 
     return limit, max(left, 0), reset
 
 
-def _until(window: ScopeWindow, now: int, number: int, _more: int) -> float:
+def _seconds_until(window: ScopeWindow, now: int, number: int, _more: int) -> float:
     tick = window.freed[number]
     return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
 
@@ -123,15 +123,15 @@ class DistributedLease(Lease):
     at: int
 
     def release(self, input: int, output: int) -> None:
-        self._end(input, output, 0)
+        self._settle(input, output, 0)
 
     def undo(self) -> None:
-        self._end(0, 0, -1)
+        self._settle(0, 0, -1)
 
     def limit_statuses(self) -> LimitStatuses:
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
-    def _end(self, input: int, output: int, requests: int) -> None:
+    def _settle(self, input: int, output: int, requests: int) -> None:
         taken = []
         for each, reserved in zip(self.found, self.outputs, strict=True):
             more = (0, 0)
@@ -170,7 +170,7 @@ class DistributedCounters:
         self._now = now
         self._memory = MemoryCounters()
         self._running: Counter[str] = Counter()
-        replica.holder(self._held)
+        replica.holder(self._held_amounts)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
         """Return a lease without waiting if there are no limits, else ``None``."""
@@ -213,7 +213,7 @@ class DistributedCounters:
         self, scopes: Sequence[RateScope], need: Tokens
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
-        words: list[Word] = ["take", self._moment(), need.input]
+        words: list[Word] = ["take", self._server_time(), need.input]
         keys: list[str] = []
         for scope, output in zip(scopes, outputs, strict=True):
             names = self._keys(scope)
@@ -247,7 +247,7 @@ class DistributedCounters:
         tick of 0 for a lease without the server, which may know of it by now.
         """
         self.count([scope for scope, *_ in taken], -1)
-        words: list[Word] = ["release", self._moment(), requests]
+        words: list[Word] = ["release", self._server_time(), requests]
         keys: list[str] = []
         for scope, *used in taken:
             names = self._keys(scope)
@@ -255,7 +255,7 @@ class DistributedCounters:
             keys += names
         self.replica.send(Operation(words, keys))
 
-    def _moment(self) -> int:
+    def _server_time(self) -> int:
         # Of the server's clock: 0 says now.
         return 0 if self._now is None else self._now()
 
@@ -267,7 +267,7 @@ class DistributedCounters:
         key = self.replica.key
         return key(f"minute:{scope.id}"), key(f"running:{scope.id}")
 
-    def _held(self) -> dict[str, int]:
+    def _held_amounts(self) -> dict[str, int]:
         return {self.replica.key(f"running:{id}"): count for id, count in self._running.items()}
 
 
@@ -287,7 +287,7 @@ class DistributedBudgets:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._held: Counter[str] = Counter()  # by place
+        self._held_amounts: Counter[str] = Counter()  # by place
         replica.holder(self._held_by_key)
 
     @property
@@ -302,11 +302,11 @@ class DistributedBudgets:
         """
         if self._replica.here:
             with suppress(ConnectionLost):
-                return await self._hold(wants, read)
+                return await self._hold_shared(wants, read)
         self._replica.alone("budgets")
         return None
 
-    async def _hold(self, wants: Sequence[HoldRequest], read: bool) -> HoldAnswer:
+    async def _hold_shared(self, wants: Sequence[HoldRequest], read: bool) -> HoldAnswer:
         def undo(answer: HoldAnswer) -> None:
             if answer.outcome is HoldOutcome.HELD:
                 self.give_back(wants)
@@ -324,28 +324,28 @@ class DistributedBudgets:
         stood = list(zip(amounts[::2], amounts[1::2], strict=True))
         if not held:
             return HoldAnswer(HoldOutcome.REFUSED, stood)
-        self._count(wants, 1)
+        self._count_held(wants, 1)
         return HoldAnswer(HoldOutcome.HELD, stood)
 
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
         """Count holds while the server is unavailable."""
-        self._count(wants, 1)
+        self._count_held(wants, 1)
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
-        self._count(wants, -1)
-        self._replica.send(Operation(*self._settling(wants, [0] * len(wants), held=True)))
+        self._count_held(wants, -1)
+        self._replica.send(Operation(*self._settle_command(wants, [0] * len(wants), held=True)))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> None:
         """Add spent amounts; return when the server has counted them or never will."""
         if held:
-            self._count(wants, -1)
+            self._count_held(wants, -1)
         with suppress(ConnectionLost):
-            await self._replica.ask(*self._settling(wants, spent, held=held), _nothing)
+            await self._replica.ask(*self._settle_command(wants, spent, held=held), _ignore_answer)
 
-    def _settling(
+    def _settle_command(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
     ) -> tuple[Sequence[Word], Sequence[str]]:
         keys, words = self._keys(wants), list[Word](("settle", self._replica.waits_until()))
@@ -359,19 +359,19 @@ class DistributedBudgets:
     def _key(self, place: str) -> str:
         return self._replica.key(f"budget:{place}")
 
-    def _count(self, wants: Sequence[HoldRequest], times: int) -> None:
+    def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
         for want in wants:
-            self._held[want.place] += times * want.estimate
-            if not self._held[want.place]:
-                del self._held[want.place]
+            self._held_amounts[want.place] += times * want.estimate
+            if not self._held_amounts[want.place]:
+                del self._held_amounts[want.place]
 
     def _held_by_key(self) -> dict[str, int]:
-        return {self._key(place): held for place, held in self._held.items()}
+        return {self._key(place): held for place, held in self._held_amounts.items()}
 
 
 def _parts(amount: int) -> tuple[int, int]:
     return divmod(amount, _BILLION)
 
 
-def _nothing(_: Any) -> None:
+def _ignore_answer(_: Any) -> None:
     pass

@@ -263,7 +263,7 @@ class EmbeddingEngine(Protocol):
 
 
 class ImageEngine(Protocol):
-    """What a text engine whose facts say ``vision`` can do besides."""
+    """A text engine that reads images; its facts say ``vision``."""
 
     async def pictured_tokens(self, pieces: Sequence[str | Image]) -> list[int]:
         """Return the ids of a prompt in which images stand between texts, as the engine reads it.

@@ -169,10 +169,10 @@ class Fleet:
         self._leaving: set[ModelSlot] = set()
         self._budget = memory_budget
         self._free_bytes = free_memory
-        self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
+        self._memory_lock = asyncio.Lock()  # who holds it may take memory, or is giving some back
         self._released = asyncio.Event()
         self._loads: set[asyncio.Task[ManagedEngine]] = set()
-        self._ends: dict[asyncio.Task[None], int] = {}  # with the memory that each gives back
+        self._end_tasks: dict[asyncio.Task[None], int] = {}  # with the memory that each gives back
         self._closed = False
 
     async def __aenter__(self) -> Fleet:
@@ -192,7 +192,7 @@ class Fleet:
             if model_slot.engine is not None:
                 _ = self._stop_engine(model_slot.engine)
                 model_slot.engine = None
-        ended = await asyncio.gather(*self._ends, return_exceptions=True)
+        ended = await asyncio.gather(*self._end_tasks, return_exceptions=True)
         for result in ended:
             if isinstance(result, BaseException):
                 raise result
@@ -241,9 +241,9 @@ class Fleet:
 
     def reclaimable(self) -> int:
         """Return the bytes of the models that may be unloaded for another one."""
-        return sum(slot.engine.memory_bytes for slot in self._yielding() if slot.engine)
+        return sum(slot.engine.memory_bytes for slot in self._unloadable() if slot.engine)
 
-    def _yielding(self) -> Sequence[ModelSlot]:
+    def _unloadable(self) -> Sequence[ModelSlot]:
         now = time.monotonic()
         unused = (model_slot for model_slot in self._all_slots() if model_slot.unused)
         return [
@@ -323,7 +323,7 @@ class Fleet:
         try:
             await self._unload(model_slot)  # one that has lost what it was made of
             engine = await model_slot.entry.make()
-            async with self._room:
+            async with self._memory_lock:
                 await self._free_memory(model_slot.entry, engine.memory_bytes)
                 model_slot.engine = engine
                 model_slot.renew()  # the entry may be another than the one that it was made for
@@ -359,7 +359,7 @@ class Fleet:
             raise
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
-        while need > self._free_bytes() and (idle := self._yielding()):
+        while need > self._free_bytes() and (idle := self._unloadable()):
             await self._unload(min(idle, key=lambda model_slot: model_slot.used_at))
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._budget) is not None and self._taken_bytes() + need > budget:
@@ -391,7 +391,7 @@ class Fleet:
 
     def _taken_bytes(self) -> int:
         loaded = (each.engine.memory_bytes for each in self._all_slots() if each.engine is not None)
-        return sum(loaded) + sum(self._ends.values())
+        return sum(loaded) + sum(self._end_tasks.values())
 
     def _all_slots(self) -> list[ModelSlot]:
         return [*self._model_slots.values(), *self._leaving]
@@ -412,7 +412,7 @@ class Fleet:
         )
 
     async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
-        async with self._room:
+        async with self._memory_lock:
             if model_slot.unused:
                 await self._unload(model_slot)
 
@@ -431,12 +431,12 @@ class Fleet:
         self, ending: Coroutine[object, object, None], memory: int = 0
     ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(ending)
-        self._ends[task] = memory
+        self._end_tasks[task] = memory
         task.add_done_callback(self._untrack)
         return task
 
     def _untrack(self, task: asyncio.Task[None]) -> None:
-        del self._ends[task]
+        del self._end_tasks[task]
         self._released.set()
 
 

@@ -46,7 +46,7 @@ class PrefillSpeed:
 
     def __init__(self, expected: float) -> None:
         self.token_seconds = expected
-        self._seen = False
+        self._has_measured = False
 
     def observe(self, tokens: int, seconds: float) -> None:
         """Note a step that read so many tokens of prompts.
@@ -58,8 +58,8 @@ class PrefillSpeed:
             return
         new = seconds / tokens
         weight = _SLOWER if new > self.token_seconds else _FASTER
-        self.token_seconds += (new - self.token_seconds) * (weight if self._seen else 1.0)
-        self._seen = True
+        self.token_seconds += (new - self.token_seconds) * (weight if self._has_measured else 1.0)
+        self._has_measured = True
 
     def fitting(self, seconds: float) -> int:
         return int(seconds / self.token_seconds)

@@ -56,7 +56,7 @@ def sampling_of_gguf(told: Mapping[str, float], names: Iterable[str]) -> Recomme
     ``told`` has its keys below ``general.sampling.``, and ``names`` the most telling name first.
     """
     known = {each.name: told.get(each.facts.gguf or each.name) for each in MODEL_SAMPLING}
-    return _recommended(known, "the model file", names)
+    return _recommended_sampling(known, "the model file", names)
 
 
 def sampling_of_folder(
@@ -64,21 +64,21 @@ def sampling_of_folder(
 ) -> RecommendedSampling | None:
     """Return the recommendation for a model folder; ``told`` is its ``generation_config.json``."""
     known = {each.name: told.get(each.name) for each in MODEL_SAMPLING}
-    return _recommended(known, "generation_config.json", names)
+    return _recommended_sampling(known, "generation_config.json", names)
 
 
-def _recommended(
+def _recommended_sampling(
     told: Mapping[str, object], source: str, names: Iterable[str]
 ) -> RecommendedSampling | None:
     family = family_of(names)
-    usual = _usable(told, source) or (family.usual if family else None)
+    usual = _recommendation(told, source) or (family.usual if family else None)
     if usual is None:
         return None
     other = family.without_thinking if family else None
     return RecommendedSampling(usual, other or usual)
 
 
-def _usable(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
+def _recommendation(told: Mapping[str, object], source: str) -> SamplingDefaults | None:
     # A recommendation is used as a whole: what it leaves out is neutral.
     values: dict[str, float] = {}
     draws = False
@@ -108,7 +108,7 @@ def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
     One that is not set is neutral; the engine's own defaults never apply.
     """
     fields = {}
-    for name, field, neutral in _numbers(engine):
+    for name, field, neutral in _number_fields(engine):
         value = getattr(wanted, name)
         if value is None or value in neutral:
             value = neutral[0]
@@ -119,11 +119,11 @@ def engine_fields(engine: str, wanted: SamplingParams) -> dict[str, float]:
 def neutral_values(engine: str, effect: str) -> dict[str, float]:
     """Return the fields of an engine whose parameters act this way, and their neutral values."""
     acting = {each.name for each in SAMPLING if each.facts.effect == effect}
-    return {field: neutral[0] for name, field, neutral in _numbers(engine) if name in acting}
+    return {field: neutral[0] for name, field, neutral in _number_fields(engine) if name in acting}
 
 
 @cache
-def _numbers(engine: str) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
+def _number_fields(engine: str) -> tuple[tuple[str, str, tuple[float, ...]], ...]:
     return tuple(
         (each.name, field, each.facts.neutral)
         for each in SAMPLING

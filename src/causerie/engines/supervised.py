@@ -86,10 +86,10 @@ class EngineSupervisor(Generic[ChildT]):
     detail: str = ""
     retry_at: float = 0.0
     _task: asyncio.Task[None] | None = None
-    _proved: bool = False
+    _has_answered: bool = False
 
     def proved(self) -> None:
-        self._proved = True
+        self._has_answered = True
 
     async def start(self) -> None:
         """Start the child; raise :class:`EngineFailed` if the first start fails."""
@@ -128,9 +128,9 @@ class EngineSupervisor(Generic[ChildT]):
             why = await child.ended()
             self.child, self.state = None, base.EngineState.FAILED
             await child.stop()
-            if self._proved or time.monotonic() - started > _STABLE_SECONDS:
+            if self._has_answered or time.monotonic() - started > _STABLE_SECONDS:
                 delay = _FIRST_DELAY
-            self._proved = False
+            self._has_answered = False
             log.warning("engine ended", model=self._name, why=why)
             self.detail = why
             try:
@@ -211,7 +211,7 @@ _LONG_AT_ONCE = 4  # alongside them, so that short ones pass them by; threads he
 T = TypeVar("T")
 
 
-class Readings:
+class TokenizeLimit:
     """Limit on how many texts are tokenized concurrently, in an engine's child or in threads.
 
     A text is tokenized to its end even if the client has disconnected, and keeps its place until
@@ -219,12 +219,12 @@ class Readings:
     """
 
     def __init__(self) -> None:
-        self._short = asyncio.Semaphore(_AT_ONCE)
-        self._long = asyncio.Semaphore(_LONG_AT_ONCE)
+        self._short_places = asyncio.Semaphore(_AT_ONCE)
+        self._long_places = asyncio.Semaphore(_LONG_AT_ONCE)
 
     async def of(self, characters: int, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return the result of ``read`` for a text of this length, once a place is free."""
-        places = self._long if characters > _LONG else self._short
+        places = self._long_places if characters > _LONG else self._short_places
         await places.acquire()
         # Ends when the text is read, or with the child's connections.
         task = asyncio.get_running_loop().create_task(read())

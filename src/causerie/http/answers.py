@@ -34,23 +34,23 @@ class KeepAlive(Struct):
     """One timer that calls ``period_over`` of each listener every ``seconds`` since its entry."""
 
     _seconds: float
-    _ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
+    _period_ends: dict[StreamedAnswer, float] = {}  # of periods; the next one is the first
     _timer: asyncio.TimerHandle | None = None
 
     def enter(self, listener: StreamedAnswer) -> None:
-        self._ends[listener] = monotonic() + self._seconds
+        self._period_ends[listener] = monotonic() + self._seconds
         if self._timer is None:
             self._wait(self._seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
-        self._ends.pop(listener, None)
+        self._period_ends.pop(listener, None)
 
     def _wait(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._over)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
 
-    def _over(self) -> None:
+    def _period_over(self) -> None:
         self._timer = None
-        now, ends = monotonic(), self._ends
+        now, ends = monotonic(), self._period_ends
         over = list(takewhile(lambda listener: ends[listener] <= now, ends))
         for listener in over:
             del ends[listener]
@@ -80,9 +80,9 @@ class PlainAnswer:
         self._context = context
         self._events: list[Event] = []
         self._joined = 0  # events that were joined with those before
-        return self._take
+        return self._collect
 
-    def _take(self, batch: Batch) -> None:
+    def _collect(self, batch: Batch) -> None:
         events = self._events
         events += batch
         if len(events) > self._joined + _MOST_UNJOINED:

@@ -69,7 +69,7 @@ class CompletionHandlers:
         self._pings = answers.KeepAlive(limits.ping_seconds)
         first_byte = limits.first_byte_seconds
         self._head_timer = answers.KeepAlive(first_byte) if first_byte else None
-        self._known: dict[str, ParsingRules] = {}
+        self._rules_by_door: dict[str, ParsingRules] = {}
 
     async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         caller = await self._catalog_caller(exchange, door)
@@ -169,7 +169,7 @@ class CompletionHandlers:
         *,
         counting: bool = False,
     ) -> ParsedRequest:
-        rules = self._known.get(door.name) or self._known.setdefault(
+        rules = self._rules_by_door.get(door.name) or self._rules_by_door.setdefault(
             door.name, parsing_rules(door, self._limits)
         )
         if request_hints.strict:

@@ -202,7 +202,7 @@ class Edge:
         self._refusal(exchange)(exchange, failure)
 
     def _refusal(self, exchange: Exchange) -> Refusal:
-        found = self._mounts.get(_first(exchange.path))
+        found = self._mounts.get(_first_segment(exchange.path))
         if found is None:
             return _refuse_as(shape_of(exchange.path))
         try:
@@ -214,7 +214,7 @@ class Edge:
 
     def _answers_preflight(self, exchange: Exchange) -> bool:
         path, headers = exchange.path, exchange.headers
-        if path in self._service_routes or _first(path) in self._mounts:
+        if path in self._service_routes or _first_segment(path) in self._mounts:
             return False
         origin = headers["origin"]
         try:
@@ -244,7 +244,7 @@ class Edge:
             routes = self._router_routes if door.kind == "router" else self._door_routes
             handler, parameter = routing.find_handler(routes, method, path.removesuffix(rest), rest)
             if door.networks is not None:
-                handler = _guarded(handler, door.networks)
+                handler = _network_checked(handler, door.networks)
             match = RouteMatch(handler, door, parameter)
         if len(path) + len(host or "") <= _MAX_REMEMBERED_PLACE:
             if len(self._matches) >= 4096:
@@ -259,7 +259,7 @@ class Edge:
             if exchange.method not in ("GET", "HEAD"):
                 raise routing.method_not_allowed(exchange.method, ["GET"])
             return handler
-        mounted = self._mounts.get(_first(exchange.path))
+        mounted = self._mounts.get(_first_segment(exchange.path))
         if mounted is None:
             return None
         if mounted.address and host_name(host) == mounted.host:
@@ -276,7 +276,7 @@ class Edge:
         return mounted.handler
 
 
-def _guarded(handler: routing.DoorHandler, networks: NetworkList) -> routing.DoorHandler:
+def _network_checked(handler: routing.DoorHandler, networks: NetworkList) -> routing.DoorHandler:
     async def answer(exchange: Exchange, door: MountedDoor, parameter: str) -> None:
         networks.check(exchange.client(door.proxies), f"The door {door.name}")
         await handler(exchange, door, parameter)
@@ -293,5 +293,5 @@ def _refuse_as(shape: Shape) -> Refusal:
     return Exchange.refuse if shape is CHAT_COMPLETIONS else refuse
 
 
-def _first(path: str) -> str:
+def _first_segment(path: str) -> str:
     return "/" + path[1:].partition("/")[0]

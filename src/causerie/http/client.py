@@ -175,13 +175,13 @@ class HttpClient:
         self._tls = reach.tls
         if self.address.tls and self._tls is None:
             self._tls = ssl.create_default_context()
-        self._open: set[ClientConnection] = set()
+        self._connections: set[ClientConnection] = set()
         self._dialing = 0
         self._idle: deque[ClientConnection] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._keeps = reach.idle_seconds > 0
+        self._keeps_idle = reach.idle_seconds > 0
         self._now = 0.0  # when it was last watched, on the monotonic clock
         self._fixed = self._fixed_lines()
 
@@ -221,7 +221,7 @@ class HttpClient:
         ``asked`` is called with the response once the request is on its way.
         """
         if anew:
-            connection = await self._dialled()
+            connection = await self._new_connection()
         else:
             connection = self._idle.pop() if self._idle else await self._connection(due)
         if body is None:
@@ -249,38 +249,38 @@ class HttpClient:
     async def close(self) -> None:
         """Close every connection; responses under way fail."""
         self._closed = True
-        self._keeps = False
+        self._keeps_idle = False
         if self._timer is not None:
             self._timer.cancel()
-        for connection in tuple(self._open):
+        for connection in tuple(self._connections):
             connection.drop()
         self._idle.clear()
         await asyncio.sleep(0)  # the transports tell their protocols
 
     def retire(self) -> None:
         """Close idle connections now, and others after their response."""
-        self._keeps = False
+        self._keeps_idle = False
         while self._idle:
             self._idle.popleft().close()
 
     @property
     def open_connections(self) -> int:
-        return len(self._open)
+        return len(self._connections)
 
     def _watch(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
         now = self._now = monotonic()
-        due = [connection.expire(now) for connection in tuple(self._open)]
+        due = [connection.expire(now) for connection in tuple(self._connections)]
         oldest = now - self._reach.idle_seconds
         while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().close()
-        watched = any(due) or (self._keeps and self._open)
+        watched = any(due) or (self._keeps_idle and self._connections)
         self._timer = None
         if watched:
             self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
 
     def idle(self, connection: ClientConnection) -> None:
-        if not self._keeps:
+        if not self._keeps_idle:
             connection.close()
             return
         connection.idle_since = self._now
@@ -289,7 +289,7 @@ class HttpClient:
             self._call_next()
 
     def gone(self, connection: ClientConnection) -> None:
-        self._open.discard(connection)
+        self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         self._call_next()
@@ -299,11 +299,11 @@ class HttpClient:
             while self._idle:
                 if not (kept := self._idle.pop()).closed:
                     return kept
-            if len(self._open) + self._dialing < self._reach.max_connections:
-                return await self._dialled()
-            await self._turn(due)
+            if len(self._connections) + self._dialing < self._reach.max_connections:
+                return await self._new_connection()
+            await self._wait_turn(due)
 
-    async def _turn(self, due: float) -> None:
+    async def _wait_turn(self, due: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -317,7 +317,7 @@ class HttpClient:
                 raise TransportFailed("timeout", words, sent=False) from None
             raise
 
-    async def _dialled(self) -> ClientConnection:
+    async def _new_connection(self) -> ClientConnection:
         if self._closed:
             raise TransportFailed("closed", "the client is closed", sent=False)
         connection = ClientConnection(self, self.address.place)
@@ -330,7 +330,7 @@ class HttpClient:
             raise
         finally:
             self._dialing -= 1
-        self._open.add(connection)
+        self._connections.add(connection)
         if self._timer is None:
             self._now = monotonic()
             self._timer = connection.loop.call_later(_WATCH_SECONDS, self._watch)

@@ -239,11 +239,11 @@ class ClientConnection(asyncio.Protocol):
     """The protocol of one connection; ``idle_since`` is set by its pool, 0 before the first use."""
 
     def __init__(self, home: ConnectionPool, place: str) -> None:
-        self._home = home
+        self._owner = home
         self._place = place
         self.loop = asyncio.get_running_loop()
         self._traffic = traffic()
-        self._near = False  # whether the server runs on this machine, at a Unix socket
+        self._is_local = False  # whether the server runs on this machine, at a Unix socket
         self._transport: asyncio.Transport | None = None
         self._pieces: list[bytes] = []  # of a body, from what is being read
         self.on_body = self._pieces.append  # what the parser calls
@@ -261,12 +261,12 @@ class ClientConnection(asyncio.Protocol):
         Waits some turns of the event loop, at whose end data is written anyway.
         """
         for _ in range(_TURNS):
-            if not self._holds():
+            if not self._has_unsent_bytes():
                 return False
             await asyncio.sleep(0)
-        return self._holds()
+        return self._has_unsent_bytes()
 
-    def _holds(self) -> bool:
+    def _has_unsent_bytes(self) -> bool:
         transport = self._transport
         if transport is None:
             return False
@@ -320,7 +320,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._near = not without_delay(transport)
+        self._is_local = not without_delay(transport)
 
     def data_received(self, data: bytes) -> None:
         response = self._response
@@ -328,7 +328,7 @@ class ClientConnection(asyncio.Protocol):
         if taker is None:
             # Behind a token of a stream the next one is milliseconds away.
             streams = response is not None and response.status > 0
-            self._traffic.came(slow=self._near or streams)
+            self._traffic.came(slow=self._is_local or streams)
         if response is None:
             self.drop()  # nobody asked
             return
@@ -361,7 +361,7 @@ class ClientConnection(asyncio.Protocol):
             response.end(b"")  # this body ends where the connection does
         else:
             self._break("closed", "closed the connection before its response was complete")
-        self._home.gone(self)
+        self._owner.gone(self)
 
     def on_message_begin(self) -> None:
         if self._response is None:
@@ -386,7 +386,7 @@ class ClientConnection(asyncio.Protocol):
         response.end(b"".join(self._pieces))
         self._pieces.clear()
         if self._parser.should_keep_alive():
-            self._home.idle(self)
+            self._owner.idle(self)
         else:
             self.close()
 

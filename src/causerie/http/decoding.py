@@ -40,17 +40,17 @@ class Decoder(Protocol):
 class _Inflate:
     def __init__(self) -> None:
         self.ended = False
-        self._held = b""
+        self._unfinished = b""
         self._inflate: zlib._Decompress | None = None
 
     def parts(self, data: bytes) -> Iterator[bytes]:
-        data = self._held + data
+        data = self._unfinished + data
         while data:
             if self._inflate is None:
                 if len(data) < 2:
-                    self._held = data
+                    self._unfinished = data
                     return
-                self._held = b""
+                self._unfinished = b""
                 self._inflate = zlib.decompressobj(_window(data))
                 self.ended = False
             inflate = self._inflate
@@ -150,7 +150,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     start = await response.beginning(
         lambda start: len(start) >= (len(_ZSTD) if start[:1] in (b"\x1f", b"\x28") else 2)
     )
-    codings = _codings(response.coding, start)
+    codings = _coding_names(response.coding, start)
     if not codings:
         return response
     if len(codings) > _MOST_CODINGS or not set(codings) <= DECODERS.keys():
@@ -159,7 +159,7 @@ async def decoded(response: HttpResponse) -> HttpResponse | DecodedResponse:
     return DecodedResponse(response, codings)
 
 
-def _codings(header: bytes, start: bytes) -> Sequence[str]:
+def _coding_names(header: bytes, start: bytes) -> Sequence[str]:
     by_bytes = "gzip" if start.startswith(_GZIP) else "zstd" if start.startswith(_ZSTD) else ""
     names = [name.strip().decode("latin-1") for name in header.split(b",")]
     named = [name for name in names if name not in ("", "identity")]
@@ -173,14 +173,14 @@ def _codings(header: bytes, start: bytes) -> Sequence[str]:
 class DecodedResponse(IncomingBody):
     """An :class:`HttpResponse` whose body is decoded as it arrives."""
 
-    __slots__ = ("_begun", "_decoders", "_parts", "_read", "_response", "_written", "taker")
+    __slots__ = ("_decoders", "_parts", "_read", "_response", "_undelivered", "_written", "taker")
 
     def __init__(self, response: HttpResponse, codings: Sequence[str]) -> None:
         self._response = response
         self.taker: Callable[[bytes], bool] | None = None  # what arrives is not what is read
         self._decoders = [DECODERS[name]() for name in reversed(codings)]
         self._parts: Iterator[bytes] = iter(())  # of what has come
-        self._begun = b""  # decoded, and not consumed
+        self._undelivered = b""  # decoded, and not consumed
         self._read = self._written = 0
 
     @property
@@ -200,8 +200,8 @@ class DecodedResponse(IncomingBody):
         self._response.late = late
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        if self._begun:
-            begun, self._begun = self._begun, b""
+        if self._undelivered:
+            begun, self._undelivered = self._undelivered, b""
             return begun
         while (part := self._next_part()) is None:
             data = await self._response.piece(late)
@@ -215,7 +215,7 @@ class DecodedResponse(IncomingBody):
         return part
 
     def unread(self, piece: bytes) -> None:
-        self._begun = piece
+        self._undelivered = piece
 
     async def finish(self, seconds: float) -> None:
         await self._response.finish(seconds)

@@ -182,13 +182,13 @@ class DoorTable:
         name = host_name(host)
         named = self._by_host.get(name)
         if named is not None:
-            rest = _below(_BASE, path)
+            rest = _path_below(_BASE, path)
             if rest is None:
                 raise nothing_at(path)
             return named, rest
         self._check_below(name)
         for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
-            rest = _below(prefix, path)
+            rest = _path_below(prefix, path)
             if rest is not None:
                 if door.open and not self._trusted(name):
                     raise NotFound(
@@ -238,7 +238,7 @@ class DoorTable:
         return self._private and (name == _CONTAINERS_HOST or name.endswith(".local"))
 
 
-def _below(prefix: str, path: str) -> str | None:
+def _path_below(prefix: str, path: str) -> str | None:
     rest = path.removeprefix(prefix)
     if len(rest) == len(path) or not (rest == "" or rest.startswith("/")):
         return None

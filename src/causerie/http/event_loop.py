@@ -61,9 +61,9 @@ class FairThreads:
                 del self._waiting[caller]
             self._free -= 1
             self._busy_callers.add(caller)
-            self._threads.submit(self._do, caller, job, work)
+            self._threads.submit(self._run_job, caller, job, work)
 
-    def _do(self, caller: str, job: Future[Any], work: Callable[[], object]) -> None:
+    def _run_job(self, caller: str, job: Future[Any], work: Callable[[], object]) -> None:
         if job.set_running_or_notify_cancel():
             try:
                 result = work()
@@ -109,13 +109,13 @@ class Turns:
     """Long work on the event loop itself, for objects that other threads must not use."""
 
     def __init__(self) -> None:
-        self._until = monotonic() + _TURN_SECONDS
+        self._pause_due = monotonic() + _TURN_SECONDS
 
     async def pause(self) -> None:
         """Let other tasks run if this one has run for long enough."""
-        if monotonic() > self._until:
+        if monotonic() > self._pause_due:
             await asyncio.sleep(0)
-            self._until = monotonic() + _TURN_SECONDS
+            self._pause_due = monotonic() + _TURN_SECONDS
 
 
 _MAX_HELD = 16  # pieces; by then the price of waking is small alongside them
@@ -136,12 +136,12 @@ class Traffic:
         self.busy_poll_seconds = 0.0
         # Kept since asking for the running loop takes a system call; weak since loops end.
         self._loop = ref(asyncio.get_running_loop())
-        self._held: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
-        self._came = 0  # pieces that were read in this turn
+        self._held_writes: list[tuple[asyncio.WriteTransport, bytes | memoryview]] = []
+        self._pieces_read = 0  # pieces that were read in this turn
         self._unanswered = 0  # pieces that are being handled; each is expected to have one answer
         self._turns = False  # whether another turn was scheduled
         self._last = 0.0  # time of the last read or write, on the monotonic clock
-        self._awake = False
+        self._is_polling = False
 
     def came(self, *, slow: bool = False) -> None:
         """Report a read, before its handler runs.
@@ -149,10 +149,10 @@ class Traffic:
         The loop does not poll after one of a ``slow`` source: a model whose tokens come one by one,
         or an engine that computes on this machine's cores.
         """
-        self._came += 1
+        self._pieces_read += 1
         if self.busy_poll_seconds and not slow:
             now = monotonic()
-            self._awake = self._awake or now - self._last < self.busy_poll_seconds
+            self._is_polling = self._is_polling or now - self._last < self.busy_poll_seconds
             self._last = now
         if not self._turns:
             self._ask_turn()
@@ -160,7 +160,7 @@ class Traffic:
     def send(self, transport: asyncio.WriteTransport, data: bytes | memoryview) -> None:
         """Write to a connection, now or after other input was handled, in the order of calls."""
         self._unanswered -= 1
-        held = self._held
+        held = self._held_writes
         if self._unanswered > 0 and len(data) <= _LARGE_PIECE and len(held) < _MAX_HELD:
             held.append((transport, data))
             if not self._turns:
@@ -174,11 +174,11 @@ class Traffic:
 
     def holds(self, transport: asyncio.WriteTransport) -> bool:
         """Return whether data for this connection is held."""
-        return any(held is transport for held, _ in self._held)
+        return any(held is transport for held, _ in self._held_writes)
 
     def flush(self) -> None:
         """Write held data; that of closed connections is dropped."""
-        held, self._held = self._held, []
+        held, self._held_writes = self._held_writes, []
         for transport, data in held:
             if not transport.is_closing():
                 transport.write(data)
@@ -187,16 +187,16 @@ class Traffic:
         loop = self._loop()
         if loop is not None:
             self._turns = True
-            loop.call_soon(self._turn)
+            loop.call_soon(self._end_turn)
 
-    def _turn(self) -> None:
+    def _end_turn(self) -> None:
         self._turns = False
-        self._unanswered, self._came = self._came, 0
-        if self._held:
+        self._unanswered, self._pieces_read = self._pieces_read, 0
+        if self._held_writes:
             self.flush()
-        if self._awake:
-            self._awake = monotonic() - self._last < self.busy_poll_seconds
-            if self._awake:
+        if self._is_polling:
+            self._is_polling = monotonic() - self._last < self.busy_poll_seconds
+            if self._is_polling:
                 self._ask_turn()
 
 

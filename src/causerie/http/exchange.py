@@ -381,7 +381,7 @@ def check_json_type(headers: Headers) -> None:
         name, _, value = parameter.partition("=")
         if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
             raise _unsupported("JSON is sent as UTF-8; leave the charset out.")
-    if (coding := _coding(headers)) and coding not in DECODERS:
+    if (coding := _content_coding(headers)) and coding not in DECODERS:
         raise _unsupported(
             f"The content coding is {coding[:100]}; send the body as it is, or compressed by one "
             f"of {_CODINGS}.",
@@ -389,7 +389,7 @@ def check_json_type(headers: Headers) -> None:
         )
 
 
-def _coding(headers: Headers) -> str:
+def _content_coding(headers: Headers) -> str:
     sent = ",".join(headers.every("content-encoding")).strip().lower()
     return "" if sent == "identity" else sent
 
@@ -437,7 +437,7 @@ async def decompressed(headers: Headers, body: bytes, limits: BodyLimits) -> byt
 
     Raises :class:`InvalidRequest`: 413 if it decodes to too much, 400 if it cannot be decoded.
     """
-    coding = _coding(headers)
+    coding = _content_coding(headers)
     if not coding:
         return body
     try:

@@ -119,7 +119,7 @@ class HealthHandlers(Struct, frozen=True):
             status=state,
             ready=state == "ready",
             live=True,
-            engines=[self._engine(status) for status in engines],
+            engines=[self._engine_health(status) for status in engines],
             targets=[_target(status) for status in targets],
             limits=SharedLimits(
                 shared=answers is not None, answers=UNSET if answers is None else answers
@@ -152,21 +152,21 @@ class HealthHandlers(Struct, frozen=True):
     def _stalled(self, status: EngineStatus) -> bool:
         return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
 
-    def _engine(self, status: EngineStatus) -> EngineHealth:
+    def _engine_health(self, status: EngineStatus) -> EngineHealth:
         state = "stalled" if self._stalled(status) else status.state.value
         members = [
-            _told(MemberHealth, one, address=one.model, state=one.state.value)
+            _status(MemberHealth, one, address=one.model, state=one.state.value)
             for one in status.members
         ]
-        return _told(EngineHealth, status, state=state, members=members or None)
+        return _status(EngineHealth, status, state=state, members=members or None)
 
 
 def _target(status: TargetStatus) -> TargetHealthEntry:
     waits = round(status.wait_seconds, 1) if status.wait_seconds > 0 else None
-    return _told(TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits)
+    return _status(TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits)
 
 
-def _told(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
+def _status(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
     # `None` and empty texts are left out.
     fields = kind.__struct_fields__
     values = {name: more[name] if name in more else getattr(status, name) for name in fields}

@@ -213,7 +213,7 @@ class _Operation(Struct, frozen=True):
             made["parameters"] = [self._parameter(name) for name in names]
         made["responses"] = {**self._answers(), **self._failures()}
         if self.example is not None:
-            sent = ref(self.sends or _passed(self.path).__name__)
+            sent = ref(self.sends or _passed_body(self.path).__name__)
             content = {"application/json": {"schema": sent, "example": self.example}}
             made["requestBody"] = {"required": True, "content": content}
         return made
@@ -263,7 +263,7 @@ def _json_answer(description: str, name: str) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": ref(name)}}}
 
 
-def _passed(path: str) -> type[Struct]:
+def _passed_body(path: str) -> type[Struct]:
     return {f"/{operation}": body for operation, body in BODIES.items()}[path]
 
 
@@ -291,13 +291,13 @@ class Documents:
     """
 
     max_messages: int
-    _written: bytes | None = None
+    _document: bytes | None = None
 
     async def openapi(self, exchange: Exchange) -> None:
-        if self._written is None:
+        if self._document is None:
             written = await offload(lambda: msgspec.json.encode(document(self.max_messages)))
-            self._written = written
-        exchange.respond(200, self._written)
+            self._document = written
+        exchange.respond(200, self._document)
 
 
 def document(max_messages: int) -> Schema:

@@ -42,9 +42,9 @@ def reserved_socket(listen: Listen) -> socket.socket:
     Raises :class:`OSError` if the address is in use or not ours.
     """
     try:
-        return _bound((listen.host, listen.port))
+        return _bound_socket((listen.host, listen.port))
     except OSError:  # it may be in use by connections of a service that has ended
-        return _bound((listen.host, listen.port), socket.SO_REUSEADDR)
+        return _bound_socket((listen.host, listen.port), socket.SO_REUSEADDR)
 
 
 def socket_beside(reserved: socket.socket) -> socket.socket:
@@ -53,10 +53,10 @@ def socket_beside(reserved: socket.socket) -> socket.socket:
         return reserved.dup()
     # Only now: nobody else can have been bound there before.
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    return _bound(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+    return _bound_socket(reserved.getsockname()[:2], socket.SO_REUSEADDR, socket.SO_REUSEPORT)
 
 
-def _bound(address: tuple[str, int], *options: int) -> socket.socket:
+def _bound_socket(address: tuple[str, int], *options: int) -> socket.socket:
     made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
     try:
         if made.family == socket.AF_INET6:

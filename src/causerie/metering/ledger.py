@@ -173,7 +173,7 @@ class Ledger:
         self._max_waiting = max_waiting
         self._waiting: deque[_Waiting] = deque()
         self._more = asyncio.Event()
-        self._closing = self._away = False
+        self._closing = self._database_away = False
         self.journal_fails = False
         """Whether the journal did not take the last record."""
         self._writer: asyncio.Task[None] | None = None
@@ -191,7 +191,7 @@ class Ledger:
     @property
     def away(self) -> bool:
         """Return true if there is no journal and the database failed at the last attempt."""
-        return self._away and self._write_ahead_log is None
+        return self._database_away and self._write_ahead_log is None
 
     def obstacle(self) -> str:
         """Return why no record would be safe now, or an empty text.
@@ -200,7 +200,7 @@ class Ledger:
         """
         if self.full:
             return f"{len(self._waiting)} usage records wait for the database"
-        if not self._away:
+        if not self._database_away:
             return ""
         if self._write_ahead_log is None:
             return "the database cannot be used, and there is no journal"
@@ -261,7 +261,7 @@ class Ledger:
                 pass
             else:
                 return
-        if self._away:
+        if self._database_away:
             raise _unsafe()
 
     def prepare(self, record: UsageRecord) -> None:
@@ -281,7 +281,7 @@ class Ledger:
         if self._write_ahead_log is not None:
             try:
                 waiting.mark = self._write_ahead_log.write(record)
-                self._put(waiting)
+                self._enqueue(waiting)
                 await self._write_ahead_log.flushed(waiting.mark)
                 self.journal_fails = False
                 return
@@ -289,20 +289,20 @@ class Ledger:
                 self.journal_fails = True
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
-            self._put(waiting)
+            self._enqueue(waiting)
         if not waiting.done and not (
-            self._away and record.status >= _FAILED
+            self._database_away and record.status >= _FAILED
         ):  # which is told anyway
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 
-    def _put(self, waiting: _Waiting) -> None:
+    def _enqueue(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
         self._more.set()
 
     async def _write(self) -> None:
         pause = _FIRST_PAUSE
-        while await self._something():
+        while await self._wait_for_records():
             if self._write_ahead_log is not None and not self._closing:
                 await asyncio.sleep(_GATHERED)  # nobody waits: fewer transactions cost less
             batch = list(islice(self._waiting, self._batch))
@@ -315,13 +315,13 @@ class Ledger:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Exception as failure:  # noqa: BLE001 - one bad record must not hold up all others
-                self._refused(batch, failure)
+                self._isolate_refused(batch, failure)
             else:
                 pause = _FIRST_PAUSE
-                self._away = False
-                self._done(batch)
+                self._database_away = False
+                self._finish_batch(batch)
 
-    async def _something(self) -> bool:
+    async def _wait_for_records(self) -> bool:
         while not self._waiting:
             if self._closing:
                 return False
@@ -331,34 +331,34 @@ class Ledger:
 
     def _put_off(self, failure: StoreUnavailable) -> None:
         # While the database is away records stay here and nobody waits for it.
-        self._away = True
+        self._database_away = True
         for each in self._waiting:
             if each.kept is not None and not each.kept.done():
                 each.record = unrecorded(each.record, failure)
                 if each.mark and self._write_ahead_log is not None:
                     with suppress(OSError):  # a disk that did not keep it may have what it was
                         self._write_ahead_log.write(each.record)
-                _tell(each.kept, failure)
+                _resolve_future(each.kept, failure)
 
-    def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
+    def _isolate_refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
         # Each record is tried alone to find the one that the database refuses.
-        self._away = False
+        self._database_away = False
         if len(batch) > 1:
             self._batch = 1
             return
         self._set_aside(batch[0].record)
-        self._done(batch, failure)
+        self._finish_batch(batch, failure)
 
     def _set_aside(self, record: UsageRecord) -> None:
         log.error("the database refuses a usage record", record=to_builtins(record))
         if self._write_ahead_log is not None:
             self._write_ahead_log.set_aside(record)
 
-    def _done(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
+    def _finish_batch(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
         for each in batch:
             self._waiting.popleft()
             each.done = True
-            _tell(each.kept, failure)
+            _resolve_future(each.kept, failure)
         if self._write_ahead_log is not None:
             self._write_ahead_log.applied(batch[-1].mark)
         if not self._waiting:
@@ -381,7 +381,7 @@ def unrecorded(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
     return told if told.charged else structs.replace(told, cost=0)
 
 
-def _tell(kept: asyncio.Future[None] | None, failure: Exception | None) -> None:
+def _resolve_future(kept: asyncio.Future[None] | None, failure: Exception | None) -> None:
     if kept is None or kept.done():
         return
     if failure is None:

@@ -40,11 +40,11 @@ class Contents(Struct, eq=False):
     _request: ChatRequest
     context: ResponseContext
     _completion: ReplyFormat
-    _kept: list[events.Event] = []
+    _kept_events: list[events.Event] = []
     _open: dict[int, bool] = {}  # choices that have started: whether they have not ended
     _usage: events.Usage | None = None
     _size: int = 0
-    _cut: bool = False
+    _is_cut: bool = False
 
     @property
     def weight(self) -> int:
@@ -55,13 +55,13 @@ class Contents(Struct, eq=False):
 
     def see(self, batch: events.Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
-        self._kept += filter(self._takes, batch)
+        self._kept_events += filter(self._takes, batch)
 
     def forget(self) -> None:
         """Forget all events, as the reply starts anew."""
-        self._kept.clear()
+        self._kept_events.clear()
         self._open.clear()
-        self._size, self._cut = 0, False
+        self._size, self._is_cut = 0, False
 
     def request(self) -> Excerpt:
         """Return the request as it was sent: messages, tools and response format.
@@ -80,8 +80,8 @@ class Contents(Struct, eq=False):
         if not self._open:
             return Excerpt("", cut=False)
         ends = [events.Finished("error", one) for one, started in self._open.items() if started]
-        whole = self._completion(self.context, [*self._kept, *ends, self._usage or used])
-        return _excerpt(whole, cut=self._cut)
+        whole = self._completion(self.context, [*self._kept_events, *ends, self._usage or used])
+        return _excerpt(whole, cut=self._is_cut)
 
     def _takes(self, event: events.Event) -> bool:
         if isinstance(event, events.Usage):
@@ -94,8 +94,8 @@ class Contents(Struct, eq=False):
             return True
         self._open.setdefault(event.choice, True)
         self._size += _size(event)
-        self._cut = self._cut or self._size > _HELD
-        return not self._cut
+        self._is_cut = self._is_cut or self._size > _HELD
+        return not self._is_cut
 
 
 def _weight(message: Message) -> int:
@@ -329,11 +329,11 @@ class Meter:
         """Write the record of an ended request; the result, if any, ends when it is safe."""
         record.settle()
         if self.bookkeeping is not None:
-            return self._entered(record, self.bookkeeping)
+            return self._enter_record(record, self.bookkeeping)
         self.tell(record)
         return None
 
-    async def _entered(self, record: Record, bookkeeping: UsageSettlement) -> None:
+    async def _enter_record(self, record: Record, bookkeeping: UsageSettlement) -> None:
         try:
             await bookkeeping.enter(record)
         except Exception as failure:

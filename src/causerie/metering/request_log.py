@@ -105,8 +105,8 @@ class RequestLog:
         """Return the line for a terminal, without unknown facts."""
         words = [
             f"{subject.status} {subject.model or subject.asked or '-'}",
-            *_why(subject),
-            *_amounts(subject),
+            *_failure_words(subject),
+            *_usage_words(subject),
             *([subject.operation] if subject.operation != "chat" else ()),
             *(["early start"] if subject.early_start else ()),
             *([subject.door] if self.shows_door else ()),
@@ -118,7 +118,7 @@ class RequestLog:
         return f"{_DIM}{clock}{_RESET} {colour}{text[:3]}{_RESET}{text[3:]}"
 
 
-def _why(record: Record) -> Sequence[str]:
+def _failure_words(record: Record) -> Sequence[str]:
     # An internal failure is found in other log lines by the id of the request.
     if record.code is None:
         return ()
@@ -126,7 +126,7 @@ def _why(record: Record) -> Sequence[str]:
     return [*words, record.request_id] if record.status >= 500 else words
 
 
-def _amounts(record: Record) -> Iterator[str]:
+def _usage_words(record: Record) -> Iterator[str]:
     used, first, seconds = record.used, record.first_token_seconds, record.duration_seconds
     if used.prompt or used.completion:
         yield f"{used.prompt} in, {used.completion} out"

@@ -51,7 +51,7 @@ class WriteAheadLog:
         except Timeout as failure:
             raise WriteAheadLogTaken(f"another process writes its usage to {folder}") from failure
         self._mark = 0
-        self._safe = 0
+        self._synced_mark = 0
         self._lost = range(0)  # the marks of what the disk did not keep when it was last asked to
         self._flushing = asyncio.Lock()
         self._file: int | None = None
@@ -66,7 +66,7 @@ class WriteAheadLog:
         """Return records of an earlier process; the last are those of interrupted requests."""
         ended: list[UsageRecord] = []
         running: dict[str, UsageRecord] = {}
-        for part in self._found():
+        for part in self._part_files():
             for record, ends in _read(part):
                 if ends:
                     ended.append(record)
@@ -78,7 +78,7 @@ class WriteAheadLog:
 
     def begin(self) -> None:
         """Remove the files of earlier processes, and start a new one."""
-        for part in self._found():
+        for part in self._part_files():
             part.unlink()
         self._next_part()
 
@@ -128,16 +128,16 @@ class WriteAheadLog:
         async with self._flushing:
             if mark in self._lost:
                 raise OSError("the disk did not keep it")  # it says so only once itself
-            if self._file is None or mark <= self._safe:
+            if self._file is None or mark <= self._synced_mark:
                 return
             reached, full = self._mark, tuple(self._full)
             try:
                 for file in (*full, self._file):
                     await asyncio.to_thread(_flush, os.dup(file))
             except OSError:
-                self._lost = range(self._safe + 1, reached + 1)
+                self._lost = range(self._synced_mark + 1, reached + 1)
                 raise
-            self._safe = reached
+            self._synced_mark = reached
             del self._full[: len(full)]
             for file in full:
                 _close(file)
@@ -165,7 +165,7 @@ class WriteAheadLog:
 
     def _next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        file, written = _started(self._part(self._number + 1), b"".join(self._running.values()))
+        file, written = _new_part(self._part(self._number + 1), b"".join(self._running.values()))
         full, self._file, self._written = self._file, file, written
         self._turns_at = written + self._part_bytes
         if full is not None:
@@ -178,7 +178,7 @@ class WriteAheadLog:
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08d}{_SUFFIX}"
 
-    def _found(self) -> list[Path]:
+    def _part_files(self) -> list[Path]:
         return sorted(self._folder.glob(f"*{_SUFFIX}"))
 
 
@@ -187,7 +187,7 @@ def _line(record: UsageRecord) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(data), data)
 
 
-def _started(part: Path, content: bytes) -> tuple[int, int]:
+def _new_part(part: Path, content: bytes) -> tuple[int, int]:
     file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         written = os.write(file, content) if content else 0

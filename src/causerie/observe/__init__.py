@@ -1,1 +1,1 @@
-"""What operators see of a service: log lines, metrics, traces, alerts and letters."""
+"""Observability of a service: log lines, metrics, traces, alerts and e-mails."""

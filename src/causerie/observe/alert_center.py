@@ -188,7 +188,7 @@ class AlertCenter:
         """Send a test message at once, and keep its outcome."""
         now = self._clock()
         message = _message(Condition("", AlertKind.TEST, words), now)
-        delivery = replace(_to(receiver, message), attempts=1)
+        delivery = replace(_addressed(receiver, message), attempts=1)
         outcome = await self._attempt(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
         await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
@@ -203,13 +203,13 @@ class AlertCenter:
     ) -> None:
         sent = Counter(await self.book.sent(now - _HOUR))
         for one in new:
-            deliveries = _bounded(_message(one, now), _receivers(options, one), options, sent)
+            deliveries = _within_rate(_message(one, now), _receivers(options, one), options, sent)
             if await self.book.fire(one, deliveries, now, now - options.quiet):
                 log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
                 self.more.set()
         for alert in over:
             message = _message(alert, now, firing=False)
-            deliveries = _bounded(message, _receivers(options, alert), options, sent)
+            deliveries = _within_rate(message, _receivers(options, alert), options, sent)
             if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
                 log.info("alert over", kind=alert.kind, alert=alert.key)
                 self.more.set()
@@ -252,7 +252,7 @@ def _receivers(options: AlertOptions, about: Condition | StoredAlert) -> list[Re
     ]
 
 
-def _bounded(
+def _within_rate(
     message: Delivery,
     receivers: Sequence[Receiver],
     options: AlertOptions,
@@ -261,7 +261,7 @@ def _bounded(
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
-        delivery = _to(receiver, message)
+        delivery = _addressed(receiver, message)
         if sent[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
@@ -276,6 +276,6 @@ def _message(about: Condition | StoredAlert, now: datetime, *, firing: bool = Tr
     return Delivery("", "", "", *told, at=now, next_at=now)
 
 
-def _to(receiver: Receiver, message: Delivery) -> Delivery:
+def _addressed(receiver: Receiver, message: Delivery) -> Delivery:
     id = f"msg_{uuid4().hex}"
     return replace(message, id=id, channel=receiver.channel, to=receiver.to)

@@ -98,7 +98,7 @@ class Webhook:
         try:
             async with asyncio.timeout(self.seconds):
                 response = await client.send("POST", path, headers, body)
-                answer = await _beginning(response)
+                answer = await _response_excerpt(response)
         except TransportFailed as failure:
             return Outcome(delivered=False, words=f"It could not be sent: {failure}.")
         except TimeoutError:
@@ -165,7 +165,7 @@ def _outcome(place: str, status: int, answer: str) -> Outcome:
     return Outcome(delivered=False, words=f"{place} refused it with status {status}.{said}")
 
 
-async def _beginning(response: HttpResponse) -> str:
+async def _response_excerpt(response: HttpResponse) -> str:
     found = b""
     try:
         while len(found) < _ANSWER_BYTES and (piece := await response.piece()):

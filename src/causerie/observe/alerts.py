@@ -192,11 +192,11 @@ class ErrorRates:
     """Error rates of models in a window, from counts that only grow."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, Counted]] = deque()
+        self._samples: deque[tuple[float, Counted]] = deque()
 
     def look(self, counted: Counted, now: float, window: float) -> Mapping[str, ErrorRate]:
         """Return the rates of the last ``window`` seconds, or since the first call."""
-        looks = self._looks
+        looks = self._samples
         looks.append((now, counted))
         while len(looks) > 2 and looks[1][0] <= now - window:
             looks.popleft()

@@ -212,13 +212,13 @@ class Outage:
     def __init__(self, what: str) -> None:
         self.what = what
         self.lasts = False
-        self._due = 0.0
+        self._flush_due = 0.0
 
     def seen(self, **facts: object) -> None:
         """Record that it could not be used."""
         self.lasts = True
-        if (now := monotonic()) >= self._due:
-            self._due = now + _OUTAGE_SECONDS
+        if (now := monotonic()) >= self._flush_due:
+            self._flush_due = now + _OUTAGE_SECONDS
             structlog.get_logger(__name__).warning(f"{self.what} cannot be used", **facts)
 
     def over(self) -> None:
@@ -241,7 +241,7 @@ class _Heedless:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._waits = _may_wait(stream)
+        self._is_waiting = _may_wait(stream)
         self._patience = _PATIENCE
 
     def __getattr__(self, name: str) -> object:
@@ -249,7 +249,7 @@ class _Heedless:
 
     def write(self, text: str) -> int:
         with suppress(OSError):
-            if self._waits:
+            if self._is_waiting:
                 self._write_pieces(text)
             else:
                 self._stream.write(text)

@@ -176,13 +176,13 @@ def reason(failure: Exception) -> str:
     match failure:
         case smtplib.SMTPRecipientsRefused():
             code, said = next(iter(failure.recipients.values()))
-            return f"the server refuses the address: {_said(code, said)}"
+            return f"the server refuses the address: {_reply(code, said)}"
         case smtplib.SMTPAuthenticationError():
-            return f"user or password are wrong: {_said(failure.smtp_code, failure.smtp_error)}"
+            return f"user or password are wrong: {_reply(failure.smtp_code, failure.smtp_error)}"
         case smtplib.SMTPNotSupportedError():
             return "the server offers no STARTTLS, or does not let anybody authenticate"
         case smtplib.SMTPResponseException():
-            return f"the server refuses: {_said(failure.smtp_code, failure.smtp_error)}"
+            return f"the server refuses: {_reply(failure.smtp_code, failure.smtp_error)}"
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {failure.verify_message}"
         case ssl.SSLError():
@@ -205,6 +205,6 @@ def is_final(failure: Exception) -> bool:
     return code >= 500
 
 
-def _said(code: int, words: bytes | str) -> str:
+def _reply(code: int, words: bytes | str) -> str:
     text = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
     return f"{code} {' '.join(text.split())[:200]}"

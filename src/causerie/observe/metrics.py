@@ -96,7 +96,7 @@ class MetricsCounters(Collector):
         """
         self._store = store
         self._engines = engines
-        self._queue = queue
+        self._queue_lengths = queue
         self._targets = targets
         self._shared = shared
         self._ended: list[Record] = []
@@ -110,7 +110,7 @@ class MetricsCounters(Collector):
     def write(self, record: Record) -> None:
         self._ended.append(record)
         if len(self._ended) >= _TOGETHER:
-            self._count()
+            self._count_ended()
 
     def refused(self, door: str, code: str, status: int) -> None:
         """Count one request that was refused before the pipeline."""
@@ -119,7 +119,7 @@ class MetricsCounters(Collector):
 
     def outcomes(self) -> Mapping[str, tuple[int, int]]:
         """Return how many requests each model has had, and how many of them failed (5xx)."""
-        self._count()
+        self._count_ended()
         found: dict[str, tuple[int, int]] = {}
         for (_, model), place in self._places.items():
             requests, failed = found.get(model, (0, 0))
@@ -130,14 +130,14 @@ class MetricsCounters(Collector):
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        self._count()
+        self._count_ended()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._present()
-        yield from self._past()
+        yield from self._gauge_metrics()
+        yield from self._counter_metrics()
 
-    def _past(self) -> Iterator[Metric]:
+    def _counter_metrics(self) -> Iterator[Metric]:
         places = self._places.items()
         ended = [((*place, *end), n) for place, it in places for end, n in it.ended()]
         yield _metric("requests", ended)
@@ -155,7 +155,7 @@ class MetricsCounters(Collector):
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
 
-    def _present(self) -> Iterator[Metric]:
+    def _gauge_metrics(self) -> Iterator[Metric]:
         yield _metric("build_info", [((__version__,), 1)])
         engines, targets = self._engines(), self._targets()
         states = [row for each in engines for row in _states(each.state, each.model)]
@@ -165,7 +165,7 @@ class MetricsCounters(Collector):
         yield _metric("engine_restarts", [((each.model,), each.restarts) for each in engines])
         sizes = [((s.model,), s.memory_bytes) for s in engines if s.memory_bytes is not None]
         yield _metric("engine_memory_bytes", sizes)
-        yield _metric("queue_length", [((model,), n) for model, n in self._queue()])
+        yield _metric("queue_length", [((model,), n) for model, n in self._queue_lengths()])
         members = [((pool.model, each.model), each) for pool in engines for each in pool.members]
         states = [row for place, each in members for row in _states(each.state, *place)]
         yield _metric("pool_member_state", states)
@@ -195,7 +195,7 @@ class MetricsCounters(Collector):
         self._names.add(record.model)
         return record.model
 
-    def _count(self) -> None:
+    def _count_ended(self) -> None:
         ended, self._ended = self._ended, []
         places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
         for record in ended:

@@ -79,7 +79,7 @@ class TracedMeter(Meter):
         super().tell(record)
         if isinstance(record.span, _Open):
             context.detach(record.span.reset)
-            _end(record.span.span, record)
+            _end_span(record.span.span, record)
             record.span = None
 
 
@@ -90,9 +90,9 @@ def current() -> Mapping[str, str]:
     return carrier
 
 
-def _end(span: Span, record: Record) -> None:
+def _end_span(span: Span, record: Record) -> None:
     if span.is_recording():
-        told = _told(record)
+        told = _span_attributes(record)
         span.update_name(f"{told['gen_ai.operation.name']} {record.model}".rstrip())
         span.set_attributes(dict(told))
         if record.status >= 500:  # what a client does wrong is no error of a server
@@ -104,7 +104,7 @@ def _end(span: Span, record: Record) -> None:
 _OPERATIONS = {"completions": "text_completion", "responses": "chat", "messages": "chat"}
 
 
-def _told(record: Record) -> Mapping[str, str | int | float | bool | Sequence[str]]:
+def _span_attributes(record: Record) -> Mapping[str, str | int | float | bool | Sequence[str]]:
     used = record.used
     told: dict[str, str | int | float | bool | Sequence[str] | None] = {
         "gen_ai.operation.name": _OPERATIONS.get(record.operation, record.operation),
@@ -184,7 +184,7 @@ class _Attempt:
         self._answer: TargetReply = SILENCE
         self._events: AsyncIterator[Batch] = SILENCE
         self._finishes: list[str] = []
-        self._silent = True
+        self._awaiting_first = True
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -229,20 +229,20 @@ class _Attempt:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await (self._asked() if self._silent else anext(self._events))
+            batch = await (self._next_batch() if self._awaiting_first else anext(self._events))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
             _note(self._span, failure)
             raise
-        if self._silent and batch:
-            self._silent = False
+        if self._awaiting_first and batch:
+            self._awaiting_first = False
             seconds = time.monotonic() - self._began
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._finishes += [event.reason for event in batch if isinstance(event, Finished)]
         return batch
 
-    async def _asked(self) -> Batch:
+    async def _next_batch(self) -> Batch:
         # The span is current meanwhile, so that the next server gets it.
         reset = context.attach(set_span_in_context(self._span))
         try:

@@ -207,8 +207,8 @@ class Interview:
     requests: int = 0
 
     def __post_init__(self) -> None:
-        self._kept: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
-        self._silent = 0
+        self._replies: dict[tuple[bool, ProbeRequest], ProbeReply] = {}  # and whether by our name
+        self._unanswered = 0
         self._ended = ""
         self._answers = True
         self._serves = False
@@ -269,8 +269,8 @@ class Interview:
                     return unclear(self._ended), tuple(seen)
                 reply = await self._reply(found, asks)
                 seen.append(exchange(found, reply))
-                self._silent = self._silent + 1 if reply.ended in ("late", "broken") else 0
-                if self._silent >= _MAX_SILENT:
+                self._unanswered = self._unanswered + 1 if reply.ended in ("late", "broken") else 0
+                if self._unanswered >= _MAX_SILENT:
                     self._ended = f"the server went silent ({reply.trouble})"
         finally:
             script.close()
@@ -282,9 +282,9 @@ class Interview:
 
     async def _reply(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
         as_kept = (asks is self._asks, ask)
-        if ask.reuse and as_kept in self._kept:
-            return self._kept[as_kept]
-        reply = await self._send(ask, asks)
+        if ask.reuse and as_kept in self._replies:
+            return self._replies[as_kept]
+        reply = await self._send_counted(ask, asks)
         for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
                 break
@@ -292,20 +292,20 @@ class Interview:
             pause = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
             pause = min(pause, self._patience.busy_seconds, self._seconds_left)
             await asyncio.sleep(pause)
-            reply = await self._send(ask, asks)
+            reply = await self._send_counted(ask, asks)
         self._was_busy = self._was_busy or reply.status in _BUSY
         if ask.reuse:
-            self._kept[as_kept] = reply
+            self._replies[as_kept] = reply
         return reply
 
-    async def _send(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
+    async def _send_counted(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
         self.requests += 1
         reply = await asks.put(ask, max(self._seconds_left, 0.1))
-        self.spent += _tokens(reply)
+        self.spent += _tokens_spent(reply)
         return reply
 
 
-def _tokens(reply: ProbeReply) -> int:
+def _tokens_spent(reply: ProbeReply) -> int:
     usage = dig(reply.document(), "usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):

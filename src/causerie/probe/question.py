@@ -275,8 +275,8 @@ def message_of(reply: ProbeReply) -> str:
     for path in (("error", "message"), ("message",), ("detail",), ("error",)):
         found = dig(document, *path)
         if isinstance(found, str) and found:
-            return _short(found)
-    return _short(reply.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
+            return _shortened(found)
+    return _shortened(reply.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
 
 
 def trouble(reply: ProbeReply) -> ProbeVerdict | None:
@@ -374,13 +374,13 @@ def streamed(reply: ProbeReply) -> ProbeStream:
             continue
         chunk = ProbeReply(body=event).document()
         if not isinstance(chunk, dict):
-            words = _short(event.decode("utf-8", "replace"))
+            words = _shortened(event.decode("utf-8", "replace"))
             faults.append(f"an event that is no JSON object: {words}")
             continue
         chunks.append(chunk)
     errors = [dig(chunk, "error") for chunk in chunks if dig(chunk, "error") is not None]
     if errors:
-        raise Settled(no(f"an error inside the stream: {_short(str(errors[0]))}"))
+        raise Settled(no(f"an error inside the stream: {_shortened(str(errors[0]))}"))
     if not chunks:
         raise Settled(no("the stream has no chunks"))
     return ProbeStream(tuple(chunks), tuple(faults))
@@ -446,7 +446,7 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     usual = (b"data: ", b":")
     odd = {line.partition(b":")[0] for line in lines if line and not line.startswith(usual)}
     if odd:
-        names = ", ".join(sorted(_short(name.decode("utf-8", "replace")) for name in odd)[:3])
+        names = ", ".join(sorted(_shortened(name.decode("utf-8", "replace")) for name in odd)[:3])
         faults.append(f"lines other than `data: `: {names}")
     ends = [event.strip() == b"[DONE]" for event in events]
     if True not in ends:
@@ -472,7 +472,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= _WORDS else words[: _WORDS - 1] + "…"
 
@@ -493,7 +493,9 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
     """Return the words for both sides; neither holds a key or a control character."""
     return RecordedExchange(
-        asked=_one_line(_asked(ask)), came=_one_line(_came(reply)), seconds=round(reply.seconds, 3)
+        asked=_one_line(_ask_text(ask)),
+        came=_one_line(_reply(reply)),
+        seconds=round(reply.seconds, 3),
     )
 
 
@@ -502,9 +504,9 @@ def _one_line(text: str) -> str:
     return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
 
 
-def _asked(ask: ProbeRequest) -> str:
+def _ask_text(ask: ProbeRequest) -> str:
     if not ask.body:
-        return f"{ask.method} {ask.path}" + _unusual(ask)
+        return f"{ask.method} {ask.path}" + _deviations(ask)
     body = ProbeReply(body=ask.body).document()
     if not isinstance(body, dict):
         return f"{ask.path} {ask.body[:80].decode('utf-8', 'replace')}"
@@ -513,10 +515,10 @@ def _asked(ask: ProbeRequest) -> str:
     if isinstance(tools := rest.get("tools"), list):
         rest["tools"] = [dig(tool, "function", "name") for tool in tools]
     words = f"{said[:60]!r} " if isinstance(said, str) else ""
-    return words + msgspec.json.encode(rest).decode() + _unusual(ask)
+    return words + msgspec.json.encode(rest).decode() + _deviations(ask)
 
 
-def _unusual(ask: ProbeRequest) -> str:
+def _deviations(ask: ProbeRequest) -> str:
     words = {"ours": "", "none": " without a key", "wrong": " with a wrong key"}[ask.credential]
     if ask.leave_at_data:
         words += ", left at the first data"
@@ -525,7 +527,7 @@ def _unusual(ask: ProbeRequest) -> str:
     return words
 
 
-def _came(reply: ProbeReply) -> str:
+def _reply(reply: ProbeReply) -> str:
     if not reply.status:
         return reply.trouble
     words = f"{reply.status} "

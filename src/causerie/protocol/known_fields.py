@@ -127,7 +127,7 @@ def lists(known: Known, path: str) -> bool:
 
 
 def privilege_in(path: str) -> Privilege | None:
-    """Return the privilege of a field at this path, by names that are not of the interface."""
+    """Return the first privilege that an unknown field of a path would use, or ``None``."""
     known: Known | None = KNOWN
     for name in path.split("."):
         known = known.fields.get(name) if known is not None else None
@@ -164,14 +164,14 @@ class _Found(Struct, eq=False):
         if path == _MESSAGES or path.startswith(f"{_MESSAGES}."):
             path = f"{_MESSAGES}[{self.message}]{path.removeprefix(_MESSAGES)}"
         for name in value:
-            if _goes(name, value, known):
+            if _is_kept(name, value, known):
                 continue
             if len(self.names) >= 32:
                 self.more += count
                 return
             count -= 1
             if value[name] is not None:
-                self.names[_joined(path, name)] = None
+                self.names[_joined_path(path, name)] = None
 
 
 def _sifted_value(value: Any, known: Known, path: str, found: _Found) -> Any:
@@ -203,9 +203,9 @@ def _sifted_object(
             kept = None
     for name, each in value.items() if kept is None else kept.items():
         if each.__class__ is dict or each.__class__ is list:
-            below = _below(known, name)
+            below = _child_fields(known, name)
             if below is not OPEN:
-                new = _sifted_value(each, below, _joined(path, name), found)
+                new = _sifted_value(each, below, _joined_path(path, name), found)
                 if new is not each:
                     kept = dict(value) if kept is None else kept
                     kept[name] = new
@@ -218,10 +218,10 @@ def _listed_fields(value: Mapping[str, Any], known: Known) -> dict[str, Any]:
         if len(value) > 2 * len(fields):  # which may be as many as a body has bytes for
             return {name: value[name] for name in fields if name in value}
         return {name: each for name, each in value.items() if name in fields}
-    return {name: each for name, each in value.items() if _goes(name, value, known)}
+    return {name: each for name, each in value.items() if _is_kept(name, value, known)}
 
 
-def _goes(name: str, value: Mapping[str, Any], known: Known) -> bool:
+def _is_kept(name: str, value: Mapping[str, Any], known: Known) -> bool:
     if name in known.fields:
         return name not in known.objects or not _is_bare(value, name)
     return known.others == "open" or (known.others == "passed" and privilege_of(name) is None)
@@ -238,11 +238,11 @@ def _is_bare(value: Mapping[str, Any], name: str) -> bool:
     return False
 
 
-def _below(known: Known, name: str) -> Known:
+def _child_fields(known: Known, name: str) -> Known:
     return known.fields.get(name) or (OPEN if known.others == "open" else PASSED)
 
 
-def _joined(path: str, name: str) -> str:
+def _joined_path(path: str, name: str) -> str:
     # Cut: a name may be as long as a body and hold many fields.
     return f"{path[:_LONGEST_PATH]}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
 
@@ -255,9 +255,9 @@ def _unlisted_places(value: Any, known: Known, path: str) -> Iterator[str]:
             yield from _unlisted_places(each, known, f"{path}[{index}]")
     elif isinstance(value, dict):
         for name, each in value.items():
-            place = _joined(path, name)
-            if _goes(name, value, known):
-                yield from _unlisted_places(each, _below(known, name), place)
+            place = _joined_path(path, name)
+            if _is_kept(name, value, known):
+                yield from _unlisted_places(each, _child_fields(known, name), place)
             elif each is not None:
                 yield place
 

@@ -35,7 +35,7 @@ def nearest(text: str, names: Iterable[str], most: float) -> str | None:
 
     def order(name: str) -> tuple[float, int, str]:
         known = _folded(name)
-        return _distance(wanted, known), -_common(wanted, known), name
+        return _distance(wanted, known), -_common_prefix(wanted, known), name
 
     least, _, name = min(map(order, names), default=(1.0, 0, ""))
     return name if least <= most else None
@@ -45,12 +45,12 @@ def _distance(one: str, other: str) -> float:
     if one == other.rpartition("/")[2]:
         return 0.0
     longest = max(len(one), len(other))
-    begin = _common(one, other)
-    end = _common(one[begin:][::-1], other[begin:][::-1])
+    begin = _common_prefix(one, other)
+    end = _common_prefix(one[begin:][::-1], other[begin:][::-1])
     return (longest - begin - end) / max(longest, 1)
 
 
-def _common(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     for at, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return at

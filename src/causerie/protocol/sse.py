@@ -90,19 +90,19 @@ class EventDecoder(Struct, eq=False):
 
     max_bytes: int = 64 * 1024 * 1024
     values: bool = False
-    _rest: list[bytes] = []  # the beginning of a line, in the pieces that it came in
+    _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
     _size: int = 0  # of these
     _data: list[bytes] = []
     _name: bytes = b""
-    _held: int = 0
+    _held_bytes: int = 0
     _brackets: Brackets | None = None  # of a value without a field name
     _started: bool = False
     _behind_cr: bool = False  # a line feed that comes next belongs to the last line
-    _between: bool = True  # events: nothing of one is held
+    _is_between: bool = True  # events: nothing of one is held
 
     @property
     def held(self) -> int:
-        return self._size + self._held
+        return self._size + self._held_bytes
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
@@ -110,7 +110,7 @@ class EventDecoder(Struct, eq=False):
             return named
         if (only := self.only(piece)) is not None:
             return [only]
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
+        if self._is_between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             # Whole events of one line each, as most senders write them.
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
@@ -123,12 +123,12 @@ class EventDecoder(Struct, eq=False):
             self._behind_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events = self._lines(piece)
-        self._between = not self._rest and not self._data and not self._name
+        self._is_between = not self._partial_line and not self._data and not self._name
         return events
 
     def only(self, piece: bytes) -> bytes | None:
         """The data of a piece that is one event of one line, as most are; else nothing is fed."""
-        if self._between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
+        if self._is_between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]
@@ -142,7 +142,7 @@ class EventDecoder(Struct, eq=False):
 
     def _named_events(self, piece: bytes) -> list[bytes] | None:
         # Whole events of a line with the name and one with the data, as most senders write them.
-        whole = self._between and piece.endswith(BEHIND) and len(piece) <= self.max_bytes
+        whole = self._is_between and piece.endswith(BEHIND) and len(piece) <= self.max_bytes
         if not whole or piece.find(b"\r") >= 0:
             return None
         events: list[bytes] = []
@@ -167,11 +167,11 @@ class EventDecoder(Struct, eq=False):
                 return []
             piece = started
         *lines, rest = piece.split(b"\n")
-        if lines and self._rest:
+        if lines and self._partial_line:
             lines[0] = self._taken() + lines[0]
         events = [event for line in lines if (event := self._line(line)) is not None]
         if rest:
-            self._rest.append(rest)
+            self._partial_line.append(rest)
             self._size += len(rest)
             self._check(self._size)
         return events
@@ -187,8 +187,8 @@ class EventDecoder(Struct, eq=False):
         return [event for event in events if event is not None]
 
     def _taken(self) -> bytes:
-        rest = b"".join(self._rest)
-        self._rest.clear()
+        rest = b"".join(self._partial_line)
+        self._partial_line.clear()
         self._size = 0
         return rest
 
@@ -196,7 +196,7 @@ class EventDecoder(Struct, eq=False):
         # None while a byte order mark may still be coming.
         piece = self._taken() + piece
         if b"\xef\xbb\xbf".startswith(piece) and len(piece) < 3:
-            self._rest.append(piece)
+            self._partial_line.append(piece)
             return None
         self._started = True
         return piece.removeprefix(b"\xef\xbb\xbf")
@@ -237,13 +237,13 @@ class EventDecoder(Struct, eq=False):
 
     def _keep(self, data: bytes) -> None:
         self._data.append(data)
-        self._held += len(data) + _LINE_BYTES
-        self._check(self._held)
+        self._held_bytes += len(data) + _LINE_BYTES
+        self._check(self._held_bytes)
 
     def _event(self) -> bytes:
         event = b"\n".join(self._data)
         self._data.clear()
-        self._held = 0
+        self._held_bytes = 0
         self._brackets = None
         return event
 

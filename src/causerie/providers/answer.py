@@ -120,9 +120,9 @@ class AnswerState(Struct, eq=False):
     _held: str = ""
     _logprobs: list[TokenLogprob] = []
     _plain: bool = False  # whether text is nothing but text from here on
-    _signed: bool = False  # whether blocks of reasoning came that are more than their text
-    _said: StringIO = field(default_factory=StringIO)
-    _thoughts: StringIO = field(default_factory=StringIO)
+    _has_signature: bool = False  # whether blocks of reasoning came that are more than their text
+    _text: StringIO = field(default_factory=StringIO)
+    _reasoning: StringIO = field(default_factory=StringIO)
     _echo: Repetition | None = None  # of the reasoning, where the text begins
     _late_echo: Repetition | None = None  # of the reasoning, behind text
     _compared: int = 0  # characters of reasoning with which later text was compared
@@ -139,11 +139,11 @@ class AnswerState(Struct, eq=False):
     @property
     def has_thought(self) -> bool:
         """Return true if there is reasoning, shown or not."""
-        return self.reasoned > 0 or self._signed
+        return self.reasoned > 0 or self._has_signature
 
     def bytes(self) -> int:
         arguments = "" if self._calls is None else self._calls.arguments()
-        texts = (self._said.getvalue(), self._thoughts.getvalue(), arguments)
+        texts = (self._text.getvalue(), self._reasoning.getvalue(), arguments)
         return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
     def read(self, choice: ProviderChoice, events: list[Event], *, mended: bool = False) -> None:
@@ -177,7 +177,7 @@ class AnswerState(Struct, eq=False):
             isinstance(text, str)
             and self.texts > 0
             and text == message.content
-            and text.startswith(self._said.getvalue())
+            and text.startswith(self._text.getvalue())
         )
 
     def _read_piece(
@@ -202,7 +202,7 @@ class AnswerState(Struct, eq=False):
                 self._logprobs.append(_token_logprob(token, top))
         if content:
             if self._plain and content.__class__ is str:
-                self.texts += self._said.write(content)
+                self.texts += self._text.write(content)
                 events.append(TextDelta(content, (), self.index))
             else:
                 self._add_content(content, events)
@@ -222,12 +222,12 @@ class AnswerState(Struct, eq=False):
     def _without_known_content(self, message: ProviderDelta) -> ProviderDelta:
         thought, text = message.reasoning_content or message.reasoning or "", ""
         told_more = not self.texts and len(thought) > self.reasoned
-        known = self._thoughts.getvalue() if told_more else thought
+        known = self._reasoning.getvalue() if told_more else thought
         if message.content:
             text = _text_of(message.content)
             if text.lstrip().startswith("<") and self._may_compare():
-                text = Repetition(_TAGGED.format(thought or self._thoughts.getvalue())).feed(text)
-        before = self._said.getvalue() if self._message is None else self._message
+                text = Repetition(_TAGGED.format(thought or self._reasoning.getvalue())).feed(text)
+        before = self._text.getvalue() if self._message is None else self._message
         more, self._message = "", before
         if text.startswith(before):
             more, self._message = text[len(before) :], text
@@ -267,9 +267,9 @@ class AnswerState(Struct, eq=False):
     def more(self, text: str, *, reasoning: bool) -> ContentEvent:
         """Add to the text or the reasoning that came last; return the event."""
         if reasoning:
-            self.reasoned += self._thoughts.write(text)
+            self.reasoned += self._reasoning.write(text)
             return ReasoningDelta(text, self.index)
-        self.texts += self._said.write(text)
+        self.texts += self._text.write(text)
         return TextDelta(text, (), self.index)
 
     def end(self, events: list[Event]) -> None:
@@ -296,7 +296,7 @@ class AnswerState(Struct, eq=False):
         if self._calls is not None:
             self._calls.finish(events, cut=is_cut(self.finish))
             started = self._calls.started
-        said = self.size > 0 or self._signed
+        said = self.size > 0 or self._has_signature
         reason = finish_reason(self.finish, calls=started > 0, said=said)
         events.append(Finished(reason, self.index, stop_sequence=self.stop_sequence))
 
@@ -319,9 +319,9 @@ class AnswerState(Struct, eq=False):
         if self._late_echo is None or self._late_echo.repeated:
             if not self._may_compare():
                 return text
-            self._late_echo = Repetition(self._thoughts.getvalue())
+            self._late_echo = Repetition(self._reasoning.getvalue())
             self._plain = False
-            if last and self._thoughts.getvalue().endswith(text):
+            if last and self._reasoning.getvalue().endswith(text):
                 return ""
         return self._late_echo.feed(text)
 
@@ -330,7 +330,7 @@ class AnswerState(Struct, eq=False):
         return self._compared <= _MOST_COMPARED
 
     def _is_all_reasoning(self, text: str) -> bool:
-        return self.reasoned == len(text) and self._thoughts.getvalue() == text
+        return self.reasoned == len(text) and self._reasoning.getvalue() == text
 
     def _add_reasoning_blocks(self, text: str, delta: ProviderDelta, events: list[Event]) -> None:
         blocks = blocks_of(delta.reasoning_details)
@@ -338,8 +338,8 @@ class AnswerState(Struct, eq=False):
             self._add_reasoning(text, events)
             return
         self._end_separation(events)
-        self._signed = True
-        self.reasoned += self._thoughts.write(text)
+        self._has_signature = True
+        self.reasoned += self._reasoning.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
     def _end_separation(self, events: list[Event]) -> None:
@@ -396,7 +396,7 @@ class AnswerState(Struct, eq=False):
             tagged = text.isspace() or text.lstrip().startswith("<")
             if not tagged or not self._may_compare():
                 return text
-            self._echo = Repetition(_TAGGED.format(self._thoughts.getvalue()))
+            self._echo = Repetition(_TAGGED.format(self._reasoning.getvalue()))
         new = self._echo.feed(text)
         return new.lstrip() if self._echo.repeated else new
 
@@ -434,7 +434,7 @@ class AnswerState(Struct, eq=False):
                 self._emit_text(event.text, events)
 
     def _emit_text(self, text: str, events: list[Event]) -> None:
-        self.texts += self._said.write(text)
+        self.texts += self._text.write(text)
         events.append(TextDelta(text, tuple(self._logprobs), self.index))
         self._logprobs.clear()
 

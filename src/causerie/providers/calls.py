@@ -45,19 +45,19 @@ class ConversationCallIds(Struct, eq=False):
     """Ids that are unique within the conversation, and that are accepted when they come back."""
 
     _messages: Iterable[Message]
-    _make: Callable[[], str] = new_call_id
-    _used: set[str] | None = None
+    _new_id: Callable[[], str] = new_call_id
+    _used_ids: set[str] | None = None
 
     def take(self, given: str | None) -> str:
         """Return the id that was given, or a new one if there is none, or it cannot be used."""
-        if self._used is None:
+        if self._used_ids is None:
             calls = (call for message in self._messages for call in message.tool_calls)
-            self._used = {call.id for call in calls}
+            self._used_ids = {call.id for call in calls}
         if given is None or len(given) > MAX_NAME or not given.strip():
-            given = self._make()
-        while given in self._used:
-            given = self._make()
-        self._used.add(given)
+            given = self._new_id()
+        while given in self._used_ids:
+            given = self._new_id()
+        self._used_ids.add(given)
         return given
 
 
@@ -111,9 +111,9 @@ class ChoiceCalls(Struct, eq=False):
     _choice: int
     _ids: ConversationCallIds
     _functions: Collection[str]
-    _open: list[_PendingCall] = []
+    _open_calls: list[_PendingCall] = []
     _unstarted: list[_PendingCall] = []  # without those that may be repetitions
-    _begun: int = 0
+    _begun_calls: int = 0
     _compared: int = 0  # calls that the calls of messages were compared with
     _by_id: dict[str, _PendingCall] = {}
     _by_place: dict[int, _PendingCall] = {}
@@ -127,10 +127,10 @@ class ChoiceCalls(Struct, eq=False):
 
     def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read the calls of a message; those that have come before are passed over."""
-        self._compared += len(self._open)
+        self._compared += len(self._open_calls)
         if self._compared > _MOST_COMPARED:
             raise UnusableOutput("The provider repeated its calls too often.")
-        before = Counter(each.said for each in self._open if each.ended)
+        before = Counter(each.said for each in self._open_calls if each.ended)
         for call in calls:
             said = _name(call), _arguments_digest(_arguments(call))
             known = self._by_id.get(call.id or "")
@@ -140,11 +140,11 @@ class ChoiceCalls(Struct, eq=False):
                 self._advance(self._open_call(call), call, events)
 
     def arguments(self) -> str:
-        return "".join("".join(each.text) for each in self._open)
+        return "".join("".join(each.text) for each in self._open_calls)
 
     def finish(self, events: list[Event], *, cut: bool) -> None:
         """End all calls, which are whole unless ``cut``; raises :class:`UnusableOutput`."""
-        for current in self._open:
+        for current in self._open_calls:
             if current.brackets.empty:
                 current.text.clear()
             elif not current.opened:
@@ -162,7 +162,7 @@ class ChoiceCalls(Struct, eq=False):
             current.repeats = None
             if current.index is None and not self._emit_start(current, events, ended=True):
                 continue
-            self._emit(current, events)
+            self._emit_unsent(current, events)
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
 
@@ -175,7 +175,7 @@ class ChoiceCalls(Struct, eq=False):
     def _call_by_id_or_index(self, call: ProviderCall) -> _PendingCall | None:
         if call.id and (same := self._by_id.get(call.id)) is not None:
             return same
-        last = self._open[-1] if self._open else None
+        last = self._open_calls[-1] if self._open_calls else None
         if call.index is None:
             return last
         found = self._by_place.get(call.index)
@@ -208,10 +208,10 @@ class ChoiceCalls(Struct, eq=False):
         return made
 
     def _register(self, made: _PendingCall) -> _PendingCall:
-        self._begun += 1
-        if self._begun > _MOST:
+        self._begun_calls += 1
+        if self._begun_calls > _MOST:
             raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
-        self._open.append(made)
+        self._open_calls.append(made)
         return made
 
     def _open_next_object(self, whole: _PendingCall) -> _PendingCall:
@@ -248,7 +248,7 @@ class ChoiceCalls(Struct, eq=False):
 
     def _resolve_repetition(self, current: _PendingCall, repeated: _PendingCall) -> _PendingCall:
         if repeated.said == current.said:
-            self._open.remove(current)
+            self._open_calls.remove(current)
             self._redirect_pieces(current, repeated)
             return repeated
         current.repeats = None
@@ -257,12 +257,12 @@ class ChoiceCalls(Struct, eq=False):
 
     def _emit_ready(self, current: _PendingCall, events: list[Event]) -> None:
         if current.index is not None:
-            self._emit(current, events)
+            self._emit_unsent(current, events)
             return
         while self._unstarted and self._emit_start(self._unstarted[0], events, ended=False):
-            self._emit(self._unstarted.pop(0), events)
+            self._emit_unsent(self._unstarted.pop(0), events)
 
-    def _emit(self, current: _PendingCall, events: list[Event]) -> None:
+    def _emit_unsent(self, current: _PendingCall, events: list[Event]) -> None:
         if current.opened and current.sent < len(current.text):
             text = "".join(current.text[current.sent :])
             current.sent = len(current.text)

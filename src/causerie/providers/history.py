@@ -69,14 +69,14 @@ def _adapted_message(draft: RequestDraft, index: int, message: Entry) -> Entry:
         for name in sorted(_ASSISTANTS & message.keys()):
             if message[name]:
                 draft.dropped(f"messages.{name}")
-        message = _without(message, _ASSISTANTS)
+        message = _without_fields(message, _ASSISTANTS)
     if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
     elif role == "tool":
         message = _adapted_result(draft, index, message)
     if not history.names and role != "tool" and message.get("name") is not None:
-        message = _without(message, {"name"})
+        message = _without_fields(message, {"name"})
         draft.dropped("messages.name")
     return message
 
@@ -94,7 +94,7 @@ def _adapted_result(draft: RequestDraft, index: int, message: Entry) -> Entry:
     return message
 
 
-def _without(entry: Entry, names: Collection[str]) -> Entry:
+def _without_fields(entry: Entry, names: Collection[str]) -> Entry:
     return {name: value for name, value in entry.items() if name not in names}
 
 
@@ -109,7 +109,7 @@ def _adapted_assistant(draft: RequestDraft, index: int, message: Entry) -> Entry
         calls = [_adapted_call(draft, call, extras) for call in calls]
         return {**message, "tool_calls": _with_ids(draft, index, calls)}
     if "tool_calls" in message:  # none, which some servers want said by silence alone
-        message = _without(message, {"tool_calls"})
+        message = _without_fields(message, {"tool_calls"})
     return message
 
 
@@ -125,7 +125,7 @@ def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
         return {**message, "reasoning_content": history.placeholder}
     if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
         return message
-    bare = _without(message, _REASONING)
+    bare = _without_fields(message, _REASONING)
     if history.parts and reasoning:
         draft.moved(f"messages.{given[0]}", "messages.content")
         return {**bare, "content": _as_parts(reasoning, message.get("content"))}
@@ -167,7 +167,7 @@ def _adapted_call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry])
     if extra and draft.dialect.history.extras:
         call = {**call, _EXTRA: extra}
     elif extra or _EXTRA in call:
-        call = _without(call, {_EXTRA})
+        call = _without_fields(call, {_EXTRA})
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
     return call
 

@@ -75,7 +75,7 @@ def counted(
     completion = completion or told.output_tokens
     if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
         completion = (completion or 0) + reasoning
-    cached = _cached(told)
+    cached = _cached_tokens(told)
     if prompt and cached > prompt:  # counted apart
         prompt += cached
     impossible = False
@@ -144,7 +144,7 @@ def _reasoning(told: ProviderUsage) -> int | None:
     return told.reasoning_tokens
 
 
-def _cached(told: ProviderUsage) -> int:
+def _cached_tokens(told: ProviderUsage) -> int:
     details = told.prompt_tokens_details
     if details is not None and details.cached_tokens is not None:
         return details.cached_tokens
@@ -219,9 +219,9 @@ class Incoming(Struct, eq=False):
     _answers: dict[int, AnswerState] = {}
     _ids: ConversationCallIds | None = None
     _pieces: int = 0  # that brought content
-    _told: ReportedUsage = _UNTOLD
+    _reported: ReportedUsage = _UNTOLD
     _form: ChunkForm | None = None  # of the chunk that came last
-    _unlike: int = 0  # chunks in a row that had other forms
+    _unlike_chunks: int = 0  # chunks in a row that had other forms
     _other_api: MessagesReader | ResponsesReader | None = (
         None  # where the server speaks another API
     )
@@ -239,7 +239,7 @@ class Incoming(Struct, eq=False):
 
     @property
     def usage(self) -> Usage:
-        found = counted(self._told, self._pieces, self._answers.values(), self.request)
+        found = counted(self._reported, self._pieces, self._answers.values(), self.request)
         return self.dialect.reported(found, self.request.cache_scope)
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
@@ -270,7 +270,7 @@ class Incoming(Struct, eq=False):
                 raise
             self.feed(data.split(b"\n"), events)  # no empty lines stood between events
             return
-        event = None if mended else self._more(chunk, data)
+        event = None if mended else self._continuing_event(chunk, data)
         if event is not None:
             events.append(event)
             return
@@ -329,7 +329,7 @@ class Incoming(Struct, eq=False):
         event = self._more_text(data)
         if event is None and self._other_api is None:
             try:
-                event = self._more(read_chunk(data), data)
+                event = self._continuing_event(read_chunk(data), data)
             except (ValueError, RecursionError):
                 return ()
         return () if event is None else (event,)
@@ -344,11 +344,11 @@ class Incoming(Struct, eq=False):
             return answer.more(text, reasoning=False)
         if form is None or (event := form.event(data)) is None:
             return None
-        self._unlike = 0
+        self._unlike_chunks = 0
         self._pieces += 1
         return event
 
-    def _more(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
+    def _continuing_event(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
         # The event of a chunk that only continues one text. Of other chunks nothing is read.
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.error is not None:
@@ -360,9 +360,9 @@ class Incoming(Struct, eq=False):
             return None
         self._pieces += 1
         self._record_metadata(chunk)
-        self._unlike += 1
+        self._unlike_chunks += 1
         plain = chunk.usage is None and choice.usage is None and chunk.x_groq is None
-        forms = plain and self._unlike < _MOST_UNLIKE and self._other_api is None
+        forms = plain and self._unlike_chunks < _MOST_UNLIKE and self._other_api is None
         self._form = ChunkForm.of(data, choice.delta, answer) if forms else None
         return event
 
@@ -399,9 +399,9 @@ class Incoming(Struct, eq=False):
             usage = chunk.choices[0].usage
         if usage is not None:
             size = sum([answer.size for answer in self._answers.values()])
-            if self._told is not _UNTOLD:
-                usage = merged(self._told.usage, usage)
-            self._told = ReportedUsage(usage, self._pieces, size)
+            if self._reported is not _UNTOLD:
+                usage = merged(self._reported.usage, usage)
+            self._reported = ReportedUsage(usage, self._pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 

@@ -40,7 +40,7 @@ from causerie.providers.wire import (
 
 
 class NativeApi(Struct, frozen=True):
-    """What passes in an API; tokens are ``counted_at`` a path, by the fields ``counted``."""
+    """Fields that pass in an API; tokens are ``counted_at`` a path, by the fields ``counted``."""
 
     fields: frozenset[str]
     limit: str  # name of the output limit
@@ -149,7 +149,7 @@ class NativeIncoming(Incoming, eq=False):
             super().feed((data,), events)
             if any(isinstance(event, PassedBytes) for event in events[before:]):
                 continue  # it was several, which were read one by one
-            verbatim = self._passed(data)
+            verbatim = self._renamed_event(data)
             ended = len(events) > before and isinstance(events[-1], Usage)
             events.insert(len(events) - 1 if ended else before, verbatim)
 
@@ -186,7 +186,7 @@ class NativeIncoming(Incoming, eq=False):
         answer.functions = self._called
         return answer
 
-    def _passed(self, data: bytes) -> PassedBytes:
+    def _renamed_event(self, data: bytes) -> PassedBytes:
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
@@ -261,19 +261,19 @@ class PassedReader(Struct, eq=False):
     request: ChatRequest
     ended: bool = False
     fingerprint: str | None = None
-    _ends: dict[int, str | None] = {}  # by choice; None until it has ended
+    _finishes: dict[int, str | None] = {}  # by choice; None until it has ended
     _pieces: int = 0  # with text
     _size: int = 0  # of the text, in characters
-    _told: ProviderUsage | None = None
+    _reported: ProviderUsage | None = None
     _units: int = 0
 
     @property
     def complete(self) -> bool:
-        return len(self._ends) >= self.request.n and None not in self._ends.values()
+        return len(self._finishes) >= self.request.n and None not in self._finishes.values()
 
     @property
     def usage(self) -> Usage:
-        request, told = self.request, self._told or ProviderUsage()
+        request, told = self.request, self._reported or ProviderUsage()
         completion = told.completion_tokens or told.output_tokens or 0
         prompt = told.prompt_tokens or told.input_tokens
         prompt = prompt or max((told.total_tokens or 0) - completion, 0)
@@ -325,10 +325,10 @@ class PassedReader(Struct, eq=False):
                 raise self._unreadable(f"no {operation}")
             text, _ = self._choices(fields)
             self._record_usage(fields)
-            events = _passed(text, body)
+            events = _passed_events(text, body)
         if operation != "completions":
             self._units = self._units or 1
-            self._ends = {0: "stop"}
+            self._finishes = {0: "stop"}
         self._end(events)
         return events
 
@@ -344,7 +344,7 @@ class PassedReader(Struct, eq=False):
         text, listed = self._choices(fields)
         self._record_usage(fields)
         # A chunk without choices only reports.
-        return _passed(text, data) if listed else ()
+        return _passed_events(text, data) if listed else ()
 
     def _members(self, data: bytes) -> dict[str, Raw]:
         try:
@@ -364,33 +364,33 @@ class PassedReader(Struct, eq=False):
         except _UNREADABLE as failure:
             raise self._unreadable("no choices of a completion") from failure
         for choice in choices:
-            before = self._ends.setdefault(choice.index, None)
+            before = self._finishes.setdefault(choice.index, None)
             if choice.finish_reason:
-                self._ends[choice.index] = later(before, choice.finish_reason)
+                self._finishes[choice.index] = later(before, choice.finish_reason)
         text = "".join([choice.text or "" for choice in choices])
         self._pieces += bool(text)
         self._size += len(text)
         return text, len(choices)
 
     def _record_usage(self, fields: Mapping[str, Raw]) -> None:
-        told = _converted(fields.get("usage"), ProviderUsage)
+        told = _decoded(fields.get("usage"), ProviderUsage)
         if told is not None:
-            self._told = told if self._told is None else merged(self._told, told)
+            self._reported = told if self._reported is None else merged(self._reported, told)
         if self.request.operation != "rerank":
             return
-        meta, units = _converted(fields.get("meta"), _Meta), _converted(fields.get("usage"), _Units)
+        meta, units = _decoded(fields.get("meta"), _Meta), _decoded(fields.get("usage"), _Units)
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
             self._units = int((each and each.search_units) or self._units)
         tokens = meta and meta.tokens and meta.tokens.input_tokens
-        if tokens and self._told is None:
-            self._told = ProviderUsage(prompt_tokens=int(tokens))
+        if tokens and self._reported is None:
+            self._reported = ProviderUsage(prompt_tokens=int(tokens))
 
     def _end(self, events: list[Event]) -> None:
         self.ended = True
-        if not self._ends:
+        if not self._finishes:
             raise UpstreamFailed("The provider ended its reply before it began.")
-        for index, word in sorted(self._ends.items()):
+        for index, word in sorted(self._finishes.items()):
             events.append(Finished(finish_reason(word, calls=False, said=True), index))
         events.append(self.usage)
 
@@ -398,11 +398,11 @@ class PassedReader(Struct, eq=False):
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
 
-def _passed(text: str, data: bytes) -> list[Event]:
+def _passed_events(text: str, data: bytes) -> list[Event]:
     return [TextDelta(text), PassedBytes(data)] if text else [PassedBytes(data)]
 
 
-def _converted(found: Raw | None, kind: Any) -> Any:
+def _decoded(found: Raw | None, kind: Any) -> Any:
     if found is None:
         return None
     try:

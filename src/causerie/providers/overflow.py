@@ -40,7 +40,7 @@ def overflow(error: Mapping[str, object]) -> Overflow | None:
     known = bool({str(error.get("code")), str(error.get("type"))} & _CODES)
     if not known and _ANOTHER_ERROR.search(words):
         return None
-    counts = _counts(words)
+    counts = _token_counts(words)
     if not known and counts is None and not _OVERFLOW_WORDS.search(words):
         return None
     counts = counts or {}
@@ -58,7 +58,7 @@ def error_texts(error: Mapping[str, object]) -> list[str]:
     return [text[:_MAX_LENGTH] for text in (error.get("message"), raw) if isinstance(text, str)]
 
 
-def _counts(words: str) -> dict[str, int] | None:
+def _token_counts(words: str) -> dict[str, int] | None:
     for pattern in _PATTERNS:
         if (match := pattern.search(words)) is not None:
             return {

@@ -143,7 +143,7 @@ class Provider:
         self.slots = slots or RequestSlots(None)
         self.listed: Sequence[str] = ()  # ids of its models, as a check has read them last
         self._client = client
-        self._aside: Callable[[], Mapping[str, str]] | None = None
+        self._headers: Callable[[], Mapping[str, str]] | None = None
         self._keys: tuple[str | None, ...] = (None,)  # the present one, and the one before
         self.use(credential)
 
@@ -170,7 +170,7 @@ class Provider:
 
     def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
         """Send with each chat request the headers that ``aside`` gives then."""
-        self._aside = aside
+        self._headers = aside
 
     def post(
         self,
@@ -200,8 +200,8 @@ class Provider:
             head = self._client.head(
                 "POST", api.at(path), (*self._sending, *native.headers.items())
             )
-        if self._aside is not None:
-            lines = "".join([f"{name}: {value}\r\n" for name, value in self._aside().items()])
+        if self._headers is not None:
+            lines = "".join([f"{name}: {value}\r\n" for name, value in self._headers().items()])
             head += lines.encode("latin-1")
         return self._client.send_body(head, body, due, anew=anew, asked=asked)
 

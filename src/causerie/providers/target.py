@@ -49,15 +49,15 @@ _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 class BufferedBody:
     """A complete body with the interface of one that is still arriving."""
 
-    __slots__ = ("_body", "due", "late", "taker")
+    __slots__ = ("_response_body", "due", "late", "taker")
 
     def __init__(self, body: bytes) -> None:
-        self._body = body
+        self._response_body = body
         self.due = self.late = _NEVER  # what is there cannot be late
         self.taker: Callable[[bytes], bool] | None = None  # nor does it arrive
 
     async def piece(self, late: float = _NEVER) -> bytes:
-        body, self._body = self._body, b""
+        body, self._response_body = self._response_body, b""
         return body
 
     async def finish(self, seconds: float) -> None:
@@ -76,15 +76,15 @@ class BodyStream(Struct, eq=False):
     """
 
     _incoming: Incoming | PassedReader
-    _body: HttpResponse | DecodedResponse | BufferedBody
-    _between: float
+    _response_body: HttpResponse | DecodedResponse | BufferedBody
+    _chunk_seconds: float
     _end: float
-    _room: int = MAX_REPLY_BYTES
+    _bytes_left: int = MAX_REPLY_BYTES
     _seconds: float = _NEVER  # that the next content may take
-    _late: float = _NEVER  # when it has taken too long
+    _deadline: float = _NEVER  # when it has taken too long
     _sink: ArrivalSink | None = None
-    _ahead: memoryview = memoryview(b"")  # what has come and was not read yet
-    _portions: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
+    _unread: memoryview = memoryview(b"")  # what has come and was not read yet
+    _pending: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
     _decoder: EventDecoder = field(
         default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
     )
@@ -92,27 +92,27 @@ class BodyStream(Struct, eq=False):
 
     async def leave(self) -> None:
         """Free the connection: for others where the reply has ended, else at once."""
-        self._sink = self._body.taker = None
+        self._sink = self._response_body.taker = None
         if self._incoming.ended:
-            await self._body.finish(_CLOSING_SECONDS)
+            await self._response_body.finish(_CLOSING_SECONDS)
         else:
-            self._body.close()
+            self._response_body.close()
 
     def on_arrival(self, sink: ArrivalSink) -> None:
         """Hand to ``sink`` what only goes on with a text, while the next batch is awaited."""
         self._sink = sink
-        self._body.taker = self._take_continuation
+        self._response_body.taker = self._take_continuation
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
         """Return what arrived together; raise a failure only after the events before it."""
-        if self._portions:
+        if self._pending:
             await asyncio.sleep(0)  # others have their turn
-            return self._portions.popleft()
-        body, incoming, decoder = self._body, self._incoming, self._decoder
-        self._late = monotonic() + self._seconds  # whatever comes that is no content
+            return self._pending.popleft()
+        body, incoming, decoder = self._response_body, self._incoming, self._decoder
+        self._deadline = monotonic() + self._seconds  # whatever comes that is no content
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -121,8 +121,10 @@ class BodyStream(Struct, eq=False):
             events: list[Event] = []
             large = decoder.held > LARGE
             try:
-                piece = b"" if self._ahead else self._within_limit(await body.piece(self._late))
-                if self._ahead or len(piece) > _AT_ONCE:
+                piece = (
+                    b"" if self._unread else self._within_limit(await body.piece(self._deadline))
+                )
+                if self._unread or len(piece) > _AT_ONCE:
                     piece = await self._next_part(piece)
                 if piece and not large:
                     incoming.feed(decoder.feed(piece), events)
@@ -132,37 +134,37 @@ class BodyStream(Struct, eq=False):
                 await self._record_failure(_service_error(failure), events)
             if events:
                 body.due = self._end
-                self._seconds = _TAIL_SECONDS if incoming.complete else self._between
+                self._seconds = _TAIL_SECONDS if incoming.complete else self._chunk_seconds
                 return self._first_portion(events) if large else events
             if incoming.complete:
-                self._late = min(self._late, monotonic() + _TAIL_SECONDS)
+                self._deadline = min(self._deadline, monotonic() + _TAIL_SECONDS)
 
     def _take_continuation(self, piece: bytes) -> bool:
-        sink, body = self._sink, self._body
+        sink, body = self._sink, self._response_body
         data = self._decoder.only(piece)
-        if sink is None or data is None or len(data) > LARGE or self._room < 0:
+        if sink is None or data is None or len(data) > LARGE or self._bytes_left < 0:
             return False
         batch = self._incoming.goes_on(data)
         if not batch:
             return False
-        self._room -= len(piece)
-        self._late = body.late = monotonic() + self._between
+        self._bytes_left -= len(piece)
+        self._deadline = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
             self._sink = body.taker = None
         return True
 
     def _within_limit(self, piece: bytes) -> bytes:
-        self._room -= len(piece)
-        if self._room < 0:
+        self._bytes_left -= len(piece)
+        if self._bytes_left < 0:
             raise UpstreamFailed("The provider sent a longer reply than `max_reply_bytes` allows.")
         return piece
 
     async def _next_part(self, piece: bytes) -> bytes:
-        if self._ahead:
+        if self._unread:
             await asyncio.sleep(0)  # others have their turn
         else:
-            self._ahead = memoryview(piece)
-        part, self._ahead = bytes(self._ahead[:_AT_ONCE]), self._ahead[_AT_ONCE:]
+            self._unread = memoryview(piece)
+        part, self._unread = bytes(self._unread[:_AT_ONCE]), self._unread[_AT_ONCE:]
         return part
 
     async def _read_piece(self, piece: bytes, events: list[Event]) -> None:
@@ -181,7 +183,7 @@ class BodyStream(Struct, eq=False):
 
     def _first_portion(self, events: list[Event]) -> Batch:
         first, *others = in_portions(events)
-        self._portions.extend(others)
+        self._pending.extend(others)
         return first
 
     async def _record_failure(self, failure: ServiceError, events: list[Event]) -> None:
@@ -314,7 +316,7 @@ class ProviderReply(Struct, eq=False):
     _partial: Partial | None
     _native: NativeRequest | None  # the request as it came, where that is passed on
     changes: Sequence[str] = ()
-    _sent: Outgoing | None = None  # until it is
+    _sent_request: Outgoing | None = None  # until it is
     _streamed: bool = False  # whether it was asked for as a stream
     _response: HttpResponse | None = None  # once the request is on its way
     # Once something is there, unless ``_fast_read``.
@@ -322,7 +324,7 @@ class ProviderReply(Struct, eq=False):
     _fast_read: Read | None = None
     _stream: BodyStream | None = None
     _batch: Batch = ()  # all of it, where it is no stream
-    _portions: list[Batch] = []  # what follows the batch, last first, where it is large
+    _pending: list[Batch] = []  # what follows the batch, last first, where it is large
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -360,7 +362,7 @@ class ProviderReply(Struct, eq=False):
 
     async def __aenter__(self) -> Self:
         sent = await offload(self._outgoing) if self._request.large else self._outgoing()
-        self._sent = sent
+        self._sent_request = sent
         self.changes, self._streamed = sent.changes, sent.streamed
         if not self._target.provider.slots.take():
             raise Overloaded("The provider has no room now; please try again later.")
@@ -378,7 +380,7 @@ class ProviderReply(Struct, eq=False):
 
     def __anext__(self) -> Awaitable[Batch]:
         """Return the first batch, which sends the request, or the next one of a stream."""
-        if self._sent is not None:
+        if self._sent_request is not None:
             return self._send_and_read()
         return self._next_batch()
 
@@ -388,7 +390,7 @@ class ProviderReply(Struct, eq=False):
         return outgoing(self._request, asked.provider.dialect, model, self._partial)
 
     async def _send_and_read(self) -> Batch:
-        sent, self._sent = self._sent, None
+        sent, self._sent_request = self._sent_request, None
         assert sent is not None
         provider = self._target.provider
         began = monotonic()
@@ -416,7 +418,7 @@ class ProviderReply(Struct, eq=False):
                     await offload(self._read_body, whole)
                     if self._stream is None:
                         self._batch, *others = in_portions(self._batch)
-                        self._portions = others[::-1]
+                        self._pending = others[::-1]
         except TransportFailed as failure:
             raise failed(failure) from failure
         except InvalidRequest as failure:
@@ -439,10 +441,10 @@ class ProviderReply(Struct, eq=False):
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
             return await self._stream.__anext__()
-        if not self._portions:
+        if not self._pending:
             raise StopAsyncIteration
         await asyncio.sleep(0)  # others have their turn
-        return self._portions.pop()
+        return self._pending.pop()
 
     def _record_response(self, response: HttpResponse) -> None:
         self._response = response

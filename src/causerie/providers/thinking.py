@@ -83,7 +83,7 @@ def _by_type(draft: RequestDraft) -> None:
     thinking = draft.request.thinking
     if thinking.enabled is not None:
         draft.fields["thinking"] = {"type": "enabled" if thinking.enabled else "disabled"}
-        draft.moved(_switched_by(draft), "thinking.type")
+        draft.moved(_switch_name(draft), "thinking.type")
     if not _write_budget_as_effort(draft):
         _write_budget(draft)
         if thinking.effort is not None:
@@ -124,7 +124,7 @@ def _by_adaptive(draft: RequestDraft) -> None:
     thinking = draft.request.thinking
     if thinking.enabled is False:
         draft.fields["thinking"] = {"type": "disabled"}
-        draft.moved(_switched_by(draft), "thinking.type")
+        draft.moved(_switch_name(draft), "thinking.type")
         return
     if thinking.budget:
         budget = max(thinking.budget, _LEAST_BUDGET)
@@ -136,7 +136,7 @@ def _by_adaptive(draft: RequestDraft) -> None:
             draft.changes.append(f"thinking.budget_tokens {thinking.budget}->{budget}")
     elif thinking.enabled or thinking.adaptive or thinking.effort is not None:
         draft.fields["thinking"] = {"type": "adaptive", "display": "summarized"}
-        draft.moved(_switched_by(draft), "thinking.type")
+        draft.moved(_switch_name(draft), "thinking.type")
     if thinking.effort is not None:
         word = draft.dialect.thinking.efforts[thinking.effort]
         draft.fields["output_config"] = {"effort": word}
@@ -193,7 +193,7 @@ def _write_word(draft: RequestDraft, effort: str) -> None:
     draft.fields["reasoning_effort"] = word
     sent = draft.document.get("reasoning_effort")
     if sent is None:
-        draft.moved(_switched_by(draft), "reasoning_effort")
+        draft.moved(_switch_name(draft), "reasoning_effort")
         if word != effort and draft.request.thinking.effort is not None:
             draft.changes.append(f"reasoning.effort {effort}->{word}")
     elif sent != word:
@@ -248,7 +248,7 @@ def _budget_field(draft: RequestDraft) -> str:
     return "reasoning.max_tokens" if said == "reasoning" else said
 
 
-def _switched_by(draft: RequestDraft) -> str:
+def _switch_name(draft: RequestDraft) -> str:
     said = _first_given(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
     return f"{_KWARGS}.enable_thinking" if said == _KWARGS else said or _NAME
 

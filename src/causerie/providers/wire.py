@@ -133,7 +133,7 @@ class ProviderLogprobs(Struct, gc=False):
 
     @property
     def told(self) -> list[ProviderLogprob]:
-        """Those of chat completions, whichever there are."""
+        """Log probabilities of chat completions, in either notation."""
         if self.content is not None or not (self.tokens and self.token_logprobs):
             return self.content or []
         tops = chain(self.top_logprobs or (), repeat(None))
@@ -181,7 +181,7 @@ def merged(before: ProviderUsage, now: ProviderUsage) -> ProviderUsage:
 
 
 class ProviderExtra(Struct, gc=False):
-    """What a server says in a field of its own."""
+    """Contents of a field that only one kind of server has."""
 
     usage: ProviderUsage | None = None
 

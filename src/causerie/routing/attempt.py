@@ -37,10 +37,10 @@ class Attempt(Struct, eq=False):
     upstream_seconds: float = 0.0
     _entry: AbstractAsyncContextManager[float] | None = None
     _reply: AbstractAsyncContextManager[TargetReply] | None = None
-    _there: bool = False  # whether it counts as under way
+    _is_counted: bool = False  # whether it counts as under way
     reached: bool = False  # whether the target had the request, where it failed
     resting: bool = False  # whether the target was to be left alone, after repeated failures
-    _trial: bool = False  # whether this one finds out if the target is there again
+    _is_probe: bool = False  # whether this one finds out if the target is there again
     _answered: bool = False
     _ended_empty: bool = False  # whether nothing follows what has come
 
@@ -67,10 +67,10 @@ class Attempt(Struct, eq=False):
         breaker, latency_stats = target_state.breaker, target_state.latency_stats
         clock = breaker.clock
         target_state.in_flight += 1
-        self._there = True
+        self._is_counted = True
         if not breaker.well:
             self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
-            self._trial = breaker.begin()
+            self._is_probe = breaker.begin()
         self.started = asked = clock()
         before: list[events.Event] = []
         try:
@@ -115,11 +115,11 @@ class Attempt(Struct, eq=False):
         await self.leave()
 
     async def leave(self) -> None:
-        if not self._there:
+        if not self._is_counted:
             return
-        self._there = False
+        self._is_counted = False
         self.target_state.in_flight -= 1
-        if self._trial and not self._answered:
+        if self._is_probe and not self._answered:
             self.target_state.breaker.left()
         try:  # the reply first: its place is taken until it is over
             if self._reply is not None:

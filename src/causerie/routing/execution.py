@@ -21,7 +21,7 @@ LONG = 16  # events of a batch; a longer one is put together with the others at 
 
 
 class Passed(Struct):
-    """What was passed on of a reply; batches are put together once ``MANY`` or ``LONG``."""
+    """The part of a reply that was sent; batches are joined once ``MANY`` or ``LONG``."""
 
     batches: list[events.Batch] = []
     _reasoning: list[str] = []
@@ -146,9 +146,9 @@ class Execution(TargetSelector, eq=False):
     finish: events.FinishReason | None = None
     continued: int = 0
     _passed: Passed = field(default_factory=Passed)
-    _before: events.Usage = NOTHING  # of those who broke off
-    _told: events.Usage | None = None
-    _full: Awaitable[object] | None = None  # ends when the client takes more
+    _earlier: events.Usage = NOTHING  # of those who broke off
+    _usage: events.Usage | None = None
+    _client_ready: Awaitable[object] | None = None  # ends when the client takes more
 
     def begin(self) -> Awaitable[Attempt]:
         """Return the attempt that answers, with its first content; raise like :meth:`find`."""
@@ -162,11 +162,11 @@ class Execution(TargetSelector, eq=False):
         ]
         if self.spent() or not others:
             raise failure
-        before, self._before = self._before, NOTHING  # which nobody pays for, if all is made anew
+        before, self._earlier = self._earlier, NOTHING  # which nobody pays for, if all is made anew
         try:
             attempt = await self.find(others)
         except errors.ServiceError as refused:
-            self._before = before
+            self._earlier = before
             raise failure from refused
         self._passed = Passed()
         self.continued = 0
@@ -175,8 +175,8 @@ class Execution(TargetSelector, eq=False):
         return attempt
 
     def leave(self) -> Awaitable[object] | None:
-        if self._told is None:
-            self._told = self.usage()  # who answers is gone afterwards
+        if self._usage is None:
+            self._usage = self.usage()  # who answers is gone afterwards
             self.finish = self._passed.finish
         return None if self.attempt is None else self.attempt.leave()
 
@@ -190,12 +190,12 @@ class Execution(TargetSelector, eq=False):
         return request.stream and self._passed.shows(reasoning=request.thinking.visible)
 
     def usage(self) -> events.Usage:
-        if self._told is not None:
-            return self._told
+        if self._usage is not None:
+            return self._usage
         if self.attempt is None:
-            return self._before
+            return self._earlier
         now = self.attempt.answer.usage()
-        return now if self._before is NOTHING else added(self._before, now)
+        return now if self._earlier is NOTHING else added(self._earlier, now)
 
     async def stream(self, emit: events.BatchSink) -> None:
         """Emit the reply that has begun, continued elsewhere if needed; raise the last failure."""
@@ -207,9 +207,9 @@ class Execution(TargetSelector, eq=False):
         while True:
             if batch:
                 if isinstance(batch[-1], events.Usage) and not self.whole:
-                    batch = self._ended(attempt, batch, batch[-1])
+                    batch = self._complete(attempt, batch, batch[-1])
                 if not self._pass_on(emit, batch):
-                    await self._taken()
+                    await self._wait_for_client()
                 if self.whole:
                     return
             if (on_arrival := attempt.answer.on_arrival) is not None:
@@ -221,28 +221,28 @@ class Execution(TargetSelector, eq=False):
             except StopAsyncIteration:
                 raise errors.InternalError("The reply ended without its usage.") from None
             except (errors.UpstreamFailed, errors.Overloaded) as failure:
-                attempt = await self._mended(attempt, failure)
+                attempt = await self._recover(attempt, failure)
                 errors.forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, None
-            if self._full is not None:
-                await self._taken()
+            if self._client_ready is not None:
+                await self._wait_for_client()
 
     def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
-        self._full = emit(batch)
+        self._client_ready = emit(batch)
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
         if len(batches) >= MANY or len(batch) > LONG:
             self._passed.put_together()
         if self.watch is not None:
             self.watch.see(batch)
-        return self._full is None
+        return self._client_ready is None
 
-    async def _taken(self) -> None:
-        full, self._full = self._full, None
+    async def _wait_for_client(self) -> None:
+        full, self._client_ready = self._client_ready, None
         if full is not None:
             await full
 
-    async def _mended(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
+    async def _recover(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
         if failure.error_class in _BROKEN:
             failure.caused_by(errors.ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
@@ -254,12 +254,12 @@ class Execution(TargetSelector, eq=False):
             broken.target_state.failed(failure)
             # Whoever went on would say more than was asked for.
             ending.append(events.Finished("length"))
-        self._told, self.whole = told, True
+        self._usage, self.whole = told, True
         self.finish = "length" if ending else passed.finish
         broken.first = [*ending, told]
         return broken
 
-    def _ended(self, attempt: Attempt, batch: events.Batch, told: events.Usage) -> events.Batch:
+    def _complete(self, attempt: Attempt, batch: events.Batch, told: events.Usage) -> events.Batch:
         target_state = attempt.target_state
         if not target_state.breaker.well:
             target_state.breaker.succeeded()
@@ -269,10 +269,10 @@ class Execution(TargetSelector, eq=False):
         if told.impossible:
             target_state.failures[IMPOSSIBLE_USAGE] += 1
         self.whole = True
-        if self._before is not NOTHING:
-            told = added(self._before, told)
+        if self._earlier is not NOTHING:
+            told = added(self._earlier, told)
             batch = [*batch[:-1], told]
-        self._told = told
+        self._usage = told
         ending = batch[-2] if len(batch) > 1 else None
         self.finish = ending.reason if isinstance(ending, events.Finished) else self._passed.finish
         return batch
@@ -281,7 +281,7 @@ class Execution(TargetSelector, eq=False):
         usage, trail, request = self.usage(), broken.answer.trail(), self.request
         broken.target_state.failed(failure)
         self.broke(broken, failure)
-        self.attempt, self._before = None, usage
+        self.attempt, self._earlier = None, usage
         await broken.leave()
         try:
             if request.n > 1 or broken.answer.verbatim:
@@ -296,7 +296,7 @@ class Execution(TargetSelector, eq=False):
 
     async def _gone_on(self, partial: events.Partial, failure: errors.ServiceError) -> Attempt:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
-        while not self.spent() and (able := self._able(partial)):
+        while not self.spent() and (able := self._able_to_continue(partial)):
             try:
                 attempt = await self.find(able, partial)
             except errors.ServiceError as refused:
@@ -312,7 +312,7 @@ class Execution(TargetSelector, eq=False):
             self.waited(seconds)
         raise failure
 
-    def _able(self, partial: events.Partial) -> list[TargetState]:
+    def _able_to_continue(self, partial: events.Partial) -> list[TargetState]:
         request = self.request
         failed = {attempt.target for attempt in self.tried}
         able = [

@@ -77,7 +77,7 @@ _Kept = dict[str, dict[int, Sums]]  # of a target, by their starts
 
 
 class Measurements:
-    """What is measured of targets, by their names; without a store of this process alone.
+    """Measurements of targets, by name; without a store those of this process alone.
 
     ``wall`` returns Unix nanoseconds.
     """

@@ -45,7 +45,7 @@ class RankedTarget(Struct, frozen=True):
     tied: tuple[str, ...] = ()
 
 
-def _ranked(
+def _ranked_target(
     one: Candidate,
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
@@ -171,7 +171,7 @@ class Router:
         # Ties are in the configured order.
         ordered = selector.order(candidates, target_states, request, lambda: 0.0, last)
         return [
-            _ranked(one, groups.get(one.priority, ()), target_states, conversation, last)
+            _ranked_target(one, groups.get(one.priority, ()), target_states, conversation, last)
             for one in (by_name[target_state.name] for target_state in ordered)
         ]
 

@@ -34,18 +34,18 @@ class LastTargets(Struct, eq=False):
     """The target that answered each recent conversation last, whose prompt cache has its start."""
 
     most: int = _MOST
-    _known: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
+    _targets: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
 
     def note(self, conversation: str, target: str, now: float) -> None:
         key = _digest(conversation)
-        self._known[key] = target, now
-        self._known.move_to_end(key)
-        if len(self._known) > self.most:
-            self._known.popitem(last=False)
+        self._targets[key] = target, now
+        self._targets.move_to_end(key)
+        if len(self._targets) > self.most:
+            self._targets.popitem(last=False)
 
     def of(self, conversation: str, now: float) -> str:
         """Return the name of the target; empty if none answered lately."""
-        target, noted = self._known.get(_digest(conversation), ("", now))
+        target, noted = self._targets.get(_digest(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
 
@@ -254,7 +254,7 @@ class TargetSelector(Struct, eq=False):
                 continue
             if place >= len(target_states):
                 await self._pause_before(target_state)
-            request = self.request.within(self._bounds(target_state.name))
+            request = self.request.within(self._bounds_of(target_state.name))
             attempt = Attempt(target_state, request, partial)
             try:
                 await attempt.begin()
@@ -284,32 +284,32 @@ class TargetSelector(Struct, eq=False):
 
     async def _pause_before(self, target_state: TargetState) -> None:
         jitter = 0.5 + 0.5 * self.context.chance()
-        seconds = _RETRY_SECONDS * 2 ** self._times(target_state) * jitter
+        seconds = _RETRY_SECONDS * 2 ** self._tries_of(target_state) * jitter
         await self.context.pause(seconds)
         self.waited(seconds)
 
     def _may_retry(self, target_state: TargetState, failure: ServiceError) -> bool:
         return (
-            self._times(target_state) <= target_state.target.retries
+            self._tries_of(target_state) <= target_state.target.retries
             and failure.error_class in _PASSING
             and not self.request.fallbacks  # which are asked at once
             and target_state.breaker.failures < THRESHOLD
         )
 
-    def _times(self, target_state: TargetState) -> int:
+    def _tries_of(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
 
     def _record_served(self, target: str) -> None:
-        self._serves(target)
+        self._note_served(target)
         if len(self.candidates) > 1:
             context = self.context
             context.last_targets.note(affinity_key(self.request), target, context.clock())
 
-    def _serves(self, target: str) -> None:
+    def _note_served(self, target: str) -> None:
         self.served_by = target
         self.answered_by = target.replace("*", self.request.model, 1) if "*" in target else target
 
-    def _bounds(self, target: str) -> TokenBounds:
+    def _bounds_of(self, target: str) -> TokenBounds:
         for one in self.candidates:
             if one.name == target:
                 return one.bounds
@@ -322,7 +322,7 @@ class TargetSelector(Struct, eq=False):
             if failure.code == "context_length_exceeded"
         ]
         short = max((length for length in reported if isinstance(length, int)), default=0)
-        length = self._bounds(target_state.name).context_length
+        length = self._bounds_of(target_state.name).context_length
         return length is not None and length <= short
 
     def _record_abandoned(self, attempt: Attempt) -> None:
@@ -332,7 +332,7 @@ class TargetSelector(Struct, eq=False):
             attempt.failure = "left"
             self.tried.append(attempt)
             self.attempt = attempt
-            self._serves(attempt.target)
+            self._note_served(attempt.target)
             self.queued_seconds += attempt.queued_seconds
 
     def _record_failure(self, attempt: Attempt, failure: ServiceError) -> None:
@@ -344,7 +344,7 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata:
             self.uncounted += 1  # it was never sent
         if attempt.partial is None:
-            self._serves(attempt.target)  # nobody has answered yet
+            self._note_served(attempt.target)  # nobody has answered yet
 
     def _exhausted(
         self,
@@ -353,7 +353,7 @@ class TargetSelector(Struct, eq=False):
         *,
         hopeless: bool,
     ) -> ServiceError:
-        telling = [one for one in failures if not _unable(one)]
+        telling = [one for one in failures if not _is_of_target(one)]
         passing = [one for one in telling if one.retryable] or telling
         failure = passing[-1] if passing else next(iter(failures), None)
         rests = {
@@ -363,7 +363,7 @@ class TargetSelector(Struct, eq=False):
             wait = max(1, math.ceil(min(rests.values(), default=1.0)))
             why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
             exhausted = Overloaded(
-                f"No target of this model answers now ({_listed(self.candidates)}).{why} "
+                f"No target of this model answers now ({_listing(self.candidates)}).{why} "
                 f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
                 retry_after=wait,
@@ -386,7 +386,7 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, UpstreamFailed):
             next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (
-                f"No target of this model answered ({_listed(self.candidates)}). {_last(failure)} "
+                f"No target of this model answered ({_listing(self.candidates)}). {_last(failure)} "
                 f"{next_step}"
             )
         if len(self.tried) > 1:
@@ -394,7 +394,7 @@ class TargetSelector(Struct, eq=False):
         return failure
 
 
-def _listed(candidates: Sequence[Candidate]) -> str:
+def _listing(candidates: Sequence[Candidate]) -> str:
     names = [one.name for one in candidates[:_NAMED]]
     others = len(candidates) - len(names)
     return ", ".join([*names, f"and {others} more"] if others else names)
@@ -407,8 +407,8 @@ def _last(failure: UpstreamFailed) -> str:
 
 def _may_succeed_elsewhere(failure: ServiceError) -> bool:
     of_the_target = (Overloaded, RateLimited, TemplateFailed, UpstreamFailed)
-    return isinstance(failure, of_the_target) or _unable(failure)
+    return isinstance(failure, of_the_target) or _is_of_target(failure)
 
 
-def _unable(failure: ServiceError) -> bool:
+def _is_of_target(failure: ServiceError) -> bool:
     return failure.code in _OF_THE_TARGET

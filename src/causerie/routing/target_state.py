@@ -49,45 +49,45 @@ class Samples(Struct, eq=False):
     """The newest measurements with their times, for percentiles."""
 
     _clock: Callable[[], float]
-    _made: deque[tuple[float, float]] = msgspec.field(
+    _values: deque[tuple[float, float]] = msgspec.field(
         default_factory=partial(deque, maxlen=SAMPLES_KEPT)
     )
     _empty: bool = False  # a window had nothing when it was last asked for
-    _known: dict[float, tuple[float, Percentiles | None]] = {}
+    _summaries: dict[float, tuple[float, Percentiles | None]] = {}
 
     def add(self, value: float, now: float) -> None:
-        self._made.append((now, value))
+        self._values.append((now, value))
         if self._empty:
             self._empty = False
-            self._known.clear()
+            self._summaries.clear()
 
     def newest(self) -> float | None:
         """Return the median of the newest few of the last seconds; ``None`` with less than two."""
         since = self._clock() - _NOW_SECONDS
         values = sorted(
-            value for made, value in islice(reversed(self._made), _NEWEST) if made >= since
+            value for made, value in islice(reversed(self._values), _NEWEST) if made >= since
         )
         return values[(len(values) - 1) // 2] if len(values) > 1 else None
 
     def median_since(self, since: float) -> float | None:
-        values = [value for made, value in self._made if made >= since]
+        values = [value for made, value in self._values if made >= since]
         return median(values) if values else None
 
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
         """Return the percentiles of the last ``window`` seconds; ``None`` without measurements."""
-        if not self._made:
+        if not self._values:
             return None
         now = self._clock()
-        counted, percentiles = self._known.get(window, (float("-inf"), None))
+        counted, percentiles = self._summaries.get(window, (float("-inf"), None))
         if now - counted < _FRESH_SECONDS:
             return percentiles
-        values = sorted(value for made, value in self._made if made >= now - window)
+        values = sorted(value for made, value in self._values if made >= now - window)
         if values:
             last = len(values) - 1
             found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
         else:
             found, self._empty = None, True
-        self._known[window] = (now, found)
+        self._summaries[window] = (now, found)
         return found
 
 
@@ -176,7 +176,7 @@ class LatencyStats:
         if self._clock() >= self._fails_until:
             self._fails_until = float("-inf")
             return None
-        answered, failed = self._counted(_RECENT_MINUTES)
+        answered, failed = self._recent_counts(_RECENT_MINUTES)
         is_degraded = failed >= _LEAST_FAILED and failed * _DEGRADED >= answered + failed
         return (failed, answered + failed) if is_degraded else None
 
@@ -218,10 +218,10 @@ class LatencyStats:
 
     def uptime(self, minutes: int) -> float | None:
         """Return the share of answered requests in the last 5, 30 or 1440 minutes."""
-        answered, failed = self._counted(minutes)
+        answered, failed = self._recent_counts(minutes)
         return answered / (answered + failed) if answered + failed else None
 
-    def _counted(self, minutes: int) -> tuple[int, int]:
+    def _recent_counts(self, minutes: int) -> tuple[int, int]:
         now = self._clock() // 60
         summed, answered, failed = self._sums.get(minutes, (-1.0, 0, 0))
         if summed != now:

@@ -39,14 +39,14 @@ class SettingsDecoder:
     """
 
     def __init__(self, where: Callable[[KeyPath], str]) -> None:
-        self._where = where
+        self._place_of = where
         self.problems: list[Problem] = []
         self.faults: list[KeyPath] = []
 
     def struct(self, kind: type[S], value: object, path: KeyPath = ()) -> S:
         """Return the struct; usable as it is only where there are no problems."""
         if not isinstance(value, Mapping):
-            self._wrong(path, f"is {shown(value)}; it takes a table")
+            self._add_problem(path, f"is {shown(value)}; it takes a table")
             return cast(S, self._stand_in(kind))
         known = fields(kind)
         for key in value:
@@ -59,7 +59,7 @@ class SettingsDecoder:
                 if found is not _WRONG:
                     decoded[name] = found
             elif field.required:
-                self._wrong((*path, name), f"is missing; it takes {describe(field.type)}")
+                self._add_problem((*path, name), f"is missing; it takes {describe(field.type)}")
             if field.required and name not in decoded:
                 decoded[name] = self._stand_in(field.type)
         return kind(**decoded)
@@ -83,7 +83,7 @@ class SettingsDecoder:
         bare = plain(only)
         inline = extras(only).get("inline")
         if inline is not None and not isinstance(value, Mapping):
-            self._wrong(path, str(inline))
+            self._add_problem(path, str(inline))
             return _WRONG
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             return self.struct(bare, value, path)
@@ -93,7 +93,7 @@ class SettingsDecoder:
         element = get_args(bare)[0] if get_origin(bare) is tuple else None
         if isinstance(element, type) and issubclass(element, msgspec.Struct):
             if not isinstance(value, list | tuple):
-                self._wrong(path, f"is {shown(value)}; it takes a list of tables")
+                self._add_problem(path, f"is {shown(value)}; it takes a list of tables")
                 return _WRONG
             return tuple(
                 self.struct(element, item, (*path, index)) for index, item in enumerate(value)
@@ -108,7 +108,7 @@ class SettingsDecoder:
             known = "empty" if value == "" else shown(value)
             if _may_be_secret(kind):
                 known = "not usable"
-            self._wrong(path, f"is {known}; it takes {describe(kind)}")
+            self._add_problem(path, f"is {known}; it takes {describe(kind)}")
             return _WRONG
 
     def _unknown(self, path: KeyPath, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
@@ -118,12 +118,12 @@ class SettingsDecoder:
         self.faults.append((*path, meant))
         self._tell((*path, key), f"is not a setting; {advice}")
 
-    def _wrong(self, path: KeyPath, advice: str) -> None:
+    def _add_problem(self, path: KeyPath, advice: str) -> None:
         self.faults.append(path)
         self._tell(path, advice)
 
     def _tell(self, path: KeyPath, advice: str) -> None:
-        self.problems.append(Problem(self._where(path), dotted(path), advice))
+        self.problems.append(Problem(self._place_of(path), dotted(path), advice))
 
 
 def secret_places(bare: Any) -> Any:
@@ -213,7 +213,7 @@ def describe(kind: Any) -> str:
         options = [option for option in get_args(bare) if option is not type(None)]
         return " or ".join(describe(option) for option in options)
     if origin is Literal:
-        return _listed([f'`"{option}"`' for option in get_args(bare)])
+        return _joined_by_or([f'`"{option}"`' for option in get_args(bare)])
     if origin is tuple:
         return f"a list, each {describe(get_args(bare)[0])}"
     if bare is bool:
@@ -233,5 +233,5 @@ def _bounds(limits: list[msgspec.Meta]) -> str:
     return "".join(words)
 
 
-def _listed(options: list[str]) -> str:
+def _joined_by_or(options: list[str]) -> str:
     return options[0] if len(options) == 1 else ", ".join(options[:-1]) + " or " + options[-1]

@@ -203,21 +203,21 @@ def _collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     for way in every:
         other = names.setdefault(way.door.name, way)
         if other is not way:
-            advice = f'"{way.door.name}" is taken by {_described(other)}; {_advice(way)}'
+            advice = f'"{way.door.name}" is taken by {_door_words(other)}; {_door_advice(way)}'
             yield Broken((*way.at, "id" if way.own else "name"), advice, other.at)
             continue
         for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
             other = addresses.setdefault(address, way)
             if other is not way:
-                advice = f'"{address}" leads to {_described(other)} already; {_advice(way)}'
+                advice = f'"{address}" leads to {_door_words(other)} already; {_door_advice(way)}'
                 yield Broken((*way.at, "id" if way.own else key), advice, other.at)
 
 
-def _described(way: DoorAddress) -> str:
+def _door_words(way: DoorAddress) -> str:
     return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
 
 
-def _advice(way: DoorAddress) -> str:
+def _door_advice(way: DoorAddress) -> str:
     return "set another `door` for the model" if way.own else "give the door another"
 
 

@@ -219,7 +219,7 @@ def load(
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
-    _put_gateway(layers.values, entries)
+    _add_doors(layers.values, entries)
     _put_entries(layers, entries)
     _fill_known_providers(layers.values)
     decoder = SettingsDecoder(layers.where)
@@ -332,7 +332,7 @@ def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
     )
 
 
-def _put_gateway(values: dict[str, Any], entries: Sequence[Entry]) -> None:
+def _add_doors(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     # Doors that only entries need come last, so that the door behind plain `/v1` stays.
     filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
     doors = values.get("doors")

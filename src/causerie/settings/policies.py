@@ -1,4 +1,4 @@
-"""What new people and projects begin with, and what holds for all of them."""
+"""Policies: the defaults of new people and projects, and rules for all of them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Prices:
 
     def __init__(self, settings: Settings) -> None:
         self.list = price_list(settings) if settings.list_prices.enabled else PriceList(())
-        self._own = {model.id: model.price for model in settings.models}
+        self._own_prices = {model.id: model.price for model in settings.models}
         self._lists = {
             each.name: provider_at(each.base_url) if each.price_list is None else each.price_list
             for each in settings.providers
@@ -50,7 +50,7 @@ class Prices:
         if set_here is not None:
             return TargetPrice(set_here)
         if target.provider is None:
-            return TargetPrice(self._own.get(target.model, _NOTHING))
+            return TargetPrice(self._own_prices.get(target.model, _NOTHING))
         rows = self.list.of(self._lists.get(target.provider, ""), model or target.model)
         return TargetPrice(listed(rows), rows) if rows else None
 

@@ -1,4 +1,4 @@
-"""Where a service keeps what must not be lost, and where replicas count together."""
+"""Storage: the database and the journal, and the server where replicas count together."""
 
 from __future__ import annotations
 

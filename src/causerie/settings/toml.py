@@ -36,13 +36,13 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
         if isinstance(statement, int):
             found[(*path, statement)] = number
         elif statement.startswith("[["):
-            name = _resolved(_key_parts(statement[2:]), tables)
+            name = _full_path(_key_parts(statement[2:]), tables)
             tables[name] = tables.get(name, -1) + 1
             table = (*name, tables[name])
             found.setdefault(name, number)
             found[table] = number
         elif statement.startswith("["):
-            table = _resolved(_key_parts(statement[1:]), tables, whole=True)
+            table = _full_path(_key_parts(statement[1:]), tables, whole=True)
             found.setdefault(table, number)
         else:
             path = table
@@ -72,7 +72,7 @@ def _key_parts(text: str) -> list[str]:
     return parts
 
 
-def _resolved(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
+def _full_path(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = False) -> KeyPath:
     path: KeyPath = ()
     for position, part in enumerate(parts):
         path = (*path, part)

@@ -37,7 +37,7 @@ _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
 class PassedReply(Struct, frozen=True):
-    """How a reply looks; a stream ends with its ``usage`` if the client asked for that."""
+    """Encoder of replies; a stream ends with its ``usage`` if the client asked for that."""
 
     usage: bool = False
 
@@ -51,7 +51,7 @@ class PassedReply(Struct, frozen=True):
             return {"choices": [{"text": text}], **shown} if text else shown
         if raw.lstrip()[:1] == b"[":
             return Raw(raw)
-        fields = _named(raw, context)
+        fields = _with_model_name(raw, context)
         if "usage" in fields or "results" not in fields:
             fields["usage"] = _usage(fields.get("usage"), context, usage)
         return fields
@@ -60,7 +60,7 @@ class PassedReply(Struct, frozen=True):
         return PassedEncoder(context, self.usage)
 
 
-def _named(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
+def _with_model_name(raw: bytes, context: ResponseContext) -> dict[str, Raw]:
     fields = members(raw)
     if "model" in fields:
         fields["model"] = Raw(_encode(context.model))
@@ -90,7 +90,7 @@ class PassedEncoder(Struct, eq=False):
         pieces: list[bytes] = []
         for event in batch:
             if isinstance(event, PassedBytes):
-                fields = _named(event.data, self._context)
+                fields = _with_model_name(event.data, self._context)
                 fields.pop("usage", None)
                 self._identity = {name: fields[name] for name in _IDENTITY if name in fields}
                 # Line breaks stand between members of the provider's JSON only, never in strings.

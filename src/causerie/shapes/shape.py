@@ -24,7 +24,7 @@ _QUOTED = re.compile(r"`([^`]+)`")
 
 
 class Places(Struct, frozen=True):
-    """Where the fields of chat completions stand in the body that a client sent.
+    """Paths of the fields of chat completions in the body that a client sent.
 
     All stages behind a reader name fields as chat completions do. ``messages`` has the place of
     each message (``input[3]``), ``names`` those of other fields, also within messages and tools
@@ -100,7 +100,7 @@ class Shape(Struct, frozen=True):
     def parse_at_once(
         self, body: bytes, rules: ParsingRules, headers: Mapping[str, str]
     ) -> ParsedRequest | None:
-        """Like ``parse``, but return ``None`` if that would hold the event loop."""
+        """Parse like ``parse``, but return ``None`` if that would block the event loop."""
         if len(body) > AT_ONCE:
             return self.parse_usual(body, rules)
         return self.parse(body, rules, headers)

@@ -106,17 +106,17 @@ class StepReader:
     needed."""
 
     def __init__(self) -> None:
-        self._text = ""
+        self._unread = ""
         self._done = False
         self._step: Callable[[], str | None]
 
     def feed(self, text: str) -> Read:
-        self._text += text
+        self._unread += text
         out = ""
         while (piece := self._step()) is not None:
             out += piece
             if self._done:
-                return Read(arguments=out, rest=self._text)
+                return Read(arguments=out, rest=self._unread)
         return Read(arguments=out)
 
 
@@ -212,18 +212,18 @@ class CallIdReader:
 
     def __init__(self, following: str) -> None:
         self._until = following.strip()
-        self._text = ""
+        self._unread = ""
 
     def feed(self, text: str) -> Read:
-        self._text += text
-        end = self._text.find(self._until)
-        if "{" in self._text[: end if end >= 0 else None]:
+        self._unread += text
+        end = self._unread.find(self._until)
+        if "{" in self._unread[: end if end >= 0 else None]:
             raise Unreadable
         if end < 0:
-            if len(self._text) > 256:
+            if len(self._unread) > 256:
                 raise Unreadable
             return Read()
-        return Read(value=self._text[:end].strip(), rest=self._text[end:])
+        return Read(value=self._unread[:end].strip(), rest=self._unread[end:])
 
 
 def call_id_grammar(pattern: str, names: str) -> str:

@@ -168,7 +168,7 @@ def _choices_of_part(
     found: list[Schema] = [
         {key: of for key, of in schema.items() if key not in ("$ref", "allOf", *_ALTERNATIVES)}
     ]
-    for options in _applied(schema):
+    for options in _applied_subschemas(schema):
         each = _distinct_choices([_of_option(option, shared, known) for option in options], shared)
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
@@ -215,7 +215,7 @@ def _without_contradicting_types(choice: Schema) -> Schema | None:
     return {**choice, "type": left[0] if len(left) == 1 else left} if left else None
 
 
-def _applied(schema: Schema) -> Iterator[Sequence[object]]:
+def _applied_subschemas(schema: Schema) -> Iterator[Sequence[object]]:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield [resolved(schema, reference)]
@@ -326,7 +326,7 @@ def _joined_properties(one: Schema, other: Schema) -> Schema:
     found: dict[str, object] = {}
     if names:
         found["properties"] = {
-            name: _conjunction(_seen(one, name), _seen(other, name)) for name in names
+            name: _conjunction(_property(one, name), _property(other, name)) for name in names
         }
     if "additionalProperties" in one or "additionalProperties" in other:
         others = [side.get("additionalProperties", True) for side in (one, other)]
@@ -334,7 +334,7 @@ def _joined_properties(one: Schema, other: Schema) -> Schema:
     return found
 
 
-def _seen(schema: Schema, name: str) -> object:
+def _property(schema: Schema, name: str) -> object:
     others = schema.get("additionalProperties", True)
     return as_mapping(schema.get("properties")).get(name, others)
 

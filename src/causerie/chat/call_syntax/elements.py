@@ -49,7 +49,7 @@ class ElementReader(base.StepReader):
         self._step = self._tag
 
     def _tag(self) -> str | None:
-        text = self._text = self._text.lstrip()
+        text = self._unread = self._unread.lstrip()
         if not text.startswith(self._mark):
             if self._mark.startswith(text):
                 return None
@@ -61,15 +61,15 @@ class ElementReader(base.StepReader):
             raise base.Unreadable
         closes, name = found.groups()
         if not closes:
-            self._text = text[found.end() :]
+            self._unread = text[found.end() :]
             return self._open_element(name)
         inner = self._open[-1]
         if len(self._open) == 1:
-            self._text, self._done = text, True
+            self._unread, self._done = text, True
             return "}" if inner.count else "{}"
         if name != inner.name and not inner.free:
             raise base.Unreadable
-        self._text = text[found.end() :]
+        self._unread = text[found.end() :]
         self._open.pop()
         return inner.brackets[1:]
 
@@ -97,23 +97,23 @@ class ElementReader(base.StepReader):
     def _read_value(self) -> str | None:
         if not self._resumed and not self._value_is_streamed and not self._holds_text():
             return "" if self._step == self._tag else None
-        at = self._text.find(self._mark)
+        at = self._unread.find(self._mark)
         if at >= 0:
-            piece, self._text = str(self._held) + self._text[:at], self._text[at:]
+            piece, self._unread = str(self._held) + self._unread[:at], self._unread[at:]
             self._step = self._tag
             return self._closed_value(piece, self._open[-1].schema)
         if not self._value_is_streamed:
-            self._set_aside(max(len(self._text) - len(self._mark) + 1, 0))
+            self._set_aside(max(len(self._unread) - len(self._mark) + 1, 0))
             return None
-        ready = len(self._text) - base.text_overlap(self._text, self._mark)
-        piece, self._text = self._text[:ready], self._text[ready:]
+        ready = len(self._unread) - base.text_overlap(self._unread, self._mark)
+        piece, self._unread = self._unread[:ready], self._unread[ready:]
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
     def _holds_text(self) -> bool:
-        text = self._text.lstrip()
+        text = self._unread.lstrip()
         opening = f"{self._mark}<"
         if f"{opening}/".startswith(text):
-            self._set_aside(len(self._text) - len(text))
+            self._set_aside(len(self._unread) - len(text))
             return False
         if text.startswith(opening) and not text.startswith(f"{opening}/"):
             self._step = self._tag
@@ -122,8 +122,8 @@ class ElementReader(base.StepReader):
         return True
 
     def _set_aside(self, size: int) -> None:
-        self._held.add(self._text[:size])
-        self._text = self._text[size:]
+        self._held.add(self._unread[:size])
+        self._unread = self._unread[size:]
 
     def _closed_value(self, piece: str, schema: base.Schema) -> str:
         if self._value_is_streamed:

@@ -96,15 +96,15 @@ class _Pretty(JsonLikeRules):
                 f"{self._json_literal(name)} {self._colon} {self._constant(each)}"
                 for name, each in value.items()
             ]
-            return self._enclosed(self._open_object, members, self._close_object)
+            return self._joined_parts(self._open_object, members, self._close_object)
         if isinstance(value, list):
             begin, end = self.brackets
-            return self._enclosed(begin, map(self._constant, value), end)
+            return self._joined_parts(begin, map(self._constant, value), end)
         if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
             return f"({self._json_literal(value)} | {self._json_literal(int(value))})"
         return self._json_literal(value)
 
-    def _enclosed(self, begin: str, parts: Iterable[str], end: str) -> str:
+    def _joined_parts(self, begin: str, parts: Iterable[str], end: str) -> str:
         return f"{begin} {f' {self.comma} '.join(parts)} {end}"
 
     def _json_literal(self, value: object) -> str:

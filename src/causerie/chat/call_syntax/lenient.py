@@ -56,57 +56,57 @@ class LenientReader:
         self._ends = tuple(ends)
         self._tools = tools
         self._name = name
-        self._text = ""
+        self._unread = ""
         self._started = False
         self._brackets, self._scanned = Brackets(), 0
         self._looked = 0
 
     def feed(self, text: str) -> tuple[list[LenientCall], str] | None:
         """Return the calls and the text behind them, or ``None`` while more may come."""
-        self._text += text
-        if len(self._text) > _MOST_CHARACTERS:
+        self._unread += text
+        if len(self._unread) > _MOST_CHARACTERS:
             raise Unreadable
         if not self._started and not self._strip_markers():
             return None
-        if self._text[0] in "{[":
-            start, self._scanned = self._scanned, len(self._text)
-            end = start + self._brackets.read(self._text[start:])
+        if self._unread[0] in "{[":
+            start, self._scanned = self._scanned, len(self._unread)
+            end = start + self._brackets.read(self._unread[start:])
             if not self._brackets.closed:
                 return None
-            return self._calls_in(self._text[:end]), self._text[end:]
+            return self._calls_in(self._unread[:end]), self._unread[end:]
         if not self._may_start():
             raise Unreadable
         return self._marked_calls()
 
     def _strip_markers(self) -> bool:
-        self._text = self._text.lstrip()
-        while found := next((mark for mark in self._marks if self._text.startswith(mark)), None):
-            self._text = self._text[len(found) :].lstrip()
+        self._unread = self._unread.lstrip()
+        while found := next((mark for mark in self._marks if self._unread.startswith(mark)), None):
+            self._unread = self._unread[len(found) :].lstrip()
             self._marks.remove(found)
-        self._started = not any(mark.startswith(self._text) for mark in self._first_words)
+        self._started = not any(mark.startswith(self._unread) for mark in self._first_words)
         return self._started
 
     def _may_start(self) -> bool:
-        if self._text[0] in ('<]"' if self._name else "<]"):
+        if self._unread[0] in ('<]"' if self._name else "<]"):
             return True
-        text = self._text.removeprefix("functions.")
+        text = self._unread.removeprefix("functions.")
         return not self._name and any(
             name.startswith(text) or (text.startswith(name) and not text[len(name)].isalnum())
             for name in (*self._tools, "functions.")
         )
 
     def _marked_calls(self) -> tuple[list[LenientCall], str] | None:
-        head = _HEAD.match(self._text)
+        head = _HEAD.match(self._unread)
         if head is not None and head["ended"]:
-            return self._calls_in(head.group()), self._text[head.end() :]
-        places = [at for end in self._ends if (at := self._text.find(end, self._looked)) >= 0]
+            return self._calls_in(head.group()), self._unread[head.end() :]
+        places = [at for end in self._ends if (at := self._unread.find(end, self._looked)) >= 0]
         if not places:
             longest = max(map(len, self._ends), default=0)
             if not longest:
                 raise Unreadable
-            self._looked = max(len(self._text) - longest, 0)
+            self._looked = max(len(self._unread) - longest, 0)
             return None
-        return self._calls_in(self._text[: min(places)]), self._text[min(places) :]
+        return self._calls_in(self._unread[: min(places)]), self._unread[min(places) :]
 
     def _calls_in(self, text: str) -> list[LenientCall]:
         text = text.strip()

@@ -54,8 +54,8 @@ class ArgumentRules(ABC, Generic[Place]):
 
     def __init__(self, scope: GrammarText) -> None:
         self.scope = scope
-        self._names: dict[tuple[str, Place], str] = {}
-        self._left = _MOST_CHARACTERS
+        self._rule_names: dict[tuple[str, Place], str] = {}
+        self._characters_left = _MOST_CHARACTERS
         self._waiting: list[tuple[str, Schema, Place]] = []
 
     @abstractmethod
@@ -66,13 +66,13 @@ class ArgumentRules(ABC, Generic[Place]):
         shared = definitions(schema)
         own = {name: of for name, of in schema.items() if name not in shared}
         key = (json.dumps(own, sort_keys=True), place)
-        if key not in self._names:
-            self._left -= len(key[0])
-            if self._left < 0:
+        if key not in self._rule_names:
+            self._characters_left -= len(key[0])
+            if self._characters_left < 0:
                 raise refused(schema, "its alternatives are too many to be combined.")
-            self._names[key] = self.scope.reserve()
-            self._waiting.append((self._names[key], schema, place))
-        return self._names[key]
+            self._rule_names[key] = self.scope.reserve()
+            self._waiting.append((self._rule_names[key], schema, place))
+        return self._rule_names[key]
 
     def finish(self, schema: Schema, ways: Iterable[str | None]) -> str:
         """Return the rule for the ways to write all of it, with the rules for what is in it."""
@@ -195,10 +195,10 @@ def items_of(choice: Schema) -> Items:
 def item_in(schema: Schema, at: int) -> Schema:
     """Return the schema of the item ``at``; alternatives of ``schema`` are combined."""
     every = map(items_of, choices(schema))
-    return _united(each.first[at] if at < len(each.first) else each.rest for each in every)
+    return _united_schema(each.first[at] if at < len(each.first) else each.rest for each in every)
 
 
-def _united(options: Iterable[Schema | None]) -> Schema:
+def _united_schema(options: Iterable[Schema | None]) -> Schema:
     found: list[Schema] = []
     for of in options:
         if of is not None and of not in found:
@@ -244,7 +244,7 @@ def members_of(choice: Schema, key: str, writable: Callable[[str], bool]) -> Obj
     for constraints that cannot be enforced.
     """
     required = as_list(choice.get("required"))
-    declared = _names(choice)
+    declared = _rule_names(choice)
     unnamed = declared.keys() - as_mapping(choice.get("properties")).keys()
     if len(unnamed) * len(patterns_of(choice)) > MOST_MATCHED:
         raise refused(choice, "too many required names for so many patterns.", "patternProperties")
@@ -276,7 +276,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 def property_in(schema: Schema, name: str) -> Schema:
     """Return the same of any schema, which may be an object in several ways."""
-    return _united(property_of(choice, name) or None for choice in choices(schema))
+    return _united_schema(property_of(choice, name) or None for choice in choices(schema))
 
 
 def patterns_of(choice: Schema) -> Mapping[str, object]:
@@ -284,11 +284,11 @@ def patterns_of(choice: Schema) -> Mapping[str, object]:
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    found = (_names(choice) for choice in choices(schema))
+    found = (_rule_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def _names(choice: Schema) -> dict[str, None]:
+def _rule_names(choice: Schema) -> dict[str, None]:
     required = (str(name) for name in as_list(choice.get("required")))
     return dict.fromkeys([*as_mapping(choice.get("properties")), *required])
 

@@ -33,7 +33,7 @@ class OpenString:
         self._passed: list[str] = []  # and not read
         self._first = ""  # character of the value
         self._escapes = False  # what comes next is escaped
-        self._odd = False  # as many quotes as would leave a string open
+        self._in_string = False  # as many quotes as would leave a string open
         self._literal: RelaxedReader | None = RelaxedReader(parameters=("value",))
 
     def add(self, text: str) -> None:
@@ -49,19 +49,19 @@ class OpenString:
         self._first = self._first or piece.lstrip()[:1]
         if self._first not in ("[", "{"):
             return False
-        self._count(piece)
+        self._count_quotes(piece)
         if self._literal is not None:
             try:
                 self._literal.feed(piece)
             except base.Unreadable:
                 self._literal = None
-        return self._odd and not (self._literal is not None and self._literal.whole)
+        return self._in_string and not (self._literal is not None and self._literal.whole)
 
-    def _count(self, piece: str) -> None:
+    def _count_quotes(self, piece: str) -> None:
         at = min(int(self._escapes), len(piece))
         for found in _COUNTED.finditer(piece, at):
             at = found.end()
-            self._odd ^= found.group() == '"'
+            self._in_string ^= found.group() == '"'
         self._escapes = piece.endswith("\\", at) if piece else self._escapes
 
 
@@ -96,12 +96,12 @@ class ParameterReader(base.StepReader):
         self._before = form.before.strip()
         self._after = form.after.strip()
         self._between = [_search_loosely(form.between)]
-        self._typed: tuple[str, str] | None = None
+        self._typed_marks: tuple[str, str] | None = None
         if form.between_json is not None:
             head, typed, tail = form.between_json.partition("{type}")
             self._between.append(_search_loosely(form.between_json))
-            self._typed = (head.strip(), tail.strip()) if typed else None
-        self._count = 0
+            self._typed_marks = (head.strip(), tail.strip()) if typed else None
+        self._count_quotes = 0
         self._pending_key = ""  # of the value being read, which goes out with it
         self._open_value({}, None)
         self._step = self._read_key
@@ -109,15 +109,15 @@ class ParameterReader(base.StepReader):
     @property
     def is_between(self) -> bool:
         """Return whether no parameter has begun since the last one: the list may end here."""
-        return self._step == self._read_key and not self._text.strip()
+        return self._step == self._read_key and not self._unread.strip()
 
     def _read_key(self) -> str | None:
-        text = self._text = self._text.lstrip()
+        text = self._unread = self._unread.lstrip()
         if not text.startswith(self._before):
             if self._before.startswith(text):
                 return None
             return self._close_list(text)
-        found = self._announced(text) if self._typed is None else self._announced_type(text)
+        found = self._announced(text) if self._typed_marks is None else self._announced_type(text)
         last = text.find(self._list_end) if self._list_end else -1
         if last >= 0 and (found is None or last < found[0]):
             return self._close_list(text[last:])
@@ -127,18 +127,18 @@ class ParameterReader(base.StepReader):
             return None
         at, end, raw = found
         key = text[text.rfind(self._before, 0, at) + len(self._before) : at].strip()
-        self._text = text[end:]
+        self._unread = text[end:]
         self._open_value(property_in(self._schema, key), raw)
-        lead = "{" if self._count == 0 else ", "
-        self._count += 1
+        lead = "{" if self._count_quotes == 0 else ", "
+        self._count_quotes += 1
         name = f"{lead}{json.dumps(key, ensure_ascii=False)}: "
         self._pending_key = "" if self._streams else name
         return f'{name}"' if self._streams else ""
 
     def _close_list(self, text: str) -> str:
-        self._text = text
+        self._unread = text
         self._done = True
-        return "}" if self._count else "{}"
+        return "}" if self._count_quotes else "{}"
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
         found = [
@@ -157,8 +157,8 @@ class ParameterReader(base.StepReader):
         return at, -end, None if len(self._between) == 1 else mark is self._between[0]
 
     def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
-        assert self._typed is not None
-        head, tail = self._typed
+        assert self._typed_marks is not None
+        head, tail = self._typed_marks
         at = text.find(head, len(self._before))
         end = text.find(tail, at + len(head)) if at >= 0 else -1
         if end < 0:
@@ -173,44 +173,44 @@ class ParameterReader(base.StepReader):
         self._step = self._read_value
         self._fresh = True
         self._held = base.GrowingText()  # of a value that does not stream, before the text
-        self._searched = 0  # characters of the text in which the end of a value is not
+        self._search_from = 0  # characters of the text in which the end of a value is not
         self._strings = OpenString()  # of a value
-        self._judged = 0  # characters of the text that it has
+        self._counted_to = 0  # characters of the text that it has
 
     def _read_value(self) -> str | None:
         if self._fresh and self._form.between.endswith("\n"):
-            if not self._text:
+            if not self._unread:
                 return None
-            self._text = self._text.removeprefix("\n")
+            self._unread = self._unread.removeprefix("\n")
         if self._fresh and self._form.wrap is not None and not self._strip_wrapper(self._form.wrap):
             return None
         self._fresh = False
         end = self._end_of_value()
         if end is not None:
-            piece, self._text = str(self._held) + self._text[: end[0]], self._text[end[1] :]
+            piece, self._unread = str(self._held) + self._unread[: end[0]], self._unread[end[1] :]
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
             if self._pending_key and not piece.strip() and self._expected and not self._is_text:
-                self._count -= 1
+                self._count_quotes -= 1
                 return ""
             return self._pending_key + self._close_value(piece)
         if not self._streams:
-            size = max(self._searched - 1, 0)
-            self._strings.add(self._text[self._judged : size])
-            self._held.add(self._text[:size])
-            self._text = self._text[size:]
-            self._searched -= size
-            self._judged = max(self._judged - size, 0)
+            size = max(self._search_from - 1, 0)
+            self._strings.add(self._unread[self._counted_to : size])
+            self._held.add(self._unread[:size])
+            self._unread = self._unread[size:]
+            self._search_from -= size
+            self._counted_to = max(self._counted_to - size, 0)
             return None
         # The marker may be cut, and the line break before it is the marker's, not the value's.
-        keep = max(base.text_overlap(self._text, end) for end in self._ends)
-        ready = len(self._text) - keep
-        if self._form.after.startswith("\n") and self._text[:ready].endswith("\n"):
+        keep = max(base.text_overlap(self._unread, end) for end in self._ends)
+        ready = len(self._unread) - keep
+        if self._form.after.startswith("\n") and self._unread[:ready].endswith("\n"):
             ready -= 1
         if not ready:
             return None
-        piece, self._text, self._searched = self._text[:ready], self._text[ready:], 0
+        piece, self._unread, self._search_from = self._unread[:ready], self._unread[ready:], 0
         return json.dumps(piece, ensure_ascii=False)[1:-1]
 
     def _ends_at(self, marker: str) -> None:
@@ -220,24 +220,26 @@ class ParameterReader(base.StepReader):
     def _end_of_value(self) -> tuple[int, int] | None:
         # JSON strings may hold the marker.
         is_json = not (self._streams or self._is_text or self._raw)
-        while found := self._end.search(self._text, self._searched):
+        while found := self._end.search(self._unread, self._search_from):
             if not is_json:
                 return found.span()
-            self._strings.add(self._text[self._judged : found.start()])
-            self._judged = found.start()
+            self._strings.add(self._unread[self._counted_to : found.start()])
+            self._counted_to = found.start()
             if not self._strings.holds:
                 return found.span()
-            self._searched = found.start() + 1
-        self._searched = max(self._searched, len(self._text) - max(map(len, self._ends)) + 1)
+            self._search_from = found.start() + 1
+        self._search_from = max(
+            self._search_from, len(self._unread) - max(map(len, self._ends)) + 1
+        )
         return None
 
     def _strip_wrapper(self, wrap: tuple[str, str]) -> bool:
         opener, closer = wrap
-        if self._text.startswith(opener):
-            self._text = self._text[len(opener) :]
+        if self._unread.startswith(opener):
+            self._unread = self._unread[len(opener) :]
             self._ends_at(closer + self._after)
             self._raw = True
-        return len(self._text) >= len(opener) or not opener.startswith(self._text)
+        return len(self._unread) >= len(opener) or not opener.startswith(self._unread)
 
     def _close_value(self, piece: str) -> str:
         if self._streams:

@@ -49,7 +49,7 @@ class RelaxedReader(StepReader):
         self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
         self._parameters = parameters
         # Names that Python has not, which functions may have all the same.
-        self._others = [name for name in parameters or () if not name.isidentifier()]
+        self._odd_names = [name for name in parameters or () if not name.isidentifier()]
         self._open: list[_Open] = []
         self._mark = ""  # what ends the string being read
         self._escapes = False
@@ -63,7 +63,7 @@ class RelaxedReader(StepReader):
             out.append(read.arguments)
             if read.rest is not None:
                 return Read(arguments="".join(out), rest=read.rest + text[at + _SLICE :])
-            if len(self._text) > LONGEST_WORD:  # of a string nothing is held
+            if len(self._unread) > LONGEST_WORD:  # of a string nothing is held
                 raise Unreadable
         return Read(arguments="".join(out))
 
@@ -71,14 +71,14 @@ class RelaxedReader(StepReader):
     def whole(self) -> bool:
         """Return whether the first value of a call has ended, and nothing follows it yet."""
         ended = self._step == self._read_separator and len(self._open) == 1
-        return ended and self._open[0].count == 1 and not self._text.strip()
+        return ended and self._open[0].count == 1 and not self._unread.strip()
 
     def _skip_space(self) -> str:
-        self._text = self._text.lstrip()
-        return self._text[:1]
+        self._unread = self._unread.lstrip()
+        return self._unread[:1]
 
     def _consume(self, size: int = 1) -> str:
-        taken, self._text = self._text[:size], self._text[size:]
+        taken, self._unread = self._unread[:size], self._unread[size:]
         return taken
 
     def _begin_list(self) -> str | None:
@@ -88,7 +88,7 @@ class RelaxedReader(StepReader):
             return "{"
         if not self._skip_space():
             return None
-        if self._text[0] != "{":
+        if self._unread[0] != "{":
             raise Unreadable
         return self._enter_brackets(self._consume())
 
@@ -97,7 +97,7 @@ class RelaxedReader(StepReader):
             raise Unreadable
         keyed = opener == "{"
         self._open.append(_Open(_CLOSERS[opener], keyed))
-        self._step = self._key if keyed else self._value
+        self._step = self._read_key if keyed else self._value
         return "{" if keyed else "["
 
     def _leave_brackets(self) -> str:
@@ -118,19 +118,19 @@ class RelaxedReader(StepReader):
     def _keyword(self) -> str | None:
         if not self._skip_space():
             return None
-        if self._text[0] == ")":
+        if self._unread[0] == ")":
             return self._leave_brackets()
-        for name in self._others:
-            if self._text.startswith(f"{name}="):
+        for name in self._odd_names:
+            if self._unread.startswith(f"{name}="):
                 self._consume(len(name) + 1)
                 self._step = self._value
                 return f"{self._separator()}{_quoted(name)}: "
-            if f"{name}=".startswith(self._text):
+            if f"{name}=".startswith(self._unread):
                 return None
-        found = _KEYWORD.match(self._text)
-        if found is None and _MAYBE_KEYWORD.fullmatch(self._text):
+        found = _KEYWORD.match(self._unread)
+        if found is None and _MAYBE_KEYWORD.fullmatch(self._unread):
             return None
-        if found is not None and found.end() == len(self._text):
+        if found is not None and found.end() == len(self._unread):
             return None  # one ``=`` or two
         self._step = self._value
         place = self._open[-1].count
@@ -143,15 +143,15 @@ class RelaxedReader(StepReader):
             raise Unreadable
         return f"{self._separator()}{_quoted(name)}: "
 
-    def _key(self) -> str | None:
+    def _read_key(self) -> str | None:
         if not self._skip_space():
             return None
-        if self._text[0] == "}":
+        if self._unread[0] == "}":
             return self._leave_brackets()
         mark = self._quote_here()
         if mark is None:
             return None
-        found = _bare_key(self._text) if mark == "" else _quoted_key(self._text, mark)
+        found = _bare_key(self._unread) if mark == "" else _quoted_key(self._unread, mark)
         if found is None:
             return None
         name, size = found
@@ -176,10 +176,10 @@ class RelaxedReader(StepReader):
             return self._lead() + '"'
         if first in _CLOSERS:
             return self._lead() + self._enter_brackets(self._consume())
-        found = _WORD.match(self._text)
+        found = _WORD.match(self._unread)
         if found is None:
             raise Unreadable
-        if found.end() == len(self._text):
+        if found.end() == len(self._unread):
             return None
         written = _constant_json(self._consume(found.end()))
         if written is None:
@@ -189,44 +189,44 @@ class RelaxedReader(StepReader):
 
     def _quote_here(self) -> str | None:
         for mark in self._quotes:
-            if self._text.startswith(mark):
+            if self._unread.startswith(mark):
                 return mark
-            if len(self._text) < len(mark) and mark.startswith(self._text):
+            if len(self._unread) < len(mark) and mark.startswith(self._unread):
                 return None
         return ""
 
     def _read_string(self) -> str | None:
         if self._escapes:
             out = ""
-            while self._text:
-                if self._text[0] == self._mark:
+            while self._unread:
+                if self._unread[0] == self._mark:
                     self._consume()
                     self._step = self._read_separator
                     return out + '"'
-                if self._text[0] == "\\":
+                if self._unread[0] == "\\":
                     escape = self._escape()
                     if escape is None:
                         break
                     out += escape
                     continue
-                stop = _STRING_STOP[self._mark].search(self._text)
-                out += _inner(self._consume(stop.start() if stop else len(self._text)))
+                stop = _STRING_STOP[self._mark].search(self._unread)
+                out += _inner(self._consume(stop.start() if stop else len(self._unread)))
             return out or None
-        end = self._text.find(self._mark)
+        end = self._unread.find(self._mark)
         if end >= 0:
             piece = self._consume(end)
             self._consume(len(self._mark))
             self._step = self._read_separator
             return _inner(piece) + '"'
-        ready = len(self._text) - text_overlap(self._text, self._mark)
+        ready = len(self._unread) - text_overlap(self._unread, self._mark)
         return _inner(self._consume(ready)) if ready else None
 
     def _escape(self) -> str | None:
-        kind = self._text[1:2]
+        kind = self._unread[1:2]
         if not kind:
             return None
         if kind in _HEX:
-            digits = self._text[2 : 2 + _HEX[kind]]
+            digits = self._unread[2 : 2 + _HEX[kind]]
             if len(digits) < _HEX[kind] and re.fullmatch(r"[0-9a-fA-F]*", digits):
                 return None
             number = int(digits, 16) if re.fullmatch(r"[0-9a-fA-F]+", digits) else -1
@@ -252,7 +252,7 @@ class RelaxedReader(StepReader):
         if len(self._open) == 1 and self._parameters is not None:
             self._step = self._keyword
         else:
-            self._step = self._key if inner.keyed else self._value
+            self._step = self._read_key if inner.keyed else self._value
         return ""
 
 

@@ -24,10 +24,10 @@ def with_headless(form: ModelFormat) -> ModelFormat:
     if form.header is not None or calls.at_start or not isinstance(first, Literal):
         return form
     if calls.begin.strip() and first.text[:1] in ("<", "]"):
-        found.append(_beginning(calls, first.text.rstrip()))
+        found.append(_without_begin_marker(calls, first.text.rstrip()))
     between_markers = first.text[0] in "<[" and first.text[-1] in ">]"
     if between_markers and isinstance(second, Name) and _begins_with_marker(calls.call[2:]):
-        found.append(_beginning(structs.replace(calls, call=calls.call[1:])))
+        found.append(_without_begin_marker(structs.replace(calls, call=calls.call[1:])))
     return (
         structs.replace(form, calls=structs.replace(calls, also=(*calls.also, *found)))
         if found
@@ -44,7 +44,7 @@ def _begins_with_marker(segments: Sequence[object]) -> bool:
     return first.text[0] in "<[" if first.text.strip() else _begins_with_marker(others)
 
 
-def _beginning(way: CallSection, *marks: str) -> CallSection:
+def _without_begin_marker(way: CallSection, *marks: str) -> CallSection:
     return structs.replace(
         way, begin="", optional_end=True, triggers=marks, lead_ins=(), lead="", also=()
     )

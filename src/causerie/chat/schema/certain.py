@@ -30,14 +30,14 @@ class _Document:
         return AppliedSchemas(tuple(known.values()), self)
 
     def _in_place(self, schema: Schema) -> list[object]:
-        found = [*as_list(schema.get("allOf")), *self._referred(schema)]
+        found = [*as_list(schema.get("allOf")), *self._referenced(schema)]
         if not self.certain:
             found += [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
             found += as_mapping(schema.get("dependentSchemas")).values()
             found += [schema.get("then"), schema.get("else")]
         return found
 
-    def _referred(self, schema: Schema) -> list[object]:
+    def _referenced(self, schema: Schema) -> list[object]:
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return []
@@ -48,10 +48,10 @@ class _Document:
         if id(schema) not in self._checked:
             other = {"additionalProperties"} if "patternProperties" not in schema else set[str]()
             open_parts = [of for key, of in schema.items() if key not in _CERTAIN | other]
-            self._checked[id(schema)] = CHECKED in schema or self._marked(open_parts)
+            self._checked[id(schema)] = CHECKED in schema or self._holds_checked(open_parts)
         return self._checked[id(schema)]
 
-    def _marked(self, waiting: list[object]) -> bool:
+    def _holds_checked(self, waiting: list[object]) -> bool:
         seen = set[int]()
         while waiting:
             part = waiting.pop()
@@ -63,7 +63,7 @@ class _Document:
             elif isinstance(part, Mapping):
                 if CHECKED in part:
                     return True
-                waiting += [*part.values(), *self._referred(part)]
+                waiting += [*part.values(), *self._referenced(part)]
         return False
 
 

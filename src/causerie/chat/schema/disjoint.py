@@ -118,13 +118,13 @@ class SchemaDisjointness:
         An option that is there twice is never alone. Beside one that always holds, no other is.
         """
         always = [at for at, option in enumerate(options) if option is True or option == {}]
-        texts = [self._written(option) for option in options]
+        texts = [self._canonical(option) for option in options]
         times = Counter(texts)
         return [
             at for at in always or range(len(options)) if not texts[at] or times[texts[at]] == 1
         ]
 
-    def _written(self, option: object) -> str:
+    def _canonical(self, option: object) -> str:
         text = canonical(option) if self._spend(1) else ""
         self._spend(len(text) // _CHARACTERS_A_STEP)
         return text
@@ -132,13 +132,13 @@ class SchemaDisjointness:
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         pair = id(a), id(b), frame
         if pair not in self._known:
-            found = self._compared(a, b, frame, depth)
+            found = self._excludes_uncached(a, b, frame, depth)
             if self._work.left > 0:
                 self._known[pair] = found
             return found
         return self._known[pair]
 
-    def _compared(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
+    def _excludes_uncached(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         if not self._spend(1) or depth > _MAX_DEPTH:
             return False
         if is_never(a) or is_never(b):

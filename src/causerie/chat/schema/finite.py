@@ -28,7 +28,7 @@ class Contradictions:
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
         self._resolve = resolve
-        self._left = _MOST_STEPS
+        self._steps_left = _MOST_STEPS
 
     def of(self, kind: str, schema: Schema) -> str:
         """Return why no value of a JSON type satisfies a schema, or an empty text."""
@@ -68,8 +68,8 @@ class Contradictions:
     def _values(self, schema: object, depth: int) -> float:
         if not isinstance(schema, Mapping):
             return 0 if schema is False else _MANY
-        self._left -= 1
-        if depth > _DEEPEST_COUNT or self._left < 0:
+        self._steps_left -= 1
+        if depth > _DEEPEST_COUNT or self._steps_left < 0:
             return _MANY
         bounds = [sum(_values_of_type(kind, schema) for kind in _kinds_or_all(schema))]
         listed = constants(schema)

@@ -70,11 +70,11 @@ class SchemaNarrowing:
             if key in schema:
                 read(self, parts, schema)
         self._dependencies(parts, schema)
-        self._counts(parts, schema)
+        self._property_counts(parts, schema)
         if alone and parts.added and _is_closed(schema):
             named = as_mapping(parts.schema["properties"])
             others = {name: True for way in parts.added for name in self._named_properties(way)}
-            parts.schema |= {"properties": {**named, **_new(others, named)}, **_NO_OTHERS}
+            parts.schema |= {"properties": {**named, **_not_named(others, named)}, **_NO_OTHERS}
         if len(parts.added) == 1 and parts.added[0].keys().isdisjoint(parts.schema):
             parts.schema |= parts.added[0]
         elif parts.added:
@@ -135,7 +135,7 @@ class SchemaNarrowing:
                 parts.added.append(needs)
             elif len(asked) <= _MOST_CONDITIONS:
                 held = {"type": "object", "required": [name]}
-                parts.either([_without([name]), {"allOf": [held, needs]}])
+                parts.either([_without_names([name]), {"allOf": [held, needs]}])
         if len(asked) > _MOST_CONDITIONS:
             parts.left.append("dependencies")
 
@@ -181,7 +181,7 @@ class SchemaNarrowing:
             excluded = as_list(schema["oneOf"])[rival]
             opposite = self._negation.of(excluded)
             ways = _without_contradictions(
-                _without_contradictions(opposite.ways, schema), self._referred(option)
+                _without_contradictions(opposite.ways, schema), self._dereferenced(option)
             )
             apart = self._disjointness.of_passing_schemas()
             ways = [way for way in ways if any(apart.overlaps([way, option], within=None))]
@@ -200,7 +200,7 @@ class SchemaNarrowing:
         return {"allOf": [parts.place("oneOf", at), *held], **closing}
 
     def _ways_by_other_names(self, rival: object, option: object) -> list[Schema]:
-        closed = self._referred(rival)
+        closed = self._dereferenced(rival)
         if closed.get("additionalProperties") is not False or "patternProperties" in closed:
             return []
         known = as_mapping(closed.get("properties"))
@@ -208,13 +208,13 @@ class SchemaNarrowing:
         return [{"type": "object", "required": [name]} for name in names]
 
     def _closing(self, schema: Schema, option: object) -> Schema:
-        target = self._referred(option)
+        target = self._dereferenced(option)
         if not _is_closed(target) or schema.keys() & (_OTHERS_IN_PLACE | {"properties"}):
             return {}
         named = as_mapping(target["properties"])
         return {"properties": dict.fromkeys(named, True), **_NO_OTHERS}
 
-    def _referred(self, schema: object) -> Schema:
+    def _dereferenced(self, schema: object) -> Schema:
         for _ in range(_MOST_CONDITIONS):
             if not isinstance(schema, Mapping) or schema.keys() != {"$ref"}:
                 break
@@ -248,7 +248,7 @@ class SchemaNarrowing:
         if schema["uniqueItems"] is not True or (isinstance(most, int) and most <= 1):
             return
         parts.left.append("uniqueItems")
-        values = as_list(self._referred(schema.get("items")).get("enum"))
+        values = as_list(self._dereferenced(schema.get("items")).get("enum"))
         if values and not (isinstance(most, int) and most <= len(values)):
             parts.schema["maxItems"] = len(values)
 
@@ -277,7 +277,7 @@ class SchemaNarrowing:
         if schema["propertyNames"] not in (True, {}, {"type": "string"}):
             parts.left.append("propertyNames")
 
-    def _counts(self, parts: _Parts, schema: Schema) -> None:
+    def _property_counts(self, parts: _Parts, schema: Schema) -> None:
         required, names = as_list(schema.get("required")), [*as_mapping(schema.get("properties"))]
         free = [name for name in names if name not in required]
         least, most = schema.get("minProperties", 0), schema.get("maxProperties")
@@ -301,7 +301,7 @@ class SchemaNarrowing:
             parts.left.append("maxProperties")
             return
         others = [[other for other in free if other != name] for name in free]
-        parts.either([_without(each) for each in others] if most else [_without(free)])
+        parts.either([_without_names(each) for each in others] if most else [_without_names(free)])
 
     # What other keywords leave over
 
@@ -312,7 +312,7 @@ class SchemaNarrowing:
         if closed:
             others = dict.fromkeys(self._named_properties(schema), True)
             own = as_mapping(schema.get("properties"))
-            parts.schema |= {"properties": {**own, **_new(others, own)}, **_NO_OTHERS}
+            parts.schema |= {"properties": {**own, **_not_named(others, own)}, **_NO_OTHERS}
         if not closed or self._depends_on_document(schema):
             parts.left.append("unevaluatedProperties")
 
@@ -357,7 +357,7 @@ def _dependencies(parts: _Parts, schema: Schema) -> Iterator[tuple[str, Schema]]
                 yield name, parts.place(key, name)
 
 
-def _new(others: Mapping[str, object], named: Mapping[str, object]) -> dict[str, object]:
+def _not_named(others: Mapping[str, object], named: Mapping[str, object]) -> dict[str, object]:
     return {name: of for name, of in others.items() if name not in named}
 
 
@@ -368,7 +368,7 @@ def _rewritten(pattern: str) -> list[str]:
         return []
 
 
-def _without(names: Sequence[str]) -> Schema:
+def _without_names(names: Sequence[str]) -> Schema:
     return {"properties": dict.fromkeys(names, False)}
 
 

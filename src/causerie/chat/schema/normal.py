@@ -55,8 +55,8 @@ class Rewriter:
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
     _unknown: dict[str, str] = field(default_factory=dict)  # by the pointer of one that has it
     _unknown_keys: set[str] = field(default_factory=set)
-    _left: dict[str, str] = field(default_factory=dict)  # by pointer
-    _marked: set[str] = field(default_factory=set)
+    _unenforced: dict[str, str] = field(default_factory=dict)  # by pointer
+    _marked_places: set[str] = field(default_factory=set)
     _values: Values = field(init=False)
     _narrowing: SchemaNarrowing = field(init=False)
     _contradictions: Contradictions = field(init=False)
@@ -84,7 +84,7 @@ class Rewriter:
             target = self._rewrite_schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, alone]] = named
-        if not self.for_grammar and self.checked - self._marked:
+        if not self.for_grammar and self.checked - self._marked_places:
             top[CHECKED] = True
         turning = circle(definitions)
         if turning is not None:
@@ -110,11 +110,11 @@ class Rewriter:
 
     def left(self) -> tuple[tuple[str, str], ...]:
         """Return the pointers and keywords of which the grammar admits more than they do."""
-        return tuple(self._left.items())
+        return tuple(self._unenforced.items())
 
     def _leave_to_check(self, schema: str, pointer: str, keyword: str) -> None:
         # Equal items are watched for in another way.
-        self._left[pointer] = keyword
+        self._unenforced[pointer] = keyword
         if keyword != "uniqueItems":
             self.checked.add(schema)
 
@@ -167,7 +167,7 @@ class Rewriter:
             self._leave_to_check(pointer, step(pointer, keyword), keyword)
         return narrowed
 
-    def _below(self, place: Place, of: object, *keys: str | int, alone: bool = True) -> Node | bool:
+    def _child(self, place: Place, of: object, *keys: str | int, alone: bool = True) -> Node | bool:
         return self._rewrite_schema(of, step(place.pointer, *keys), place.depth + 1, alone)
 
     def _identity(self, place: Place, key: str, value: object, at: str) -> None:
@@ -227,14 +227,14 @@ class Rewriter:
         _conjoin(place.out, "anyOf" if self.for_grammar else key, options)
 
     def _subschema(self, place: Place, key: str, value: object, at: str) -> None:
-        place.out[key] = self._below(place, value, key, alone=key == "additionalProperties")
+        place.out[key] = self._child(place, value, key, alone=key == "additionalProperties")
 
     def _dependencies(self, place: Place, key: str, value: object, at: str) -> None:
-        for name, needs in self._named(value, at):
+        for name, needs in self._schemas(value, at):
             if isinstance(needs, str | list):
                 needs = {"required": [needs] if isinstance(needs, str) else needs}
             held: Node = {"type": "object", "required": [name]}
-            part = self._below(place, needs, key, name, alone=False)
+            part = self._child(place, needs, key, name, alone=False)
             place.out["allOf"] = [*as_list(place.out.get("allOf")), {"if": held, "then": part}]
 
     def _applies_alone(self, place: Place, key: str) -> bool:
@@ -246,7 +246,7 @@ class Rewriter:
         if not isinstance(value, list) or not value:
             at = step(place.pointer, key)
             raise self._refusal_at(at, "it must be an array of at least one schema.")
-        return [self._below(place, of, key, at, alone=alone) for at, of in enumerate(value)]
+        return [self._child(place, of, key, at, alone=alone) for at, of in enumerate(value)]
 
     # Keywords of strings and numbers
 
@@ -317,14 +317,14 @@ class Rewriter:
 
     def _items(self, place: Place, key: str, value: object, at: str) -> None:
         if not isinstance(value, list):
-            place.out["items"] = self._below(place, value, key)
+            place.out["items"] = self._child(place, value, key)
             return
         if "prefixItems" in place.schema:
             raise self._refusal_at(place.pointer, "it has both prefixItems and an array of items.")
         self._prefix(place, key, value, at)
         if "additionalItems" in place.schema:
             rest = place.schema["additionalItems"]
-            place.out["items"] = self._below(place, rest, "additionalItems")
+            place.out["items"] = self._child(place, rest, "additionalItems")
 
     def _prefix(self, place: Place, key: str, value: object, at: str) -> None:
         options = self._options(place, key, value)
@@ -341,10 +341,10 @@ class Rewriter:
 
     def _properties(self, place: Place, key: str, value: object, at: str) -> None:
         place.out[key] = {
-            name: self._below(place, schema, key, name) for name, schema in self._named(value, at)
+            name: self._child(place, schema, key, name) for name, schema in self._schemas(value, at)
         }
 
-    def _named(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
+    def _schemas(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
         if not isinstance(value, Mapping):
             raise self._refusal_at(pointer, "it must be an object of schemas.")
         self._values.count(pointer, text=sum(map(len, value)))
@@ -356,12 +356,12 @@ class Rewriter:
             self._leave_to_check(place.pointer, at, key)
             return
         parts: dict[str, object] = {}
-        for pattern, schema in self._named(value, at):
+        for pattern, schema in self._schemas(value, at):
             inside = step(at, pattern)
             rewritten, *ahead = self._rewritten(pattern, inside)
             if ahead:
                 raise self._refusal_at(inside, LOOKS)
-            part = self._below(place, schema, key, pattern)
+            part = self._child(place, schema, key, pattern)
             if not self.for_grammar:
                 held = [parts[rewritten]] if rewritten in parts else []
                 parts[rewritten] = {"allOf": [*held, part]} if held else part
@@ -392,7 +392,7 @@ class Rewriter:
 
     def _finish(self, place: Place, out: Node) -> None:
         if not self.for_grammar and place.pointer in self.checked:
-            self._marked.add(place.pointer)
+            self._marked_places.add(place.pointer)
             out[CHECKED] = True
         required = as_list(out.get("required"))
         fewest = out.get("minProperties")

@@ -69,7 +69,7 @@ def whole(pattern: str) -> str:
 
 def anywhere(pattern: str) -> list[str]:
     """Return patterns that each match the whole of every text in which the pattern is found."""
-    return ["|".join(map(_surrounded, _alternatives(parts))) for parts in _with_lookaheads(pattern)]
+    return ["|".join(map(_unanchored, _alternatives(parts))) for parts in _with_lookaheads(pattern)]
 
 
 def _with_lookaheads(pattern: str) -> list[list[Piece]]:
@@ -94,7 +94,7 @@ def _alternatives(parts: Sequence[Piece]) -> list[list[Piece]]:
     return ways
 
 
-def _surrounded(way: list[Piece]) -> str:
+def _unanchored(way: list[Piece]) -> str:
     start = bool(way) and way[0].kind == "start"
     end = len(way) > start and way[-1].kind == "end"
     inside = way[start : len(way) - end]
@@ -238,7 +238,7 @@ class _Reader:
 
     def _escape(self) -> str:
         self._at += 1
-        letter = self._letter()
+        letter = self._escaped_letter()
         if letter.lower() in _SETS:
             self._at += 1
             if letter.isupper():
@@ -253,13 +253,13 @@ class _Reader:
         self._at = found.end() if found else self._at
         return "\\" + found.group() if found else ""
 
-    def _letter(self) -> str:
+    def _escaped_letter(self) -> str:
         if self._at >= len(self._pattern):
             raise Refused("The pattern ends with a lone backslash.")
         return self._pattern[self._at]
 
     def _character(self) -> str:
-        letter = self._letter()
+        letter = self._escaped_letter()
         found = _HEX.match(self._pattern, self._at)
         if found is not None:
             self._at = found.end()
@@ -333,7 +333,7 @@ class _Reader:
         self._at += 1
         if character != "\\":
             return character
-        letter = self._letter()
+        letter = self._escaped_letter()
         if letter.lower() in _SETS:
             self._at += 1
             if letter.islower():

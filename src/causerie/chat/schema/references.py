@@ -155,7 +155,7 @@ def without_siblings(schema: Schema) -> tuple[Schema, list[str]]:
         return kept, base
 
     unnamed = {key: value for key, value in schema.items() if key != "$schema"}
-    return as_mapping(_changed(unnamed, cut)), [*ignored]
+    return as_mapping(_transformed(unnamed, cut)), [*ignored]
 
 
 def placed(schema: Schema) -> Schema:
@@ -187,10 +187,10 @@ def placed(schema: Schema) -> Schema:
                 out[key] = of
         return out, inner
 
-    return as_mapping(_changed(found.whole, moved))
+    return as_mapping(_transformed(found.whole, moved))
 
 
-def _changed(
+def _transformed(
     value: object,
     change: Callable[[Schema, str], tuple[Schema, str]],
     base: str = "",
@@ -202,13 +202,13 @@ def _changed(
     if depth > DEEPEST:
         return value
     if isinstance(value, list):
-        return [_changed(item, change, base, depth + 1) for item in value]
+        return [_transformed(item, change, base, depth + 1) for item in value]
     if not isinstance(value, Mapping):
         return value
     if not by_name:
         value, base = change(value, base)
     return {
-        key: _changed(of, change, base, depth + 1, by_name=not by_name and key in BY_NAME)
+        key: _transformed(of, change, base, depth + 1, by_name=not by_name and key in BY_NAME)
         if by_name or key not in DATA
         else of
         for key, of in value.items()

@@ -173,13 +173,13 @@ class SchemaNegation:
     """
 
     resolve: Callable[[str], object]
-    _left: int = _MOST_CHARACTERS_IN_ALL
+    _budget: int = _MOST_CHARACTERS_IN_ALL
 
     def of(self, schema: object, depth: int = 0) -> Opposite:
         """Return the opposite of a schema; it has no ways where none can be said."""
         if not isinstance(schema, Mapping):
             return Opposite(({},) if schema is False else (), True)
-        if depth > _DEEPEST or self._left < 0:
+        if depth > _DEEPEST or self._budget < 0:
             return _NOTHING_SAID
         each = [
             self._keyword(key, value, schema, depth)
@@ -187,7 +187,7 @@ class SchemaNegation:
             if not words.is_annotation(key)
         ]
         found = _union(each)
-        self._left -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
+        self._budget -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
         return found
 
     def _keyword(self, key: str, value: object, schema: Schema, depth: int) -> Opposite:
@@ -217,7 +217,7 @@ class SchemaNegation:
         if key in ("anyOf", "oneOf"):
             none = self._opposite_of_all(as_list(value), depth)
             return none if key == "anyOf" else Opposite(none.ways, False)
-        return _beyond(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
+        return _outside(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
 
     def _properties(self, named: Schema, depth: int) -> Opposite:
         ways, complete = [], True
@@ -240,7 +240,7 @@ class SchemaNegation:
         return Opposite(ways, all(one.complete for one in each))
 
 
-def _beyond(key: str, bound: int | float) -> Opposite:
+def _outside(key: str, bound: int | float) -> Opposite:
     kind, other, away = _BOUNDS[key]
     if away < 0 and bound <= 0:
         return _NOTHING_SAID

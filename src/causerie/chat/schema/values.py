@@ -139,14 +139,14 @@ def json_type(value: object) -> str:
 
 def canonical(value: object) -> str:
     """Return a text that equal JSON values share: 1 and 1.0 are equal, and the order of keys."""
-    return json.dumps(_plain(value), sort_keys=True)
+    return json.dumps(_whole_as_int(value), sort_keys=True)
 
 
-def _plain(value: object) -> object:
+def _whole_as_int(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_whole_as_int(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _whole_as_int(item) for key, item in value.items()}
     return value

@@ -70,17 +70,17 @@ class PartialTokens:
             return ()
         head = written[: -len(end)] if end else written
         for number in (count, *range(1, len(head) + 1)):
-            found = self._spelled(head, number)
+            found = self._tokens_spelling(head, number)
             if found:
                 return found
         return ()
 
-    def _spelled(self, head: bytes, count: int) -> tuple[int, ...]:
+    def _tokens_spelling(self, head: bytes, count: int) -> tuple[int, ...]:
         if count == 1:
             return (self._ids[head],) if head in self._ids else ()
         for cut in range(len(head) - count + 1, 0, -1):
             first = self._ids.get(head[:cut])
-            rest = self._spelled(head[cut:], count - 1) if first is not None else ()
+            rest = self._tokens_spelling(head[cut:], count - 1) if first is not None else ()
             if first is not None and rest:
                 return (first, *rest)
         return ()
@@ -198,7 +198,7 @@ def biases(
     All but those ``allowed`` are banned. A few are raised instead, unless a penalty applies: it
     would divide what they were raised by.
     """
-    if len(allowed) < size // 2 and not _penalised(body):
+    if len(allowed) < size // 2 and not _has_penalty(body):
         yield from ((id, _RAISED) for id in allowed)
     else:
         yield from ((id, False) for id in sorted(set(range(size)).difference(allowed)))
@@ -338,7 +338,7 @@ class LlamaCppClient(EngineTransport):
             slot.made.append(id)
             slot.finished = True
         for probability in item.completion_probabilities:
-            return _weighed(id, item.content, probability, request.logprobs or 0)
+            return _with_logprobs(id, item.content, probability, request.logprobs or 0)
         return Token(id, item.content)
 
 
@@ -435,14 +435,14 @@ def completion_body(request: TextRequest, slot: int, prompt: object = None) -> d
 
 def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
     # Each sampler walks over the whole vocabulary, so those without an effect are left out.
-    first = ["penalties"] if _penalised(body) else []
+    first = ["penalties"] if _has_penalty(body) else []
     if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
         return {"samplers": [*first, "top_k"], "top_k": 1}
     active = [name for name, value in _NEUTRAL.items() if body[name] != value]
     return {"samplers": [*first, *active] or ["temperature"]}
 
 
-def _penalised(body: Mapping[str, Any]) -> bool:
+def _has_penalty(body: Mapping[str, Any]) -> bool:
     return any(body[name] != value for name, value in _NO_PENALTY.items())
 
 
@@ -457,12 +457,12 @@ def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -
     for index, id in enumerate(item.tokens):
         added = text if index == len(item.tokens) - 1 else ""
         if index < len(item.completion_probabilities):
-            yield _weighed(id, added, item.completion_probabilities[index], alternatives)
+            yield _with_logprobs(id, added, item.completion_probabilities[index], alternatives)
         else:
             yield Token(id, added)
 
 
-def _weighed(id: int, text: str, probability: _Probability, alternatives: int) -> Token:
+def _with_logprobs(id: int, text: str, probability: _Probability, alternatives: int) -> Token:
     return Token(
         id,
         text,

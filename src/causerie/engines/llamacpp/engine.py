@@ -175,7 +175,7 @@ class NativeBuild:
 
     @property
     def folder(self) -> str:
-        """Return its own folder.
+        """Return the folder of the program, which is its working directory.
 
         A build whose backends are libraries looks for them there and in the working directory. So
         nothing in the service's working directory is taken for one.
@@ -414,7 +414,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         self._launch = launch
         if launch.cache_tokens < launch.context * launch.parallel:
             self.cache_tokens = launch.cache_tokens
-        self._readings = supervised.Readings()
+        self._limiter = supervised.TokenizeLimit()
         self._affixes: tuple[list[int], list[int]] | None = None
         # A build with llguidance could, and nothing tells which one has it.
         self.keeps_grammars = launch.options.command is None
@@ -451,7 +451,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         texts = [piece for piece in pieces if isinstance(piece, str)]
         supervised.ensure_can_fit(await self._vocabulary(), texts, self.context)
         prompts = await self._image_prompts(self._client())
-        return await self._readings.of(supervised.characters(texts), lambda: prompts.tokens(pieces))
+        return await self._limiter.of(supervised.characters(texts), lambda: prompts.tokens(pieces))
 
     async def _image_prompts(self, client: LlamaCppClient) -> ImagePrompts:
         # Each child has a marker of its own.
@@ -460,7 +460,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             client.images = await ImagePrompts.of(client.ask, await self._vocabulary(), control)
         return client.images
 
-    async def _pictured(self, client: LlamaCppClient, request: TextRequest) -> object:
+    async def _image_prompt(self, client: LlamaCppClient, request: TextRequest) -> object:
         if request.pictured is None:
             return None
         return await (await self._image_prompts(client)).prompt(request)
@@ -496,7 +496,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
 
     async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
-        answer = await self._readings.of(
+        answer = await self._limiter.of(
             supervised.characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
         )
         return list(answer["tokens"])
@@ -539,7 +539,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     async def _see(
         self, client: LlamaCppClient, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        prompt = await self._pictured(client, request)
+        prompt = await self._image_prompt(client, request)
         async with client.complete(request, prompt) as outputs:
             yield outputs
 
@@ -550,7 +550,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         request: TextRequest,
         admitted: Admitted,
     ) -> Token:
-        prompt = await self._pictured(client, request)
+        prompt = await self._image_prompt(client, request)
         if self.keeps_grammars:
             return await client.sample(replace(request, grammar=admitted.grammar()), prompt)
         ids = [*admitted.ids(), *(vocabulary.end if admitted.ends else ())]

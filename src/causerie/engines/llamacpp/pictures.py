@@ -68,7 +68,7 @@ class ImagePrompts:
         if not facts.get("modalities", {}).get("vision"):
             raise EngineFailed("the projector is not for images")
         prompts = cls(ask, facts["media_marker"], vocabulary, control)
-        whole = await prompts._read([LETTER], special=False, affixes=True)
+        whole = await prompts._tokenize([LETTER], special=False, affixes=True)
         if whole[:1] == [vocabulary.bos]:
             prompts._bos = vocabulary.bos
         return prompts
@@ -77,14 +77,14 @@ class ImagePrompts:
         """Return the ids of a prompt, as :class:`~causerie.engines.base.ImageEngine` says."""
         pieces = self._without_bos(pieces)
         texts = [part for piece in pieces if isinstance(piece, str) for part in (piece, NO_TOKEN)]
-        read = iter(parted(await self._read(texts, special=True)))
+        read = iter(parted(await self._tokenize(texts, special=True)))
         found = [self._bos] if self._bos is not None else []
         for piece in pieces:
             if isinstance(piece, str):
                 found += next(read)
             else:
                 async with self._turn:
-                    found += piece.placeholders(await self._count(piece))
+                    found += piece.placeholders(await self._tokens_of(piece))
         return found
 
     async def prompt(self, request: TextRequest) -> dict[str, object]:
@@ -111,14 +111,14 @@ class ImagePrompts:
         last = pictured.pieces[-1]
         before = last if isinstance(last, str) else ""
         alone, whole = parted(
-            await self._read([before, NO_TOKEN, before + text, NO_TOKEN], special=True)
+            await self._tokenize([before, NO_TOKEN, before + text, NO_TOKEN], special=True)
         )
         meant = [id for id in (*alone, *generated) if id in self.control]
         if meant != [id for id in whole if id in self.control]:
             raise EngineRefused("the reply spells a control token, and its prompt has images")
         return text
 
-    async def _count(self, image: Image) -> int:
+    async def _tokens_of(self, image: Image) -> int:
         known = self._counts.get(image.digest)
         if known is None:
             if self._around is None:
@@ -144,7 +144,7 @@ class ImagePrompts:
             raise ImageRefused from failure
         return int(answer["input_tokens"])
 
-    async def _read(
+    async def _tokenize(
         self, content: Sequence[str | int], *, special: bool, affixes: bool = False
     ) -> list[int]:
         body = {"content": content, "parse_special": special, "add_special": affixes}

@@ -79,7 +79,7 @@ class _StoredPrompt:
 
 @dataclass(slots=True)
 class PromptStore:
-    """The states. ``limit`` is in bytes, 0 for none; ``token_bytes`` estimates one token's."""
+    """Saved slot states. ``limit`` is in bytes, 0 for none; ``token_bytes`` estimates a token's."""
 
     limit: int
     token_bytes: int
@@ -94,13 +94,13 @@ class PromptStore:
     def best(self, scope: str, prompt: bytes) -> tuple[_StoredPrompt | None, int]:
         """Return the state of a scope that shares most of a packed prompt, and how many tokens."""
         head = prompt[:_LEAST_BYTES]
-        alike = [state for state in self._of(scope) if state.tokens.startswith(head)]
+        alike = [state for state in self._states_of(scope) if state.tokens.startswith(head)]
         shared = [(common_tokens(state.tokens, prompt), state.used, state) for state in alike]
         tokens, _, state = max(shared, key=lambda each: each[:2], default=(0, 0, None))
         return state, tokens
 
     def covers(self, scope: str, tokens: bytes) -> bool:
-        return any(state.tokens.startswith(tokens) for state in self._of(scope))
+        return any(state.tokens.startswith(tokens) for state in self._states_of(scope))
 
     async def save(
         self,
@@ -117,7 +117,7 @@ class PromptStore:
         expected = token_count(tokens) * self.token_bytes
         if len(tokens) < _LEAST_BYTES or self.covers(scope, tokens):
             return
-        for state in [one for one in self._of(scope) if tokens.startswith(one.tokens)]:
+        for state in [one for one in self._states_of(scope) if tokens.startswith(one.tokens)]:
             self._drop(state)
         if expected > self.limit:
             return
@@ -158,7 +158,7 @@ class PromptStore:
             os.close(file)
         self._states, self._spare = [], []
 
-    def _of(self, scope: str) -> list[_StoredPrompt]:
+    def _states_of(self, scope: str) -> list[_StoredPrompt]:
         return [state for state in self._states if state.scope == scope]
 
     def _evict(self, more: int, needed: _StoredPrompt | None) -> None:
@@ -239,7 +239,7 @@ class Slots:
         self._cache_tokens = cache_tokens
         self._store = store
         self._free = asyncio.Semaphore(count)
-        self._choosing = asyncio.Lock()  # also while others make room for the one that was chosen
+        self._slot_lock = asyncio.Lock()  # also while others make room for the one that was chosen
         self._uses = 0
 
     @property
@@ -269,7 +269,7 @@ class Slots:
     async def _reserve_slot(
         self, engine: Engine, scope: str, tokens: bytes, cells: int
     ) -> tuple[Slot, int, _StoredPrompt | None]:
-        async with self._choosing:
+        async with self._slot_lock:
             free = [slot for slot in self._slots if not slot.busy]
             slot, shared, stored = self._choose_slot(free, scope, tokens)
             before = slot.cells

@@ -137,11 +137,11 @@ class OpenVinoClient:
         self.version = ""
         self._process = process
         self._pulse = pulse
-        self._numbers = count(1)
+        self._order_ids = count(1)
         self._waiting: dict[int, asyncio.Queue[_Answer | None]] = {}
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[bool] = loop.create_future()
-        self._gone = False
+        self._has_ended = False
         self._reader = loop.create_task(self._read())
 
     async def close(self) -> None:
@@ -157,11 +157,11 @@ class OpenVinoClient:
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """Return once the child has answered between two steps; raise :class:`EngineFailed`."""
         async with self._order({"ping": path}) as answers:
-            await _next(answers)
+            await _next_answer(answers)
 
     async def encode(self, texts: Sequence[str]) -> Sequence[list[int]]:
         async with self._order({"encode": texts}) as answers:
-            return (await _next(answers)).encoded
+            return (await _next_answer(answers)).encoded
 
     @asynccontextmanager
     async def complete(
@@ -177,9 +177,9 @@ class OpenVinoClient:
 
     @asynccontextmanager
     async def _order(self, order: dict[str, Any]) -> AsyncIterator[asyncio.Queue[_Answer | None]]:
-        if self._gone:
+        if self._has_ended:
             raise base.EngineFailed("the engine is gone", loading=True)
-        number = next(self._numbers)
+        number = next(self._order_ids)
         answers: asyncio.Queue[_Answer | None] = asyncio.Queue()
         self._waiting[number] = answers
         try:
@@ -203,7 +203,7 @@ class OpenVinoClient:
                     elif (answers := self._waiting.get(answer.id)) is not None:
                         answers.put_nowait(answer)
         finally:
-            self._gone = True
+            self._has_ended = True
             if not self._ready.done():
                 self._ready.set_result(False)
             for answers in self._waiting.values():
@@ -226,7 +226,7 @@ def _generation_order(request: base.TextRequest, ebnf: str | None) -> dict[str, 
     }
 
 
-async def _next(answers: asyncio.Queue[_Answer | None]) -> _Answer:
+async def _next_answer(answers: asyncio.Queue[_Answer | None]) -> _Answer:
     answer = await answers.get()
     if answer is None:
         raise base.EngineFailed("the engine broke off its answer")
@@ -240,7 +240,7 @@ async def _outputs(
 ) -> AsyncGenerator[base.Output, None]:
     made = 0
     while True:
-        answer = await _next(answers)
+        answer = await _next_answer(answers)
         if answer.refused:
             raise base.EngineRefused(f"the engine refused the request: {answer.refused}")
         for id, logprob in zip(answer.ids, answer.logprobs, strict=True):
@@ -360,7 +360,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
             context=launch.context,
         )
         self._launch = launch
-        self._readings = supervised.Readings()
+        self._limiter = supervised.TokenizeLimit()
         self._control: re.Pattern[str]  # of the vocabulary, once that is read
 
     async def _build(self, client: OpenVinoClient) -> str:
@@ -379,7 +379,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         if not texts:
             return [part for part in parts if isinstance(part, int)]
         read = iter(
-            await self._readings.of(supervised.characters(texts), lambda: client.encode(texts))
+            await self._limiter.of(supervised.characters(texts), lambda: client.encode(texts))
         )
         found: list[int] = []
         for part in parts:

@@ -60,11 +60,11 @@ class Prefill:
         self._speed = PrefillSpeed(_EXPECTED_SECONDS)
         self._limit = blocks
         self.known: dict[int, None] = {}  # keys of blocks in the cache, in the order of their use
-        self._divided = divided
+        self._may_divide = divided
         self._waiting: dict[int, _WaitingPrompt] = {}
         self._planned: Sequence[Part] = ()
         self._oldest_first = False
-        self._warm = False  # the first step of a process prepares kernels, and tells no speed
+        self._is_warm = False  # the first step of a process prepares kernels, and tells no speed
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -85,7 +85,7 @@ class Prefill:
         self._oldest_first = not self._oldest_first
         waiting, planned = list(self._waiting.values()), []
         left = sum(prompt.rest for prompt in waiting)
-        if self._divided:
+        if self._may_divide:
             left = min(_round_to_blocks(self._speed.fitting(_ALONE_SECONDS)), BATCH)
         if not self._oldest_first:
             waiting.sort(key=lambda prompt: prompt.rest)
@@ -94,7 +94,7 @@ class Prefill:
             while prompt.rest > BLOCK and prompt.blocks[prompt.read // BLOCK] in self.known:
                 prompt.read += BLOCK
             prompt.is_long = prompt.is_long or prompt.rest > self._speed.fitting(_LONG_SECONDS)
-            small = self._divided and streaming and prompt.is_long
+            small = self._may_divide and streaming and prompt.is_long
             most = (
                 min(left, _round_to_blocks(self._speed.fitting(STREAMING_SECONDS)))
                 if small
@@ -114,9 +114,9 @@ class Prefill:
 
     def stepped(self, seconds: float) -> None:
         """Note that the step which was planned took so long."""
-        if self._warm:
+        if self._is_warm:
             self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
-        self._warm = True
+        self._is_warm = True
         for part in self._planned:
             self._remember(part.prompt.blocks[: part.end // BLOCK])
         self._planned = ()

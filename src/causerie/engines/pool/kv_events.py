@@ -84,7 +84,7 @@ class PrefixIndex:
 
     def resize(self, blocks: int) -> None:
         """Have another bound from now on."""
-        self._half = max(blocks // _SHARDS // 2, 1)
+        self._half_capacity = max(blocks // _SHARDS // 2, 1)
 
     def forget(self, name: str) -> None:
         """Take a member as one that holds nothing: new, gone, or started again."""
@@ -108,16 +108,16 @@ class PrefixIndex:
                 here = holding & held
                 if here != holding:
                     if length:
-                        self._note(found, holding & ~here, length)
+                        self._note_run(found, holding & ~here, length)
                     if not here:
                         return found
                     holding = held if here == held else here
             length += 1
         if length:
-            self._note(found, holding, length)
+            self._note_run(found, holding, length)
         return found
 
-    def _note(self, found: dict[str, int], members: int, length: int) -> None:
+    def _note_run(self, found: dict[str, int], members: int, length: int) -> None:
         while members:
             bit = members & -members
             found[self._names[bit]] = length
@@ -125,8 +125,8 @@ class PrefixIndex:
 
     def add(self, name: str, blocks: Iterable[int]) -> None:
         """Record that a member holds these blocks, and has used them now."""
-        bit, sets = self._bit(name), self._sets
-        young, old, half = self._young, self._old, self._half
+        bit, sets = self._bit_of(name), self._sets
+        young, old, half = self._young, self._old, self._half_capacity
         for block in blocks:
             shard = block >> _SHARD
             table = young[shard]
@@ -154,7 +154,7 @@ class PrefixIndex:
                 if left := table.get(block, 0) & bit:
                     table[block] ^= left
 
-    def _bit(self, name: str) -> int:
+    def _bit_of(self, name: str) -> int:
         bit = self._bits.get(name)
         if bit is None:
             if self._next >= len(self._bits) + _MOST_BITS:  # sets are not to grow without end
@@ -307,7 +307,7 @@ class KvView:
         self.block_size = 0  # in tokens; 0 while nothing was stored
         self.salted = False  # whether events name the salts of prompts, which are their scopes
         self._next: int | None = None  # number of the next batch
-        self._ts = 0.0  # the latest of its batches
+        self._last_timestamp = 0.0  # the latest of its batches
         self._blocks: dict[int, tuple[int, ...]] = {}  # by the hash of vLLM's hash
         self._copies: dict[int, int] = {}  # beyond the first one of a block
         self._group: int | None = None
@@ -339,11 +339,11 @@ class KvView:
             return
         elif number > self._next:
             self._reset(complete=False)
-        self._next, self._ts = number + 1, max(self._ts, batch.ts)
+        self._next, self._last_timestamp = number + 1, max(self._last_timestamp, batch.ts)
         for event in batch.events:
             if isinstance(event, Cleared):
                 self._reset(complete=True)
-                self._ts = batch.ts
+                self._last_timestamp = batch.ts
                 self._index.forget(self._member)
             elif isinstance(event, Stored):
                 self._store(event)
@@ -352,11 +352,11 @@ class KvView:
 
     def _other_publisher(self, number: int, batch: EventBatch) -> bool:
         # Numbers that start at 0 again mean that the server was restarted.
-        return self._next is not None and number < self._next and batch.ts > self._ts
+        return self._next is not None and number < self._next and batch.ts > self._last_timestamp
 
     def _reset(self, *, complete: bool) -> None:
         self.complete = complete
-        self._ts = 0.0
+        self._last_timestamp = 0.0
         self._group = None
         self._blocks.clear()
         self._copies.clear()
@@ -485,7 +485,7 @@ class KvSubscriber:
                     if first is not None:
                         await self._replay(context, first)
                     self.view.receive(at, batch)
-                    self._noticed()
+                    self._contacted()
             finally:
                 await end_task(watch)
 
@@ -509,13 +509,13 @@ class KvSubscriber:
             async with aclosing(_replayed(context, self._endpoint.replay, first)) as batches:
                 async for at, payload in batches:
                     self.view.receive(at, decoded_events(payload))
-                    self._noticed()
+                    self._contacted()
             if first == 0:
                 self.view.begin()
                 self.failure = ""
                 self._changed()
 
-    def _noticed(self) -> None:
+    def _contacted(self) -> None:
         self.failure, self.heard = "", monotonic()
         self._changed()
 

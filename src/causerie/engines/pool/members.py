@@ -82,7 +82,7 @@ class MemberCache:
         self._running = f"{name} running"
         self._caches = [
             kv_events.KvSubscriber(
-                endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._changed
+                endpoint, kv_events.KvView(index, f"{name} rank {rank}", name), self._update_source
             )
             for rank, endpoint in enumerate(endpoints)
         ]
@@ -127,7 +127,7 @@ class MemberCache:
         self._index.forget(self._name)
         for cache in self._caches:
             cache.view.forget()
-        self._changed()
+        self._update_source()
 
     def run(self, runs: Mapping[str, int], scope: str = "") -> int:
         """Return how many of the first blocks of a prompt in a scope the member holds.
@@ -165,7 +165,7 @@ class MemberCache:
         if self._caches and unread >= 2 * max(*sizes, 0) and (any(sizes) or unread >= _UNREAD):
             self._expected = self._expected or (since, monotonic())
 
-    def _changed(self) -> None:
+    def _update_source(self) -> None:
         if not self._caches or any(cache.failure for cache in self._caches):
             self._source = SENT
         else:
@@ -263,8 +263,8 @@ class MemberTurn:
     _left: Callable[[Member], None]
 
     def __post_init__(self, prompt: Sequence[int]) -> None:
-        self._rest = prompt[len(self._blocks) * kv_events.BLOCK :]  # the tokens that fill no block
-        self._read, self._since = self._unread, monotonic()
+        self._tail = prompt[len(self._blocks) * kv_events.BLOCK :]  # the tokens that fill no block
+        self._tokens_read, self._since = self._unread, monotonic()
         self.at.running += 1
         self.at.unread += self._unread
         self.at.cache.enter(self._blocks)
@@ -287,10 +287,10 @@ class MemberTurn:
         self._unread = 0
         if made is not None:
             at.answered()
-            at.cache.expect(self._read, self._since)
+            at.cache.expect(self._tokens_read, self._since)
             # The reply is in its cache too, for the next turn of the conversation.
             before = self._blocks[-1] if self._blocks else self._before
-            at.cache.holds(kv_events.extended(before, [*self._rest, *made]))
+            at.cache.holds(kv_events.extended(before, [*self._tail, *made]))
         elif failure:
             at.failed(failure)
         self._left(at)

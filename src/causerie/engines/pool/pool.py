@@ -143,14 +143,14 @@ class EnginePool:
     ) -> None:
         self._model = model
         self._close = close
-        self._make = make
+        self._new_engine = make
         self._event_endpoints_of = events
         self._members: dict[str, Member] = {}
         self._leaving: set[Member] = set()
         self._ends: set[asyncio.Task[None]] = set()
         self._numbers = count(1)
         self._index = PrefixIndex(_BLOCKS)
-        self._news = asyncio.Event()
+        self._member_changed = asyncio.Event()
         self._started = False
         self._discovery = Discovery(self._set_members)
         self._discovery.renew(addresses)
@@ -181,9 +181,9 @@ class EnginePool:
         while not self._ready():
             members = self._members.values()
             if members and all(member.failure for member in members):
-                raise base.EngineFailed(str(self._nobody()))
-            self._news.clear()
-            await self._news.wait()
+                raise base.EngineFailed(str(self._no_member_error()))
+            self._member_changed.clear()
+            await self._member_changed.wait()
 
     async def stop(self) -> None:
         self._started = False
@@ -257,7 +257,7 @@ class EnginePool:
     def _ready_members(self) -> Sequence[Member]:
         ready = self._ready()
         if not ready:
-            raise self._nobody()
+            raise self._no_member_error()
         return ready
 
     def choose(self, prompt: Sequence[int], scope: str, tried: Collection[str]) -> MemberTurn:
@@ -270,7 +270,7 @@ class EnginePool:
         awake = [member for member in there if not member.rests] or there
         able = [member for member in awake if member.running < member.engine.slots] or awake
         if not able:
-            raise self._nobody()
+            raise self._no_member_error()
         found = self._index.runs(blocks)
         runs = {member.name: member.cache.run(found, scope) for member in able} if found else found
         member = least_cost(able, len(prompt), runs)
@@ -289,7 +289,7 @@ class EnginePool:
                 member.cache.forget()  # whoever is there now has an empty one
         return ready
 
-    def _nobody(self) -> base.EngineFailed:
+    def _no_member_error(self) -> base.EngineFailed:
         away = next((f": {one.failure}" for one in self._members.values() if one.failure), "")
         return base.EngineFailed(f"no member of the pool can be asked{away}", loading=True)
 
@@ -301,7 +301,7 @@ class EnginePool:
             member = before.pop(name, None)
             if member is None:
                 cache = MemberCache(self._index, name, self._event_endpoints_of(address))
-                member = Member(name, self._make(address), cache)
+                member = Member(name, self._new_engine(address), cache)
             self._members[name] = member
         for member in before.values():
             member.cache.forget()
@@ -310,7 +310,7 @@ class EnginePool:
         self._resize_index()
         if self._started:
             self._begin_loading()
-            self._news.set()
+            self._member_changed.set()
 
     def _resize_index(self) -> None:
         held = sum(len(member.cache) for member in self._members.values())
@@ -326,7 +326,7 @@ class EnginePool:
 
     def _begin_loading(self) -> None:
         for member in self._members.values():
-            member.begin(self._news)
+            member.begin(self._member_changed)
 
 
 def _members_away(members: Sequence[base.EngineStatus]) -> str:

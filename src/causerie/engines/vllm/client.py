@@ -153,7 +153,7 @@ class VllmClient(EngineTransport):
         response = await self.send(method, path, body)
         content = await read_answer(response)
         if response.status != 200:
-            raise _refused(response.status, content)
+            raise _refusal_of(response.status, content)
         try:
             return msgspec.json.decode(content) if content and path != HEALTH else None
         except (msgspec.DecodeError, ValueError) as error:  # the latter for what is no UTF-8
@@ -168,7 +168,7 @@ class VllmClient(EngineTransport):
         response = await self.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
-                raise _refused(response.status, await read_answer(response))
+                raise _refusal_of(response.status, await read_answer(response))
             async with aclosing(_outputs(response, request, spelling, pulse)) as outputs:
                 yield outputs
         finally:
@@ -275,7 +275,7 @@ def _alternatives(
     )
 
 
-def _refused(status: int, content: bytes) -> VllmRefused:
+def _refusal_of(status: int, content: bytes) -> VllmRefused:
     try:
         said = f": {msgspec.json.decode(content)['error']['message']}"
     except (msgspec.DecodeError, ValueError, KeyError, TypeError):

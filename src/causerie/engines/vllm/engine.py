@@ -137,14 +137,14 @@ async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmChild:
     """
     client = VllmClient(where.address, where.reach, where.key)
     try:
-        await _answers(client, monotonic() + seconds)
+        await _wait_healthy(client, monotonic() + seconds)
     except BaseException:
         await client.close()
         raise
     return EngineChild(None, client, pulse, _SERVER_QUESTIONS, last_words)
 
 
-async def _answers(client: VllmClient, until: float) -> None:
+async def _wait_healthy(client: VllmClient, until: float) -> None:
     delay = _FIRST_DELAY
     while True:
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.supervised import Files, Readings, characters, ensure_can_fit
+from causerie.engines.supervised import Files, TokenizeLimit, characters, ensure_can_fit
 from causerie.engines.weights.errors import NotModelFolder, WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder, read_object
 from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
@@ -35,14 +35,16 @@ class FolderTokenizer:
     def __init__(self, file: Path) -> None:
         try:
             content = _without_alterations(read_object(file))
-            self._special = _build_tokenizer(content)
-            _ensure_same_ids(content, self._special)
+            self._with_special = _build_tokenizer(content)
+            _ensure_same_ids(content, self._with_special)
             model = content["model"]
             # The library fails at a text with a character for which the vocabulary has nothing.
             lost = model.get("unk_id") is None and not model.get("byte_fallback")
             if lost and model.get("type") == "Unigram":
                 raise ValueError("it has nothing for characters that it does not know")
-            self._plain = _build_tokenizer(_without_added_tokens(content, self._special))
+            self._without_special = _build_tokenizer(
+                _without_added_tokens(content, self._with_special)
+            )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotModelFolder(
                 file.parent, f"{file.name} is no tokenizer that the library takes ({error})"
@@ -56,7 +58,7 @@ class FolderTokenizer:
         Blocks the thread, not the others, about a millisecond for a thousand tokens.
         Raises :class:`ValueError` for a text that the library fails at.
         """
-        tokenizer = self._special if special else self._plain
+        tokenizer = self._with_special if special else self._without_special
         found: list[int] = []
         for piece in pieces:
             if isinstance(piece, int):
@@ -154,9 +156,9 @@ class ServedFolder:
         self.files = Files(self.facts.files)
         self.weights = weights
         self.tokenizer_file = path / TOKENIZER
-        self._readings = Readings()
+        self._limiter = TokenizeLimit()
         self._lock = threading.Lock()
-        self._words: tuple[FolderTokenizer, TokenTable] | None = None
+        self._loaded: tuple[FolderTokenizer, TokenTable] | None = None
 
     def words(self) -> tuple[FolderTokenizer, TokenTable]:
         """Return tokenizer and vocabulary. Blocks.
@@ -164,10 +166,10 @@ class ServedFolder:
         Raises :class:`WeightsError` or :class:`OSError`.
         """
         with self._lock:
-            if self._words is None:
+            if self._loaded is None:
                 tokenizer = FolderTokenizer(self.tokenizer_file)
-                self._words = tokenizer, read_vocabulary(self.tokenizer_file)
-            return self._words
+                self._loaded = tokenizer, read_vocabulary(self.tokenizer_file)
+            return self._loaded
 
     async def tokenize(
         self, pieces: Sequence[str | int], *, special: bool, context: int
@@ -176,10 +178,10 @@ class ServedFolder:
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """
-        known = self._words
+        known = self._loaded
         if known is None:
             known = await asyncio.to_thread(self.words)
         tokenizer, vocabulary = known
         ensure_can_fit(vocabulary, pieces, context)
         read = partial(asyncio.to_thread, tokenizer.ids, pieces, special=special)
-        return await self._readings.of(characters(pieces), read)
+        return await self._limiter.of(characters(pieces), read)

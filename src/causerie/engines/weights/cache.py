@@ -100,10 +100,10 @@ class Cache:
 
     def find(self, reference: Reference) -> CachedWeights | None:
         """Return the complete weights of ``reference``, or ``None``. Reads names and sizes only."""
-        return self._read(self._record(reference))
+        return self._read_record(self._record(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
-        found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
+        found = (self._read_record(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
     def state(self) -> int | None:
@@ -174,7 +174,7 @@ class Cache:
         key = str(reference) if self.kind == "file" else f"{self.kind} {reference}"
         return self.folder / "references" / f"{_digest(key)}.json"
 
-    def _read(self, record: Path) -> CachedWeights | None:
+    def _read_record(self, record: Path) -> CachedWeights | None:
         try:
             stored = json.loads(record.read_text("utf-8"))
             files = [(self.folder / item["path"], item) for item in stored["files"]]

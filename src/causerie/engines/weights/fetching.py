@@ -61,17 +61,17 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
             instead = f'`engine = "vllm"` serves its .safetensors, or {instead}'
         raise NoGgufFile(repository, instead)
     if wanted is not None and wanted.lower().endswith(".gguf"):
-        found = _named(groups, wanted)
+        found = _stems_named(groups, wanted)
         if not found:
-            raise WeightsNotFound(f"{repository} has no file {wanted!r}; it has {_listed(groups)}.")
+            raise WeightsNotFound(f"{repository} has no file {wanted!r}; it has {_joined(groups)}.")
     else:
         found = _of_quantization(repository, groups, wanted)
     if len(found) > 1:
         raise Ambiguous(
-            f"Several files of {repository} fit: {_listed(found)}; name one, "
+            f"Several files of {repository} fit: {_joined(found)}; name one, "
             f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
         )
-    return _complete(repository, groups[found[0]])
+    return _all_parts(repository, groups[found[0]])
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
@@ -89,13 +89,13 @@ def _of_quantization(repository: str, stems: Iterable[str], wanted: str | None) 
         if found := [name for name in names if pattern.search(name)]:
             return found
     if wanted is not None:
-        raise WeightsNotFound(f"{repository} has no file for {wanted!r}; it has {_listed(names)}.")
+        raise WeightsNotFound(f"{repository} has no file for {wanted!r}; it has {_joined(names)}.")
     if not names:
         raise WeightsNotFound(f"{repository} holds no model file, only companions; name the file.")
     return names
 
 
-def _named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
+def _stems_named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
     exact = [stem for stem, files in groups.items() if wanted in files]
     return exact or [
         stem
@@ -107,13 +107,13 @@ def _named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
     ]
 
 
-def _listed(names: Iterable[str]) -> str:
+def _joined(names: Iterable[str]) -> str:
     every = [f"{name}.gguf" for name in names]
     more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
     return ", ".join(every[:_LISTED]) + more
 
 
-def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
+def _all_parts(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     match = _SPLIT.search(files[0][: -len(".gguf")])
     if match is not None and len(files) != int(match.group(2)):
         raise WeightsNotFound(
@@ -143,7 +143,7 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     chosen = [name for name in every if is_of_folder(name)]
     weights = [name for name in chosen if name.endswith(SAFETENSORS)]
     if CONFIG not in chosen or not weights:
-        raise WeightsNotFound(f"{repository} {_lack(every, with_weights=bool(weights))}")
+        raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=bool(weights))}")
     return (*weights, *(name for name in chosen if name not in weights))
 
 
@@ -164,12 +164,12 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
     every = sorted(files)
     if CONFIG not in every:
-        raise WeightsNotFound(f"{repository} {_lack(every, with_weights=True)}")
+        raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=True)}")
     small = (name for name in every if is_of_folder(name) and name != INDEX)
     return tuple(name for name in small if not name.endswith(SAFETENSORS))
 
 
-def _lack(files: Collection[str], *, with_weights: bool) -> str:
+def _missing_words(files: Collection[str], *, with_weights: bool) -> str:
     if OPENVINO[0] in files:
         return "was converted for OpenVINO; it is for the engine openvino."
     if any(name.lower().endswith(".gguf") for name in files):
@@ -306,7 +306,7 @@ class _Fetching:
 
     async def file(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
-            files = await self._downloaded(await self._listed(self._choose_file), self.progress)
+            files = await self._downloaded(await self._list(self._choose_file), self.progress)
         else:
             files = [await self._from_package()]
         try:
@@ -323,8 +323,8 @@ class _Fetching:
 
     async def whole_folder(self) -> Sequence[StoredFile]:
         name = self.reference.name
-        sources = await self._listed(_CHOICES[self.store.kind])
-        sizes = [source.size for source in self._lacking(sources)]
+        sources = await self._list(_CHOICES[self.store.kind])
+        sizes = [source.size for source in self._missing_sources(sources)]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         self.progress.started(total, f"Fetching {name}")
         progress = _FolderProgress(self.progress)
@@ -340,7 +340,7 @@ class _Fetching:
         self.progress.finished()
         return files
 
-    async def _listed(
+    async def _list(
         self, choose: Callable[[str, Sequence[str]], Sequence[str]]
     ) -> Sequence[transfer.DownloadSource]:
         from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
@@ -350,7 +350,7 @@ class _Fetching:
     async def _downloaded(
         self, sources: Sequence[transfer.DownloadSource], progress: Progress
     ) -> list[StoredFile]:
-        missing = self._lacking(sources)
+        missing = self._missing_sources(sources)
         remaining = 0
         for source in missing:
             partial = transfer.partial_path(source, self._place(source))
@@ -390,7 +390,7 @@ class _Fetching:
     def _place(self, source: transfer.DownloadSource) -> Path:
         return self.store.place(self.reference, source.name)
 
-    def _lacking(
+    def _missing_sources(
         self, sources: Sequence[transfer.DownloadSource]
     ) -> Sequence[transfer.DownloadSource]:
         # Those that are not in the cache, or may be there with another content.

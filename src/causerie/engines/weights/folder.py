@@ -107,8 +107,8 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
 
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
-    files = _listed(path)
-    return _facts(path, files, _weights(path, files) if weights else [])
+    files = _file_sizes(path)
+    return _read_folder(path, files, _weights(path, files) if weights else [])
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
@@ -116,14 +116,14 @@ def read_openvino_folder(path: Path) -> ModelFolder:
 
     Raises :class:`NotModelFolder` as well where the weights are of another kind.
     """
-    files = _listed(path)
+    files = _file_sizes(path)
     missing = next((name for name in OPENVINO if name not in files), None)
     if missing is not None:
         raise NotModelFolder(path, f"it has no {missing}, so it is no text model for OpenVINO")
-    return _facts(path, files, OPENVINO)
+    return _read_folder(path, files, OPENVINO)
 
 
-def _facts(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
+def _read_folder(path: Path, files: Mapping[str, int], loaded: Sequence[str]) -> ModelFolder:
     config = read_object(path / CONFIG)
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
@@ -189,7 +189,7 @@ def in_config(config: Mapping[str, object], key: str) -> object:
     return nested.get(key) if value is None and isinstance(nested, dict) else value
 
 
-def _listed(path: Path) -> dict[str, int]:
+def _file_sizes(path: Path) -> dict[str, int]:
     try:
         if not path.is_dir():
             raise NotModelFolder(path, "there is no such folder")

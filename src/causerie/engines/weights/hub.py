@@ -70,10 +70,10 @@ def sources(
     except HFValidationError as error:
         raise errors.BadReference(f"{reference} names no repository: {_brief(error)}.") from error
     except (HTTPError, OSError) as error:
-        raise _explained(reference.name, api.endpoint, error) from error
+        raise _weights_error(reference.name, api.endpoint, error) from error
 
 
-def _explained(repository: str, endpoint: str, error: Exception) -> errors.WeightsError:
+def _weights_error(repository: str, endpoint: str, error: Exception) -> errors.WeightsError:
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
     if isinstance(error, GatedRepoError) or status == 403:
         return errors.Gated(

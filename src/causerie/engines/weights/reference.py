@@ -203,9 +203,9 @@ def load_library(own: Path | None = None) -> Library:
 
     Raises :class:`BadLibrary` if the file is not of the form.
     """
-    families = dict(_read(_SHIPPED))
+    families = dict(_read_library(_SHIPPED))
     if own is not None and own.is_file():
-        for name, family in _read(own).items():
+        for name, family in _read_library(own).items():
             before = families.get(name)
             tags = {**family.tags, **(before.tags if before else {}), **family.tags}
             families[name] = _Family(family.license, tags)
@@ -216,7 +216,7 @@ def load_library(own: Path | None = None) -> Library:
     )
 
 
-def _read(file: Path) -> Mapping[str, _Family]:
+def _read_library(file: Path) -> Mapping[str, _Family]:
     try:
         found = convert(tomllib.loads(file.read_text("utf-8")), dict[_Name, _Family])
         for family in found.values():

@@ -113,7 +113,7 @@ def _named_byte(token: bytes) -> bytes:
 
 
 # Those that the model names, then well-known ones.
-def _ends(
+def _end_tokens(
     named: Iterable[int | None], tokens: Sequence[bytes], types: Sequence[int]
 ) -> tuple[int, ...]:
     found = [
@@ -150,7 +150,7 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
             types=types,
             bos=bos,
             eos=named[0],
-            end=_ends(named, tokens, types),
+            end=_end_tokens(named, tokens, types),
         )
 
 
@@ -218,7 +218,7 @@ _decode = msgspec.json.Decoder(_File).decode
 # Ids that no token has are unused, up to the size that `config.json` says.
 def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     folder = path.parent
-    file = _file(path)
+    file = _read_file(path)
     model, ids = file.model, file.model.vocab
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         raise NotModelFolder(folder, f"{TOKENIZER} marks parts of words, which is not read here")
@@ -238,11 +238,11 @@ def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     bos, eos = (_named_token(named, config, by_text, name) for name in ("bos", "eos"))
     told = (_optional_object(folder, GENERATION), config)
     other = [id for one in told for id in _integers(in_config(one, "eos_token_id"))]
-    end = _ends((eos, *other), tokens, types)
+    end = _end_tokens((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
 
 
-def _file(path: Path) -> _File:
+def _read_file(path: Path) -> _File:
     try:
         file = _decode(read_bytes(path))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -46,17 +46,17 @@ _ENDED = (
 _TOKENS = ("prompt", "cached", "written", "completion", "reasoning")
 
 
-def _same(source: object, *names: str) -> dict[str, Any]:
+def _copied_fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def _begun(record: Record, prompt: int) -> UsageRecord:
+def _initial(record: Record, prompt: int) -> UsageRecord:
     """Return what a request leaves if its process ends now."""
     return UsageRecord(
         id=record_id(),
         at=time.time_ns() // 1000 - _us(time.monotonic() - record.started),
-        **_same(record, *_BEGUN),
-        **_same(record.labels, *_LABELS),
+        **_copied_fields(record, *_BEGUN),
+        **_copied_fields(record.labels, *_LABELS),
         status=InternalError.status,
         code=INTERRUPTED,
         prompt=prompt,
@@ -76,18 +76,18 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
         before,
         served_by=outcome.answered_by,
         attempts=len(outcome.tried),
-        **_same(used, *_TOKENS),
+        **_copied_fields(used, *_TOKENS),
         first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(time.monotonic() - record.started),
     )
 
 
-def _ended(record: Record, before: UsageRecord) -> UsageRecord:
+def _final(record: Record, before: UsageRecord) -> UsageRecord:
     return structs.replace(
         before,
         model=record.model or record.asked,
-        **_same(record, *_ENDED),
-        **_same(record.used, *_TOKENS, "units", "estimated"),
+        **_copied_fields(record, *_ENDED),
+        **_copied_fields(record.used, *_TOKENS, "units", "estimated"),
         queue_us=_us(record.queue_seconds),
         first_token_us=_us_if_known(record.first_token_seconds),
         duration_us=_us(record.duration_seconds),
@@ -120,16 +120,16 @@ class ModelPrices(Struct, frozen=True):
 
     def of(self, model: str, served_by: str, named: str = "") -> Tariff:
         if model in self.wildcards:
-            return self._wild(model, named).of(served_by)
+            return self._wildcard_tariffs(model, named).of(served_by)
         return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
     def dearest(self, model: str, named: str) -> Tariff:
         """Return the highest price of a request for this model."""
         if model in self.wildcards:
-            return self._wild(model, named).dearest
+            return self._wildcard_tariffs(model, named).dearest
         return self.models.get(model, FREE)
 
-    def _wild(self, model: str, named: str) -> TargetTariffs:
+    def _wildcard_tariffs(self, model: str, named: str) -> TargetTariffs:
         return self.wildcards[model](named[len(model) - 1 :])
 
 
@@ -240,7 +240,7 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if usage cannot be recorded.
         """
-        usage = _begun(record, prompt)
+        usage = _initial(record, prompt)
         record.id = usage.id
         self._running[usage.id] = record, usage
         if self._timer is None:
@@ -259,13 +259,13 @@ class Bookkeeping:
                 if usage is not None:
                     self._running[id] = record, usage
                     with suppress(StoreUnavailable):  # the record that was written before stays
-                        self._ledger.begin_request(self._hold(record).priced(usage))
+                        self._ledger.begin_request(self._hold_of(record).priced(usage))
         del due[-_BATCH:]
         self._timer = None
         if self._running:
             self._schedule(0 if due else _CHECKPOINT_SECONDS)
 
-    def _hold(self, record: Record) -> RequestHold:
+    def _hold_of(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
 
     async def enter(self, record: Record) -> None:
@@ -274,8 +274,8 @@ class Bookkeeping:
         Raises :class:`StoreUnavailable` if the record cannot be stored.
         """
         running = self._running.pop(record.id, None)
-        hold = self._hold(record)
-        usage = hold.priced(_ended(record, _begun(record, 0) if running is None else running[1]))
+        hold = self._hold_of(record)
+        usage = hold.priced(_final(record, _initial(record, 0) if running is None else running[1]))
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted

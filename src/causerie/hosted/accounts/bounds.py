@@ -125,9 +125,9 @@ class LimitsAndBudgets:
 
     def words(self) -> str:
         """Return one line for the audit log."""
-        budgets = [f"{each.words()}{_for(each.model)}" for each in self.budgets]
+        budgets = [f"{each.words()}{_for_model(each.model)}" for each in self.budgets]
         limits = [
-            f"{getattr(each, name)} {name}{_for(each.model)}"
+            f"{getattr(each, name)} {name}{_for_model(each.model)}"
             for each in self.limits
             for name in LIMITS
             if getattr(each, name) is not None
@@ -136,10 +136,10 @@ class LimitsAndBudgets:
 
     def added_to(self, before: LimitsAndBudgets) -> LimitsAndBudgets:
         """Return these and the former ones that none of these replaces."""
-        limits, budgets = {each.model for each in self.limits}, set(map(_place, self.budgets))
+        limits, budgets = {each.model for each in self.limits}, set(map(_place_of, self.budgets))
         return LimitsAndBudgets(
             (*self.limits, *(each for each in before.limits if each.model not in limits)),
-            (*self.budgets, *(each for each in before.budgets if _place(each) not in budgets)),
+            (*self.budgets, *(each for each in before.budgets if _place_of(each) not in budgets)),
         )
 
     def tightened(self, own: LimitsAndBudgets) -> LimitsAndBudgets:
@@ -148,17 +148,17 @@ class LimitsAndBudgets:
             return self
         limits = {each.model: each for each in self.limits}
         for each in own.limits:
-            limits[each.model] = _lower(limits.get(each.model, each), each)
-        budgets = {(*_place(each), each.soft): each for each in self.budgets}
+            limits[each.model] = _stricter(limits.get(each.model, each), each)
+        budgets = {(*_place_of(each), each.soft): each for each in self.budgets}
         for one in own.budgets:
-            place = (*_place(one), one.soft)
+            place = (*_place_of(one), one.soft)
             budgets[place] = min(budgets.get(place, one), one, key=lambda each: each.amount)
         return LimitsAndBudgets((*limits.values(),), (*budgets.values(),))
 
     def check(self) -> None:
         """Raise :class:`InvalidRequest` for wrong limits and budgets."""
         for index, budget in enumerate(self.budgets):
-            if problem := _problem(budget):
+            if problem := _amount_problem(budget):
                 raise InvalidRequest(problem, param=f"budgets[{index}].amount")
         for index, limit in enumerate(self.limits):
             if limit == Limit(limit.model):
@@ -173,8 +173,8 @@ class LimitsAndBudgets:
                         "A limit is a whole number from 1; unset it, or disable the key.",
                         param=f"limits[{index}].{name}",
                     )
-        _once([(each.model,) for each in self.limits], "limits", "model")
-        _once([_place(each) for each in self.budgets], "budgets", "model, unit and period")
+        _unique([(each.model,) for each in self.limits], "limits", "model")
+        _unique([_place_of(each) for each in self.budgets], "budgets", "model, unit and period")
 
 
 UNBOUNDED = LimitsAndBudgets()
@@ -182,7 +182,7 @@ NOTHING_FOR_NEWCOMERS = Budget(Decimal(0))
 """A budget of nothing a month, which ends with the first credit."""
 
 
-def _problem(budget: Budget) -> str:
+def _amount_problem(budget: Budget) -> str:
     amount = budget.amount
     if not amount.is_finite() or amount.is_signed() or amount > _MOST:
         return f"A budget is from 0 to {_MOST:,}."
@@ -193,11 +193,11 @@ def _problem(budget: Budget) -> str:
     return ""
 
 
-def _place(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
+def _place_of(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
     return budget.model, budget.unit, budget.period
 
 
-def _lower(one: Limit, other: Limit) -> Limit:
+def _stricter(one: Limit, other: Limit) -> Limit:
     values = {
         name: min(
             (value for value in (getattr(one, name), getattr(other, name)) if value), default=None
@@ -212,11 +212,11 @@ def own_bounds(project_id: str, user_id: str = "") -> str:
     return f"member:{project_id}/{user_id}" if user_id else f"own:{project_id}"
 
 
-def _for(model: str) -> str:
+def _for_model(model: str) -> str:
     return f" for {model}" if model else ""
 
 
-def _once(places: list[tuple[str, ...]], param: str, what: str) -> None:
+def _unique(places: list[tuple[str, ...]], param: str, what: str) -> None:
     if len(set(places)) != len(places):
         raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
 

@@ -97,14 +97,14 @@ class _Part(Struct):
 class Reservation:
     """Reservation of one request; leaving the block releases what was not settled."""
 
-    __slots__ = ("_budgets", "_open", "_parts", "_settled", "_wants", "ends")
+    __slots__ = ("_budgets", "_open", "_parts", "_requests", "_settled", "ends")
 
     def __init__(
         self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: float
     ) -> None:
         self._budgets = budgets
         self._parts = parts
-        self._wants = wants
+        self._requests = wants
         self._settled: Sequence[tuple[_Counter, int]] = ()
         self._open = True
         self.ends = ends
@@ -129,9 +129,9 @@ class Reservation:
             return
         spent = [more for _, more in settled]
         if any(spent):
-            await shared_budgets.settle(self._wants, spent, held=held)
+            await shared_budgets.settle(self._requests, spent, held=held)
         elif held:
-            shared_budgets.give_back(self._wants)
+            shared_budgets.give_back(self._requests)
 
     def take_back(self) -> None:
         """Revoke the settled use in this process; other replicas still count it."""
@@ -145,7 +145,7 @@ class Reservation:
         if self._open:
             self._close()
             if self._parts and self._budgets.shared_budgets is not None:
-                self._budgets.shared_budgets.give_back(self._wants)
+                self._budgets.shared_budgets.give_back(self._requests)
 
     def _close(self) -> None:
         if self._open:
@@ -198,16 +198,16 @@ class Budgets:
             for place, budget in zip(claim.places, claim.budgets, strict=True):
                 if not covers(budget.model, model):
                     continue
-                counter = self._current(place, budget, now)
+                counter = self._current_counter(place, budget, now)
                 known = known or counter is not None
                 if counter is None:
                     counter = await self._load(claim.owner, place, budget, now)
                 parts.append(_Part(counter, counter.budget.counted(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
-            wants = await self._hold(self.shared_budgets, parts, read=not known)
+            wants = await self._hold_shared(self.shared_budgets, parts, read=not known)
         else:
-            self._check(parts)
+            self._check_amounts(parts)
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
@@ -216,7 +216,7 @@ class Budgets:
         self._running.add(reservation)
         return reservation
 
-    async def _hold(
+    async def _hold_shared(
         self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
     ) -> Sequence[HoldRequest]:
         for part in parts:
@@ -230,7 +230,7 @@ class Budgets:
             wants = [part.request for part in parts]
             answer = await shared_budgets.hold(wants, read=True)
         if answer is None:
-            self._check(parts)
+            self._check_amounts(parts)
             shared_budgets.held_alone(wants)
             return wants
         for part, (spent, _) in zip(parts, answer.stood, strict=True):
@@ -254,9 +254,9 @@ class Budgets:
     async def _read_once(self, counter: _Counter, reads: int) -> None:
         async with self._loading.setdefault(counter.place, asyncio.Lock()):
             if counter.reads == reads:
-                await self._read(counter)
+                await self._read_spent(counter)
 
-    async def _read(self, counter: _Counter) -> None:
+    async def _read_spent(self, counter: _Counter) -> None:
         spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
         counter.reads += 1
         counter.spent = max(counter.spent, counter.budget.counted(spent.cost, spent.tokens))
@@ -284,12 +284,12 @@ class Budgets:
         """Read the settled use of all processes, unless the database is unavailable."""
         for counter in [each for each in self._counters.values() if each.used]:
             try:
-                await self._read(counter)
+                await self._read_spent(counter)
             except StoreUnavailable:
                 return
             counter.used = counter.reserved > 0
 
-    def _current(self, place: str, budget: Budget, now: int) -> _Counter | None:
+    def _current_counter(self, place: str, budget: Budget, now: int) -> _Counter | None:
         counter = self._counters.get(place)
         if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
@@ -299,7 +299,7 @@ class Budgets:
 
     async def _load(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
         async with self._loading.setdefault(place, asyncio.Lock()):
-            found = self._current(place, budget, now)
+            found = self._current_counter(place, budget, now)
             if found is not None:
                 return found
             at = datetime.fromtimestamp(now / _SECOND, UTC)
@@ -315,7 +315,7 @@ class Budgets:
             self._counters[place] = counter
             return counter
 
-    def _check(self, parts: Sequence[_Part]) -> None:
+    def _check_amounts(self, parts: Sequence[_Part]) -> None:
         for part in parts:
             counter = part.counter
             self._allow(part, counter.amount, counter.spent, counter.reserved)
@@ -324,10 +324,10 @@ class Budgets:
         if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
-        raise _over(part.counter, at, waits=spent < amount)
+        raise _over_budget(part.counter, at, waits=spent < amount)
 
 
-def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
+def _over_budget(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
     model = f" for the model {budget.model}" if budget.model else ""

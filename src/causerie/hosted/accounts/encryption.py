@@ -52,7 +52,7 @@ class Cipher:
 
     def open(self, sealed: str, purpose: str) -> str:
         """Decrypt a text; raise :class:`WrongKey`."""
-        version, name, text = _parts(sealed)
+        version, name, text = _sealed_parts(sealed)
         cipher = self._ciphers.get(name)
         if version != _VERSION or cipher is None:
             raise WrongKey("it was sealed with a key that is not here")
@@ -64,14 +64,14 @@ class Cipher:
         return opened.decode()
 
     def fresh(self, sealed: str) -> bool:
-        return _parts(sealed)[1] == next(iter(self._ciphers), None)
+        return _sealed_parts(sealed)[1] == next(iter(self._ciphers), None)
 
 
 def new_key() -> str:
     return secrets.token_urlsafe(SHORTEST_KEY)
 
 
-def _parts(sealed: str) -> tuple[str, str, str]:
+def _sealed_parts(sealed: str) -> tuple[str, str, str]:
     version, _, rest = sealed.partition(".")
     name, _, text = rest.partition(".")
     return version, name, text
@@ -93,7 +93,7 @@ def key_of_file(file: Path) -> str:
     """
     if not file.exists():
         with suppress(FileExistsError):  # another process was first
-            _make(file)
+            _create_key_file(file)
     if file.stat().st_mode & 0o077:
         raise ValueError("others may read it; `chmod 600` it")
     key = file.read_text(encoding="ascii").strip()
@@ -102,7 +102,7 @@ def key_of_file(file: Path) -> str:
     return key
 
 
-def _make(file: Path) -> None:
+def _create_key_file(file: Path) -> None:
     # Complete or not at all: another process may start at the same time.
     part = file.with_name(f".{file.name}.{token_hex(8)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

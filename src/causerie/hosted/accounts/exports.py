@@ -78,21 +78,21 @@ class Month:
     def named(text: str, now: datetime) -> Month:
         """Return the month of a name like ``2026-11``; without one that before ``now``."""
         try:
-            year, month = map(int, (text or f"{_first(now) - timedelta(days=1):%Y-%m}").split("-"))
-            return Month(_first(now).replace(year=year, month=month))
+            year, month = map(int, (text or f"{_month(now) - timedelta(days=1):%Y-%m}").split("-"))
+            return Month(_month(now).replace(year=year, month=month))
         except ValueError as failure:
             raise InvalidRequest("A month looks like 2026-11.", param="month") from failure
 
     @property
     def until(self) -> datetime:
-        return _first(self.since + timedelta(days=31))
+        return _month(self.since + timedelta(days=31))
 
     @property
     def name(self) -> str:
         return f"{self.since:%Y-%m}"
 
 
-def _first(at: datetime) -> datetime:
+def _month(at: datetime) -> datetime:
     return at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 

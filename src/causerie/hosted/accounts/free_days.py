@@ -138,13 +138,13 @@ class FreeAllowances:
                     name: one for name, one in self._accounts.items() if one.day.running
                 }
             account = self._accounts[project] = _Account()
-        if not self._fresh(account):
+        if not self._is_fresh(account):
             async with account.loading:
-                if not self._fresh(account):
+                if not self._is_fresh(account):
                     await self._load(project, account)
         return account
 
-    def _fresh(self, account: _Account) -> bool:
+    def _is_fresh(self, account: _Account) -> bool:
         today = self._clock().astimezone(UTC).date()
         return account.day.date == today and self._seconds() - account.asked < _REFRESH_SECONDS
 

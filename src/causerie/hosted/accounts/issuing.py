@@ -125,10 +125,10 @@ class KeyIssuing(AccountService):
         now = self._clock()
         async with self._store.writing() as tx:
             key = await self._key(tx, actor, key_id, Action.KEYS_EDIT)
-            changed = _edited(key, edit, now)
+            changed = _edited_key(key, edit, now)
             if edit.bounds is not UNSET:
                 await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
-            await self._change(tx, actor, "key.edit", changed, **_differences(key, changed))
+            await self._save_change(tx, actor, "key.edit", changed, **_differences(key, changed))
         return changed
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
@@ -136,7 +136,7 @@ class KeyIssuing(AccountService):
             key = await self._key(tx, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.oversees else actor.id
             changed = replace(key, disabled_at=self._clock(), disabled_by=by)
-            await self._change(tx, actor, "key.disable", changed)
+            await self._save_change(tx, actor, "key.disable", changed)
         return changed
 
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
@@ -157,7 +157,7 @@ class KeyIssuing(AccountService):
                     code="scope_not_allowed",
                 )
             changed = replace(key, disabled_at=None, disabled_by=None)
-            await self._change(tx, actor, "key.enable", changed)
+            await self._save_change(tx, actor, "key.enable", changed)
         return changed
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
@@ -169,7 +169,7 @@ class KeyIssuing(AccountService):
             credential = new_secret(key.id)
             await tx.keys.rotate(KeySecret(digest(credential), key.id), self._clock() + grace)
             seconds = str(int(grace.total_seconds()))
-            await self._change(tx, actor, "key.rotate", key, grace_seconds=seconds)
+            await self._save_change(tx, actor, "key.rotate", key, grace_seconds=seconds)
         return NewKey(key, credential)
 
     async def delete(self, actor: Actor, key_id: str) -> None:
@@ -178,7 +178,7 @@ class KeyIssuing(AccountService):
             key = await self._key(tx, actor, key_id, Action.KEYS_DELETE)
             changed = replace(key, deleted_at=self._clock())
             await tx.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
-            await self._change(tx, actor, "key.delete", changed)
+            await self._save_change(tx, actor, "key.delete", changed)
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
         """Let a key derive from another member; a withdrawn key works again.
@@ -188,7 +188,7 @@ class KeyIssuing(AccountService):
         async with self._store.writing() as tx:
             key = await self._key(tx, actor, key_id, Action.KEYS_TRANSFER)
             changed = await handed_over(tx, key, to)
-            await self._change(tx, actor, "key.transfer", changed, to=to)
+            await self._save_change(tx, actor, "key.transfer", changed, to=to)
         return changed
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
@@ -212,7 +212,7 @@ class KeyIssuing(AccountService):
         if key.purpose is Purpose.MANAGEMENT:
             await require(tx, actor, Action.MANAGEMENT_KEYS, key.project_id)
 
-    async def _change(
+    async def _save_change(
         self, tx: Transaction, actor: Actor, action: str, key: ApiKey, **details: str
     ) -> None:
         await tx.keys.change(key)
@@ -232,7 +232,7 @@ def check_end(end: datetime | None, now: datetime) -> None:
         raise InvalidRequest("The end has to be in the future.", param="expires_at")
 
 
-def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
+def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     values: dict[str, Any] = {each.name: getattr(edit, each.name) for each in fields(edit)}
     if edit.name is not UNSET:
         values["name"] = tidy_name(edit.name)

@@ -75,7 +75,7 @@ class KeyCache:
         self._digests: dict[str, set[bytes]] = {}  # by key, project and person
         self._absent: dict[bytes, int] = {}
         self._lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
-        self._seen = 0
+        self._last_change = 0
         self._trusted = True
         self._tasks = asyncio.TaskGroup()
         self._stack = AsyncExitStack()
@@ -87,9 +87,9 @@ class KeyCache:
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
-        self._seen, _ = await self._changes()
+        self._last_change, _ = await self._changes()
         await self._stack.enter_async_context(self._tasks)
-        self._polling = self._tasks.create_task(self._follow())
+        self._polling = self._tasks.create_task(self._poll_changes())
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -154,7 +154,7 @@ class KeyCache:
 
     async def _look_up(self, digest: bytes, lookup: asyncio.Future[_Known | None]) -> None:
         try:
-            found = await self._ask(digest)
+            found = await self._read_grant(digest)
         except ServiceError as failure:
             lookup.set_exception(failure)
             lookup.exception()  # seen, even where nobody waits any more
@@ -170,15 +170,15 @@ class KeyCache:
             del self._lookups[digest]
             lookup.cancel()  # where this task was cancelled
 
-    async def _ask(self, digest: bytes) -> Grant | None:
+    async def _read_grant(self, digest: bytes) -> Grant | None:
         # Asked again until the grant is as new as the changes that were read when it is kept.
         try:
             async with asyncio.timeout(self._options.answer_seconds):
                 while True:
                     async with self._store.reading() as tx:
-                        number, _ = await tx.keys.changes(self._seen)
+                        number, _ = await tx.keys.changes(self._last_change)
                         found = await tx.keys.grant(digest)
-                    if number >= self._seen:
+                    if number >= self._last_change:
                         return found
         except TimeoutError as failure:
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
@@ -201,7 +201,7 @@ class KeyCache:
             if not left:
                 del self._digests[subject]
 
-    async def _follow(self) -> None:
+    async def _poll_changes(self) -> None:
         clock = asyncio.get_running_loop().time
         heard = clock()
         while True:
@@ -211,7 +211,7 @@ class KeyCache:
             except StoreUnavailable:  # of which the log has a line each minute
                 self._trusted = clock() - heard < self._options.offline_seconds
                 continue
-            self._apply(number, subjects)
+            self._apply_changes(number, subjects)
             heard, self._trusted = clock(), True
 
     async def _changes(self) -> tuple[int, Sequence[str] | None]:
@@ -220,12 +220,12 @@ class KeyCache:
                 asyncio.timeout(self._options.answer_seconds),
                 self._store.reading() as tx,
             ):
-                return await tx.keys.changes(self._seen)
+                return await tx.keys.changes(self._last_change)
         except TimeoutError as failure:
             raise StoreUnavailable() from failure
 
-    def _apply(self, number: int, subjects: Sequence[str] | None) -> None:
-        self._seen = number
+    def _apply_changes(self, number: int, subjects: Sequence[str] | None) -> None:
+        self._last_change = number
         if subjects is None or CHANGED in subjects:
             self.configuration_changed.set()
         if subjects is None or any(each.startswith(_SCOPES) for each in subjects):

@@ -71,7 +71,7 @@ class Entries(AccountService):
         so that other writers do not wait long. Deletions go first, because their names become free.
         """
         now = self._clock()
-        noted = [_noted(now, actor, each) for each in changes]
+        noted = [_audit_entry(now, actor, each) for each in changes]
         gone = [each.before for each in changes if each.after is None and each.before is not None]
         after = [each.after for each in changes if each.after is not None]
         made = [each.after for each in changes if each.before is None and each.after is not None]
@@ -93,7 +93,7 @@ class Entries(AccountService):
             await tx.keys.announce(CHANGED, now)
 
 
-def _noted(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
+def _audit_entry(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:
     before, after = change.before, change.after
     if after is None:
         gone = "" if before is None else before.label
@@ -114,7 +114,7 @@ def meanwhile() -> InvalidRequest:
 
 def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
     # Only numbers and switches: other values may be secret, in a header or an address.
-    before, after = _leaves(was), _leaves(now)
+    before, after = _flat(was), _flat(now)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
         name: difference(before.get(name, "default"), after.get(name, "default"))
@@ -122,7 +122,7 @@ def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str
     }
 
 
-def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
+def _flat(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in body.items():
         path = under + name
@@ -131,12 +131,12 @@ def _leaves(body: Mapping[str, Any], under: str = "", *, money: bool = False) ->
         elif isinstance(value, int | float) or (money and isinstance(value, str)):
             found[path] = str(value)
         elif isinstance(value, Mapping):
-            found |= _leaves(value, f"{path}.", money=name in ("price", "cost"))
+            found |= _flat(value, f"{path}.", money=name in ("price", "cost"))
         elif isinstance(value, Sequence):
             for number, each in enumerate(value, 1):
                 if isinstance(each, Mapping):
                     part = each.get("provider") or each.get("id") or number
-                    found |= _leaves(each, f"{path}.{part}.")
+                    found |= _flat(each, f"{path}.{part}.")
     return found
 
 

@@ -48,9 +48,9 @@ class Passwords:
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()  # the second recommendation of RFC 9106
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._in_line = 0
-        self._nobody = self._hasher.hash("nobody has this password") if hasher else NOBODY
+        self._dummy_hash = self._hasher.hash("nobody has this password") if hasher else NOBODY
 
     async def hash_new(self, password: str, about: Iterable[str]) -> str:
         """Return the hash of a new password.
@@ -71,7 +71,7 @@ class Passwords:
 
     def _verify(self, kept: str | None, password: str) -> bool:
         try:
-            self._hasher.verify(kept or self._nobody, password)
+            self._hasher.verify(kept or self._dummy_hash, password)
         except (VerificationError, InvalidHashError):
             return False
         return kept is not None
@@ -93,7 +93,7 @@ class Passwords:
             raise Overloaded("Too many people sign in at this moment. Try again in a second.")
         self._in_line += 1
         try:
-            async with self._places:
+            async with self._slots:
                 return await asyncio.to_thread(work)
         finally:
             self._in_line -= 1

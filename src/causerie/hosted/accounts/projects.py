@@ -94,7 +94,7 @@ class Projects(AccountService):
             await tx.people.find(user.id)  # locked, so that two at once are counted
             beginning = self.policies.later_project
             if beginning is None or not self.room_for(await tx.projects.of(user.id)):
-                most = counted(self._most(), "project")
+                most = counted(self._most_own_projects(), "project")
                 words = f"People may own {most} here without an operator. Archive one first."
                 raise conflict("too_many_projects", words)
             return await self._create(tx, actor_of(user), name, user.id, beginning)
@@ -102,9 +102,9 @@ class Projects(AccountService):
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
         owners = (each for project, each in found if project.archived_at is None)
-        return sum(each.role is Role.OWNER for each in owners) < self._most()
+        return sum(each.role is Role.OWNER for each in owners) < self._most_own_projects()
 
-    def _most(self) -> int:
+    def _most_own_projects(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
 
     async def _create(
@@ -411,7 +411,7 @@ class AccessRules(AccountService):
 
     async def see(self, actor: Actor, project_id: str = "", user_id: str = "") -> Access:
         async with self._store.reading() as tx:
-            owner = await self._owner(tx, actor, project_id, user_id)
+            owner = await self._bounds_owner(tx, actor, project_id, user_id)
             return (await tx.keys.access([owner])).get(owner, ALL)
 
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
@@ -425,7 +425,7 @@ class AccessRules(AccountService):
         """Replace a rule; raise :class:`InvalidRequest` for a wrong one."""
         access.check()
         async with self._store.writing() as tx:
-            owner = await self._owner(tx, actor, project_id, user_id, changes=True)
+            owner = await self._bounds_owner(tx, actor, project_id, user_id, changes=True)
             before = (await tx.keys.access([owner])).get(owner, ALL)
             await tx.keys.set_access(owner, access)
             await tx.keys.announce(f"user:{user_id}" if user_id else owner, self._clock())
@@ -433,7 +433,7 @@ class AccessRules(AccountService):
             words = difference(before.words(), access.words())
             await self._record(tx, actor, action, subject, project_id or None, access=words)
 
-    async def _owner(
+    async def _bounds_owner(
         self, tx: Transaction, actor: Actor, project_id: str, user_id: str, *, changes: bool = False
     ) -> str:
         if not project_id:

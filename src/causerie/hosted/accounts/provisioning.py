@@ -178,7 +178,7 @@ class Provisioning(AccountService):
             await tx.groups.add(group)
             affected = await self._move(tx, group.id, wanted.members)
             await self._record(tx, directory.actor, "group.create", group.id, name=group.name)
-        await self._granted(directory, (group,), affected)
+        await self._apply_grants(directory, (group,), affected)
         return group
 
     async def change_group(
@@ -202,7 +202,7 @@ class Provisioning(AccountService):
             )
         if after != before:
             affected |= {user.id for user in held}
-        await self._granted(directory, (before, after), affected)
+        await self._apply_grants(directory, (before, after), affected)
         return after
 
     async def _move(self, tx: Transaction, group_id: str, members: Collection[str]) -> set[str]:
@@ -222,9 +222,9 @@ class Provisioning(AccountService):
             affected = await self._move(tx, group_id, ())
             await tx.groups.remove(group_id)
             await self._record(tx, directory.actor, "group.delete", group_id, name=group.name)
-        await self._granted(directory, (group,), affected)
+        await self._apply_grants(directory, (group,), affected)
 
-    async def _granted(
+    async def _apply_grants(
         self, directory: GroupClaims, groups: Collection[IdentityGroup], user_ids: Collection[str]
     ) -> None:
         names = {name for each in groups for name in (each.name, each.external_id)}
@@ -348,7 +348,7 @@ class GroupMemberships(AccountService):
         return True
 
     async def _set_memberships(self, tx: Transaction, user: User, claims: GroupClaims) -> bool:
-        wanted = _wanted(claims)
+        wanted = _wanted_grants(claims)
         held = {each.project_id: each for _, each in await tx.projects.of(user.id)}
         changed = False
         for project_id in sorted({*wanted, *held}):
@@ -394,7 +394,7 @@ class GroupMemberships(AccountService):
         await tx.keys.withdraw([key.id for key in keys], now)
 
 
-def _wanted(claims: GroupClaims) -> Mapping[str, GroupGrant]:
+def _wanted_grants(claims: GroupClaims) -> Mapping[str, GroupGrant]:
     # Of several roles in a project, the one with most rights.
     found: dict[str, GroupGrant] = {}
     for each in claims.held:
@@ -461,7 +461,7 @@ class SsoProvisioning:
         except Unauthenticated as failure:
             if isinstance(failure.__cause__, AccountDisabled):
                 raise
-            if not link_token and not await self._joined(who, join):
+            if not link_token and not await self._join_by_email(who, join):
                 why = _no_sign_up(who, domains)
                 if why:
                     raise _no_account() from SignInRefused(why)
@@ -472,7 +472,7 @@ class SsoProvisioning:
             await self._accept(who, link_token)
         return await self._open(who, client, old_token)
 
-    async def _joined(self, who: Vouched, join: str) -> bool:
+    async def _join_by_email(self, who: Vouched, join: str) -> bool:
         if join == JOIN_NEVER or not who.email_verified:
             return False
         claimed = join == JOIN_ALL

@@ -64,8 +64,8 @@ class Recorder:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._most = most
-        self._left = most_bytes
+        self._max_waiting = most
+        self._bytes_left = most_bytes
         self._waiting: deque[_Waiting] = deque()
         self._more = asyncio.Event()
         self._closing = False
@@ -86,10 +86,10 @@ class Recorder:
     def put(self, usage: UsageRecord, contents: Contents) -> None:
         """Queue contents to be written."""
         weight = contents.weight
-        if len(self._waiting) >= self._most or weight > self._left or self._closing:
+        if len(self._waiting) >= self._max_waiting or weight > self._bytes_left or self._closing:
             log.warning("contents are not kept: too much waits", request_id=usage.request_id)
             return
-        self._left -= weight
+        self._bytes_left -= weight
         self._waiting.append(_Waiting(usage, contents, weight))
         self._more.set()
 
@@ -110,7 +110,7 @@ class Recorder:
             except Exception:  # noqa: BLE001 - what cannot be written once must not end all writing
                 # Without the words of the failure: they may quote the contents.
                 log.error("contents are not kept: they cannot be written", requests=len(batch))
-            self._left += sum(each.weight for each in batch)
+            self._bytes_left += sum(each.weight for each in batch)
 
 
 def _recording(waiting: _Waiting) -> Recording:
@@ -268,16 +268,16 @@ class Retention:
     async def sweep(self) -> None:
         """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
         store, options = self._store, self.options
-        await self._all(partial(store.contents, self._clock(), self._before(options.contents)))
+        await self._all(partial(store.contents, self._clock(), self._days_ago(options.contents)))
         for days, delete in (
             (options.requests, store.requests),
             (options.audit, store.audit),
             (_MEASUREMENTS_DAYS, store.measurements),
         ):
-            if (before := self._before(days)) is not None:
+            if (before := self._days_ago(days)) is not None:
                 await self._all(partial(delete, before))
 
-    def _before(self, days: int | None) -> datetime | None:
+    def _days_ago(self, days: int | None) -> datetime | None:
         return None if days is None else self._clock() - timedelta(days=days)
 
     async def _all(self, delete: Callable[[int], Awaitable[int]]) -> None:

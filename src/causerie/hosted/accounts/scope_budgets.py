@@ -123,7 +123,7 @@ class LiveScopeBudgets:
             for kind, name, states in hard
             if kind == "provider"
         }
-        self._judge()
+        self._find_spent()
 
     def count(self, usage: UsageRecord) -> None:
         """Count an ended request for the provider that answered it."""
@@ -136,9 +136,9 @@ class LiveScopeBudgets:
                 for one in states
                 for money in (one.budget.unit is Unit.MONEY,)
             ]
-            self._judge()
+            self._find_spent()
 
-    def _judge(self) -> None:
+    def _find_spent(self) -> None:
         now = self._clock()
         self.spent = {
             provider: one.resets_at
@@ -181,7 +181,7 @@ class BulkBounds(AccountService):
                 await tx.keys.announce_all([*changed], now)
                 await tx.audit.add(
                     *(
-                        self._noted(actor, owner, before[owner], new)
+                        self._bounds_audit_entry(actor, owner, before[owner], new)
                         for owner, new in changed.items()
                     )
                 )

@@ -54,7 +54,7 @@ class Policies:
 
     @property
     def later_project(self) -> Beginning | None:
-        """What a project begins with that somebody creates themselves: it spends nothing."""
+        """Return the defaults of a project that people create themselves; it may spend nothing."""
         first = self.personal_project
         if first is None:
             return None
@@ -123,9 +123,9 @@ class AccountService:
         before = await tx.keys.bounds(owner)
         await tx.keys.set_bounds(owner, bounds)
         await tx.keys.announce(owner, self._clock())
-        await tx.audit.add(self._noted(actor, owner, before, bounds))
+        await tx.audit.add(self._bounds_audit_entry(actor, owner, before, bounds))
 
-    def _noted(
+    def _bounds_audit_entry(
         self, actor: Actor, owner: str, before: LimitsAndBudgets, after: LimitsAndBudgets
     ) -> AuditEntry:
         kind, _, id = owner.partition(":")

@@ -194,7 +194,7 @@ class SignIn(AccountService):
         tried = passwords.sign_in_scopes(account, client.address)
         async with self.audited(client, PASSWORD) as who:
             who.email = account
-            user = await self._proved(who, account, password, tried)
+            user = await self._user_with_password(who, account, password, tried)
             if not self.policy.takes_password(operator=user.operator):
                 raise Forbidden(
                     "Passwords are not accepted here. Sign in with your identity provider.",
@@ -207,7 +207,7 @@ class SignIn(AccountService):
             await succeeded(tx, tried)
             return await self.begin(tx, now, client, old_token)
 
-    async def _proved(
+    async def _user_with_password(
         self, who: SignInSubject, account: str, password: str, tried: Mapping[str, int]
     ) -> User:
         async with self._attempts.guess(tried):
@@ -267,16 +267,16 @@ class SignIn(AccountService):
             async with self._store.reading() as tx:
                 session = await tx.sessions.by_digest(digest(token))
                 user = await tx.people.find(session.user_id) if session else None
-            if session is not None and user is not None and self._holds(user, session, now):
+            if session is not None and user is not None and self._is_live(user, session, now):
                 if now - session.seen_at >= SEEN_EVERY:
                     async with self._store.writing() as tx:
                         await tx.sessions.seen(session.id, now)
                 return user, session
-            if session is not None and user is not None and self._holds(user, session, now, {}):
+            if session is not None and user is not None and self._is_live(user, session, now, {}):
                 ended.metadata = {"issuer": session.method}
         raise ended
 
-    def _holds(
+    def _is_live(
         self,
         user: User,
         session: Session,
@@ -302,7 +302,7 @@ class SignIn(AccountService):
         now = self._clock()
         async with self._store.reading() as tx:
             found = await tx.sessions.of(user.id, now)
-        return [each for each in found if self._holds(user, each, now)]
+        return [each for each in found if self._is_live(user, each, now)]
 
     async def end(self, user: User, session_id: str) -> None:
         """End one of the user's sessions; raise :class:`NotFound`."""
@@ -405,7 +405,7 @@ class OwnAccount(AccountService):
     async def rename(self, user: User, name: str) -> User:
         name = tidy_name(name)
         async with self._store.writing() as tx:
-            changed = replace(await _current(tx, user), name=name)
+            changed = replace(await _reread_user(tx, user), name=name)
             await tx.people.change(changed)
         return changed
 
@@ -425,7 +425,7 @@ class OwnAccount(AccountService):
         await self._prove(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
-            if (await _current(tx, user)).password != user.password:
+            if (await _reread_user(tx, user)).password != user.password:
                 raise _wrong_password()  # somebody has replaced it meanwhile
             return await self._set(tx, user, hashed, but=session_id)
 
@@ -491,7 +491,7 @@ class OwnAccount(AccountService):
         now = self._clock()
         async with self._store.writing() as tx:
             operators = await tx.people.operators()
-            current = await _current(tx, user)
+            current = await _reread_user(tx, user)
             if current.operator and operators == 1:
                 raise conflict("last_operator", "Make somebody else an operator first.")
             for project, membership in await tx.projects.of(user.id):
@@ -587,7 +587,7 @@ class OwnAccount(AccountService):
             await succeeded(tx, tried)
 
     async def _set(self, tx: Transaction, user: User, hashed: str, *, but: str | None) -> User:
-        changed = replace(await _current(tx, user), password=hashed)
+        changed = replace(await _reread_user(tx, user), password=hashed)
         await tx.people.change(changed)
         await tx.sessions.end_all(user.id, but=but)
         await self._record(tx, actor_of(user), "user.password", user.id)
@@ -608,6 +608,6 @@ async def _user_link(
     return link, user
 
 
-async def _current(tx: Transaction, user: User) -> User:
+async def _reread_user(tx: Transaction, user: User) -> User:
     # Another process may have changed the user since the session was read.
     return await tx.people.find(user.id) or user

@@ -263,7 +263,7 @@ class WatchedBudget:
 
 @dataclass(frozen=True, slots=True)
 class WatchedBalance:
-    """What is left of a project's credits, and the addresses of its owners."""
+    """The balance of a project's credits, and the addresses of its owners."""
 
     project: Project
     left: Decimal
@@ -296,7 +296,7 @@ class Watching(AccountService):
             people = {each.id: each for each in users if each.disabled_at is None}
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
             bounds = await bounds_in_force(tx, owners)
-            keys = _working(await tx.keys.budgeted(), projects, now)
+            keys = _active_keys(await tx.keys.budgeted(), projects, now)
             owners_of = await tx.projects.owner_emails()
         reader = SpendingReader(self._usage, SYSTEM, None, now)
         found: list[WatchedBudget] = []
@@ -349,7 +349,7 @@ class Watching(AccountService):
                 return ()
             projects = await _projects(tx)
             emails: dict[str, str] = {}
-            for key in _working(keys, projects, now):
+            for key in _active_keys(keys, projects, now):
                 if key.person and key.person not in emails:
                     user = await tx.people.find(key.person)
                     emails[key.person] = user.email if user is not None else ""
@@ -371,7 +371,7 @@ async def _projects(tx: Transaction) -> Mapping[str, Project]:
     return {each.id: each for each in every if each.archived_at is None}
 
 
-def _working(
+def _active_keys(
     keys: Sequence[ApiKey], projects: Mapping[str, Project], now: datetime
 ) -> Sequence[ApiKey]:
     return [key for key in keys if key.project_id in projects and key.state(now) is KeyState.ACTIVE]

@@ -166,7 +166,7 @@ class Statements:
 
     async def key(self, caller: Caller) -> KeyStatement:
         """Return the answer to ``GET /key``: properties, spending and rest of a key."""
-        member = _member(caller)
+        member = _account_caller(caller)
         key, now = member.grant.key, self._clock()
         owner = f"key:{key.id}"
         spent = {
@@ -176,7 +176,7 @@ class Statements:
         free = await self._free_days.of(key.project_id)
         async with self._store.reading() as tx:
             put_in = await tx.credits.total(key.project_id)
-        budget = _overall(key.bounds.budgets)
+        budget = _next_reset(key.bounds.budgets)
         left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
         return KeyStatement(
             label=key.name,
@@ -202,12 +202,12 @@ class Statements:
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
-        found = await _balance(self._store, self._reader, _member(caller).project)
+        found = await _balance(self._store, self._reader, _account_caller(caller).project)
         return CreditsStatement(total_credits=float(found.put_in), total_usage=float(found.spent))
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
-        project, now = _member(caller).project, self._clock()
+        project, now = _account_caller(caller).project, self._clock()
         found = await self._reader.records(
             RecordFilter(
                 BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
@@ -220,10 +220,10 @@ class Statements:
                 code="not_found",
                 param="id",
             )
-        return _facts(found[0])
+        return _statement_of(found[0])
 
 
-def _member(caller: Caller) -> AccountCaller:
+def _account_caller(caller: Caller) -> AccountCaller:
     if not isinstance(caller, AccountCaller):
         raise NotFound(
             "Only doors for keys of accounts know this; this door takes other keys.",
@@ -232,14 +232,14 @@ def _member(caller: Caller) -> AccountCaller:
     return caller
 
 
-def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
+def _next_reset(budgets: tuple[Budget, ...]) -> Budget | None:
     # Of several, the one that resets soonest.
     periods = list(BudgetPeriod)
     money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
     return min(money, key=lambda each: periods.index(each.period), default=None)
 
 
-def _facts(record: UsageRecord) -> GenerationStatement:
+def _statement_of(record: UsageRecord) -> GenerationStatement:
     began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
     first = record.first_token_us
     # The same number for the same name: clients expect numbers, exact ones in a double.

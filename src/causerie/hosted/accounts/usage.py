@@ -434,7 +434,7 @@ class Rankings(AccountService):
     def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
         super().__init__(store, clock)
         self._reader = reader
-        self._kept: dict[RankingPeriod, _Sums] = {}
+        self._cached_sums: dict[RankingPeriod, _Sums] = {}
         self._turn = asyncio.Lock()
 
     async def of_all(
@@ -462,9 +462,9 @@ class Rankings(AccountService):
 
     async def _sums(self, period: RankingPeriod) -> _Sums:
         async with self._turn:
-            kept, now = self._kept.get(period), self._clock()
+            kept, now = self._cached_sums.get(period), self._clock()
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._kept[period] = await self._read(period, now)
+                kept = self._cached_sums[period] = await self._read(period, now)
             return kept
 
     async def _read(self, period: RankingPeriod, now: datetime) -> _Sums:

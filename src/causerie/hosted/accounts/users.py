@@ -192,7 +192,7 @@ class Users(AccountService):
                     raise no_such_link()
             if link.email is not None and link.email != email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
-            user = self._new(email, name, hashed, operator=link.operator)
+            user = self._new_user(email, name, hashed, operator=link.operator)
             await self._add(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
                 await self._bind(tx, user, *identity)
@@ -231,7 +231,7 @@ class Users(AccountService):
         async with self._writing(actor, Action.USERS_CHANGE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
-            user = self._new(email, name, hashed, operator=operator)
+            user = self._new_user(email, name, hashed, operator=operator)
             await self._add(tx, user, actor, by=actor.label)
             return user
 
@@ -250,7 +250,7 @@ class Users(AccountService):
         email, name = tidy_email(email), tidy_name(name)
         hashed = await self._hashed(password, email, name)
         async with self._store.writing() as tx:
-            user = self._new(email, name, hashed, operator=False)
+            user = self._new_user(email, name, hashed, operator=False)
             await self._add(tx, user, actor_of(user), by="sign-up")
             await self._first_project(tx, user, self.policies)
             if identity is not None:
@@ -410,7 +410,7 @@ class Users(AccountService):
     async def _hashed(self, password: str | None, email: str, name: str) -> str | None:
         return None if password is None else await self._passwords.hash_new(password, (email, name))
 
-    def _new(self, email: str, name: str, hashed: str | None, *, operator: bool) -> User:
+    def _new_user(self, email: str, name: str, hashed: str | None, *, operator: bool) -> User:
         return User(new_id("usr"), email, name, hashed, operator, self._clock())
 
     async def _add(self, tx: Transaction, user: User, actor: Actor, *, by: str) -> None:

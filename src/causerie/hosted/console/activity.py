@@ -152,7 +152,7 @@ async def show(context: RequestContext) -> None:
         "activity.html",
         here=context.exchange.path,
         filters=filters,
-        entries=[_entry(each, keys, users, projects) for each in shown],
+        entries=[_explained(each, keys, users, projects) for each in shown],
         kept=kept,
         older=older,
         paged=wanted.before is not None,
@@ -225,7 +225,7 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
         status=_status(query.get("status")),
         request_id=id,
         failures_only=query.get("failures") == "yes",
-        before=_before(query.get("before")),
+        before=_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
@@ -236,7 +236,7 @@ def _status(text: str) -> int | None:
     return int(text) if text else None
 
 
-def _before(text: str) -> tuple[int, str] | None:
+def _cursor(text: str) -> tuple[int, str] | None:
     if not text:
         return None
     if not _PLACE.fullmatch(text):
@@ -245,7 +245,7 @@ def _before(text: str) -> tuple[int, str] | None:
     return int(at), id
 
 
-def _entry(
+def _explained(
     record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
 ) -> RequestExplanation:
     by_hand = not record.key and record.user

@@ -113,7 +113,7 @@ class ConsoleApplication:
         context.query = FormFields.parse(context.exchange.query)
         fits = await self._read_form(context, route)
         try:
-            context.user, context.session = await self._recognised(context)
+            context.user, context.session = await self._signed_in_user(context)
         except Unauthenticated as failure:
             if route.kept:
                 context.problem = failure
@@ -165,7 +165,7 @@ class ConsoleApplication:
             return False
         return await context.accounts.sign_in.must_enrol(context.me, session)
 
-    async def _recognised(self, context: RequestContext) -> tuple[User, Session]:
+    async def _signed_in_user(self, context: RequestContext) -> tuple[User, Session]:
         known = None if context.token_is_new else context.token
         return await self._services.accounts.sign_in.whose(known)
 
@@ -191,7 +191,7 @@ class ConsoleApplication:
         elif context.user is None:
             # Whoever has signed in sees the frame also around a page that there is not.
             with suppress(Unauthenticated, StoreUnavailable):
-                context.user, context.session = await self._recognised(context)
+                context.user, context.session = await self._signed_in_user(context)
         await context.show("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
 

@@ -108,7 +108,7 @@ class AuditWords(Struct, frozen=True):
 
     def _changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
         for name, value in entry.details.items():
-            if name in _IN_SENTENCE or _said(entry, name, value):
+            if name in _IN_SENTENCE or _is_redundant(entry, name, value):
                 continue
             before, after = both(value) or (None, value)
             shown = self._words(name, before) if before is not None else None
@@ -141,7 +141,7 @@ def _sentence_pattern(entry: AuditEntry) -> str:
     return SENTENCES.get(action, f"{action} {{object}}").replace("{kind}", kind)
 
 
-def _said(entry: AuditEntry, name: str, value: str) -> bool:
+def _is_redundant(entry: AuditEntry, name: str, value: str) -> bool:
     if not value or (name == "what" and value == "none"):
         return True
     if name == "by":

@@ -73,14 +73,14 @@ class BoundsRows(Struct, frozen=True):
     def typed(form: FormFields) -> BoundsRows:
         """Return the typed rows without untouched ones and those to be removed."""
         return BoundsRows(
-            _touched(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
-            _touched(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
+            _filled_rows(form.rows("limit", ("was", "model", *_LIMIT)), _LIMIT),
+            _filled_rows(form.rows("budget", ("was", *_BUDGET)), ("amount",)),
         )
 
     def bounds(self) -> LimitsAndBudgets:
         return LimitsAndBudgets(
-            tuple(_limit(row, index) for index, row in enumerate(self.limits)),
-            tuple(_budget(row, index) for index, row in enumerate(self.budgets)),
+            tuple(_limit_of_row(row, index) for index, row in enumerate(self.limits)),
+            tuple(_budget_of_row(row, index) for index, row in enumerate(self.budgets)),
         )
 
 
@@ -98,7 +98,7 @@ def offered(context: RequestContext, bounds: LimitsAndBudgets) -> dict[str, Any]
     }
 
 
-def _touched(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
+def _filled_rows(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
     return [
         row
         for row in rows
@@ -107,7 +107,7 @@ def _touched(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
     ]
 
 
-def _limit(row: Row, index: int) -> Limit:
+def _limit_of_row(row: Row, index: int) -> Limit:
     numbers = {
         name: typed_whole(row[name], f"limits[{index}].{name}", title, _MOST) if row[name] else None
         for name, title in CHOICES["limits"]
@@ -117,7 +117,7 @@ def _limit(row: Row, index: int) -> Limit:
     return Limit(row["model"], **numbers)
 
 
-def _budget(row: Row, index: int) -> Budget:
+def _budget_of_row(row: Row, index: int) -> Budget:
     place = f"budgets[{index}].amount"
     if not row["amount"]:
         _ask_whether_it_ends(row, place)
@@ -258,7 +258,7 @@ async def ask_access(context: RequestContext) -> None:
         project_id=project,
         user_id=user,
         path=context.exchange.path,
-        back=_back(project, user),
+        back=_return_path(project, user),
         names=names,
         prices={name: form.get(name) if form else _text(getattr(kept, name)) for name in _PRICES},
         held=held,
@@ -270,14 +270,14 @@ async def ask_access(context: RequestContext) -> None:
 async def change_access(context: RequestContext) -> None:
     project, user = _ids(context)
     await context.accounts.access.set(context.actor, _typed(context.form), project, user)
-    context.go(_back(project, user), done="access-saved")
+    context.go(_return_path(project, user), done="access-saved")
 
 
 def _ids(context: RequestContext) -> tuple[str, str]:
     return context.params.get("project", ""), context.params.get("user", "")
 
 
-def _back(project: str, user: str) -> str:
+def _return_path(project: str, user: str) -> str:
     if not project:
         return "/operator/users"
     return f"/projects/{project}" if user else f"/projects/{project}/access"

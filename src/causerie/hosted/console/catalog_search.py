@@ -78,7 +78,7 @@ class CatalogQuery:
 
     @property
     def narrows(self) -> bool:
-        return any(name not in ("sort", "rows") for name, _ in self._fields())
+        return any(name not in ("sort", "rows") for name, _ in self._query_fields())
 
     async def of(
         self, entries: Sequence[Offer], tokens: Mapping[str, int] | None = None
@@ -91,7 +91,7 @@ class CatalogQuery:
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
-            if self._fits(one) and (not words or _says(one, words)):
+            if self._fits(one) and (not words or _contains_words(one, words)):
                 found.append(
                     ((-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id), one)
                 )
@@ -103,7 +103,7 @@ class CatalogQuery:
         return found[start : start + self.rows]
 
     def address(self, page: int = 1) -> str:
-        fields = self._fields() + ([("page", str(page))] if page > 1 else [])
+        fields = self._query_fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 
     def with_rows(self, rows: int) -> str:
@@ -125,7 +125,7 @@ class CatalogQuery:
             and (not self.context or self.context <= (one.context_length or 0))
         )
 
-    def _fields(self) -> list[tuple[str, str]]:
+    def _query_fields(self) -> list[tuple[str, str]]:
         said = [
             ("q", self.text),
             ("cost", self.cost),
@@ -143,7 +143,7 @@ class CatalogQuery:
         return [(name, value) for name, value in said if value]
 
 
-def _says(one: Offer, words: Sequence[str]) -> bool:
+def _contains_words(one: Offer, words: Sequence[str]) -> bool:
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
     return all(word in text for word in words)
 

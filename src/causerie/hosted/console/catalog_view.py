@@ -297,7 +297,7 @@ def offers(service_view: ServiceView, *, public: bool) -> Sequence[Offer]:
         return listed
     names = {name for one in listed for name in one.names}
     others = (entry for entry in service_view.models() if str(entry.get("id", "")) not in names)
-    return [*listed, *(_served(entry, service_view) for entry in others)]
+    return [*listed, *(_served_offer(entry, service_view) for entry in others)]
 
 
 def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
@@ -309,7 +309,7 @@ def sources(one: Offer, engines: frozenset[str]) -> Sequence[str]:
     return list(dict.fromkeys(_HERE if name in engines else who for name, who in pairs))
 
 
-def _served(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
+def _served_offer(entry: Mapping[str, Any], service_view: ServiceView) -> ServedOffer:
     shown, created = model_row(entry), entry.get("created")
     targets = service_view.answering(shown.id)
     return ServedOffer(shown, created if isinstance(created, int) else 0, targets)

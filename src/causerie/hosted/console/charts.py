@@ -158,7 +158,7 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     """Return strips and lines of the endpoints that were asked the most, others ``left_out``."""
     most = sorted(days, key=lambda name: -sum(one.answered + one.failed for one in days[name]))
     shown = {name: day for name, day in days.items() if name in most[:COLOURS]}
-    starts = [_moment(number) for number in _quarters(now)]
+    starts = [_quarter_start(number) for number in _quarters(now)]
     drawn = strips(shown, now)
     return {
         "strips": drawn,
@@ -215,10 +215,10 @@ def _strip(name: str, day: Sequence[TimeBucket], quarters: range) -> Strip:
     for first in quarters[::_TOGETHER]:
         found = [by_number[first + n] for n in range(_TOGETHER) if first + n in by_number]
         answered = sum(one.answered for one in found)
-        marks.append(Mark(_moment(first), answered, sum(one.failed for one in found)))
+        marks.append(Mark(_quarter_start(first), answered, sum(one.failed for one in found)))
     answered = sum(mark.answered for mark in marks)
     return Strip(name, marks, answered, sum(mark.failed for mark in marks))
 
 
-def _moment(number: int) -> datetime:
+def _quarter_start(number: int) -> datetime:
     return datetime.fromtimestamp(number * QUARTER_SECONDS, UTC)

@@ -181,7 +181,7 @@ class SettingsForm(Struct, frozen=True):
         for each in self.fields:
             text = self.values.get(each.name, "")
             if text:
-                _put(settings, each.name.split("."), _value(each, text))
+                _set_setting(settings, each.name.split("."), _value(each, text))
         return settings
 
     def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
@@ -222,7 +222,7 @@ def _pop(settings: dict[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _set_setting(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
     name, *inner = path
     if not inner:
         settings[name] = value
@@ -230,7 +230,7 @@ def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
     table = settings.setdefault(name, {})
     if not isinstance(table, dict):
         raise InvalidRequest(f"has `{name}`, which is a table", param="more")
-    _put(table, inner, value)
+    _set_setting(table, inner, value)
 
 
 def _read_json(text: str) -> dict[str, Any]:
@@ -317,12 +317,12 @@ class EntryPages(Struct):
     async def delete(self, context: RequestContext) -> None:
         entry = await self._entry(context)
         await context.configuration.delete(context.actor, entry.id)
-        self._leave(context, "deleted")
+        self._go_to_list(context, "deleted")
 
     async def switch(self, context: RequestContext, *, enabled: bool) -> None:
         entry = await self._entry(context)
         await context.configuration.switch(context.actor, entry.id, enabled=enabled)
-        self._leave(context, "enabled" if enabled else "disabled")
+        self._go_to_list(context, "enabled" if enabled else "disabled")
 
     async def _entry(self, context: RequestContext) -> EntryView:
         entry = await context.configuration.see(context.actor, context.params["entry"])
@@ -330,7 +330,7 @@ class EntryPages(Struct):
             raise NotFound(f"There is no such {self.words.noun} in the database.")
         return entry
 
-    def _leave(self, context: RequestContext, done: str) -> None:
+    def _go_to_list(self, context: RequestContext, done: str) -> None:
         context.go(self.words.list_path, done=f"{self.words.noun.replace(' ', '-')}-{done}")
 
     def _texts(self, entry: EntryView) -> Iterator[str]:
@@ -357,7 +357,7 @@ class EntryFormPages(EntryPages):
 
     async def create(self, context: RequestContext) -> None:
         await self._create(context, context.form.get("key") or None)
-        self._leave(context, "added")
+        self._go_to_list(context, "added")
 
     async def see(self, context: RequestContext) -> None:
         await self._show(context, await self._entry(context))
@@ -368,7 +368,7 @@ class EntryFormPages(EntryPages):
         form = await self._typed(context)
         wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
         await context.configuration.change(context.actor, entry.id, wish)
-        self._leave(context, "saved")
+        self._go_to_list(context, "saved")
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
         """Return what the template needs besides the form."""

@@ -25,7 +25,7 @@ _PICKS = (
 )
 
 
-def _body(form: FormFields) -> bytes:
+def _request_body(form: FormFields) -> bytes:
     if form.get("from") == "body":
         return form.raw("body").encode("utf-8", "surrogatepass")
     made: dict[str, Any] = {
@@ -86,7 +86,7 @@ async def show(context: RequestContext) -> None:
 
 async def explain(context: RequestContext) -> None:
     await context.operations.providers(context.actor)  # a wrong form names models and doors, too
-    form, body = context.form, _body(context.form)
+    form, body = context.form, _request_body(context.form)
     door, key, session = (form.get(name) for name in ("door", "key", "session"))
     question = RouteQuery(body, door, key, session, form.get("reject") == "yes")
     told = await context.operations.explain(context.actor, question)

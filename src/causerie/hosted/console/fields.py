@@ -190,7 +190,7 @@ def page_of(
         found = [each for each, text in searched if all(word in text for word in words)]
     sort = query.get("sort")
     if column := columns.get(sort.removeprefix("-")):
-        found = _sorted(found, column, down=sort.startswith("-"))
+        found = _sorted_by(found, column, down=sort.startswith("-"))
     else:
         sort = ""
     rows = rows_of(query.get("rows"))
@@ -199,7 +199,7 @@ def page_of(
     return ListPage(shown, number, len(found), len(items), find, sort, kept, rows)
 
 
-def _sorted(items: Sequence[T], column: Column, *, down: bool) -> Sequence[T]:
+def _sorted_by(items: Sequence[T], column: Column, *, down: bool) -> Sequence[T]:
     keyed = [(column(each) if callable(column) else _value(each, column), each) for each in items]
     known = [pair for pair in keyed if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=down)
@@ -267,13 +267,13 @@ def period(query: FormFields, now: datetime) -> ReportPeriod:
         raise InvalidRequest(f"There is no range {name[:20]}; take one of {known}.", param="range")
     length = PERIOD_LENGTHS[name][1]
     unit = HOUR if length <= _HOURLY else DAY
-    until = _floor(now, unit) + unit
+    until = _unit_start(now, unit) + unit
     return ReportPeriod(name, until - length, until)
 
 
 def _custom(query: FormFields, now: datetime) -> ReportPeriod:
     last = _day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
-    last = _floor(last, DAY)
+    last = _unit_start(last, DAY)
     first = _day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
     until = last + DAY
     if first >= until:
@@ -297,6 +297,6 @@ def _day(text: str, name: str) -> datetime:
     return datetime.combine(found, datetime.min.time(), UTC)
 
 
-def _floor(moment: datetime, unit: timedelta) -> datetime:
+def _unit_start(moment: datetime, unit: timedelta) -> datetime:
     utc = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return utc if unit == HOUR else utc.replace(hour=0)

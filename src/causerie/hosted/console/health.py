@@ -62,18 +62,18 @@ async def show(context: RequestContext) -> None:
     grouped: dict[str, list[StatusBadge]] = {}
     for each in badges:
         grouped.setdefault(provider_of(each.target, own), []).append(each)
-    costs = await _costs(context)
+    costs = await _costs_today(context)
     now = context.services.clock()
     rows = []
     for name, found in grouped.items():
-        buckets = _merged(view, (each.target for each in found))
+        buckets = _merged_history(view, (each.target for each in found))
         [day] = strips({name: buckets}, now)
         spent = costs.get(name, Decimal(0)) if costs is not None else None
         rows.append(
             ProviderHealth(
                 name,
                 len(found),
-                _summed(name, found),
+                _worst_badge(name, found),
                 day,
                 _median(one.first_token for one in buckets),
                 spent,
@@ -99,7 +99,7 @@ def _targets(view: ServiceView, named: str, own: frozenset[str]) -> Sequence[Tar
     return sorted(found, key=lambda each: (each.state == "up", -each.failures, each.name))
 
 
-async def _costs(context: RequestContext) -> Mapping[str, Decimal] | None:
+async def _costs_today(context: RequestContext) -> Mapping[str, Decimal] | None:
     if not await context.may(Action.USAGE_SEE_ALL):
         return None
     today = midnight(context.services.clock())
@@ -108,7 +108,7 @@ async def _costs(context: RequestContext) -> Mapping[str, Decimal] | None:
     return {each.group[By.PROVIDER]: each.cost for each in sums}
 
 
-def _summed(name: str, found: Sequence[StatusBadge]) -> StatusBadge:
+def _worst_badge(name: str, found: Sequence[StatusBadge]) -> StatusBadge:
     """Return the worst state of a provider's targets, and how many of them are not well."""
     ailing = troubled(found)
     if not ailing:
@@ -116,7 +116,7 @@ def _summed(name: str, found: Sequence[StatusBadge]) -> StatusBadge:
     return StatusBadge(name, ailing[0].word, ailing[0].tone, f"{len(ailing)} of {len(found)}")
 
 
-def _merged(view: ServiceView, targets: Iterable[str]) -> Sequence[TimeBucket]:
+def _merged_history(view: ServiceView, targets: Iterable[str]) -> Sequence[TimeBucket]:
     """Return the day of several targets as of one; its times are medians of their medians."""
     quarters: dict[int, list[TimeBucket]] = {}
     for target in targets:

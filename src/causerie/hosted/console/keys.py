@@ -149,7 +149,7 @@ async def get_key(context: RequestContext) -> None:
 async def new(context: RequestContext) -> None:
     await context.check_right(Action.KEYS_CREATE)
     wanted = context.form.get("wanted", context.query.get("model"))
-    await context.show("keys/new.html", wanted=wanted, **await _choices(context, KeyForm()))
+    await context.show("keys/new.html", wanted=wanted, **await _form_choices(context, KeyForm()))
 
 
 async def create(context: RequestContext) -> None:
@@ -160,19 +160,19 @@ async def create(context: RequestContext) -> None:
 
 
 async def show(context: RequestContext) -> None:
-    key = await _asked(context, Action.KEYS_EDIT)
-    await context.show("keys/edit.html", key=key, **await _choices(context, KeyForm.of(key)))
+    key = await _permitted_key(context, Action.KEYS_EDIT)
+    await context.show("keys/edit.html", key=key, **await _form_choices(context, KeyForm.of(key)))
 
 
 async def edit(context: RequestContext) -> None:
     key = await _key(context)
     change = KeyForm.typed(context.form).edit(key, context.services.clock())
     await context.accounts.keys.edit(context.actor, key.id, change)
-    _back(context, key, "key-saved")
+    _go_to_keys(context, key, "key-saved")
 
 
 async def ask_rotation(context: RequestContext) -> None:
-    key = await _asked(context, Action.KEYS_ROTATE)
+    key = await _permitted_key(context, Action.KEYS_ROTATE)
     await context.show("keys/rotate.html", key=key, graces=CHOICES["graces"])
 
 
@@ -187,7 +187,7 @@ async def rotate(context: RequestContext) -> None:
 
 
 async def ask_transfer(context: RequestContext) -> None:
-    key = await _asked(context, Action.KEYS_TRANSFER)
+    key = await _permitted_key(context, Action.KEYS_TRANSFER)
     members = await heirs(context, key.project_id)
     await context.show("keys/transfer.html", key=key, heirs=members)
 
@@ -195,23 +195,23 @@ async def ask_transfer(context: RequestContext) -> None:
 async def transfer(context: RequestContext) -> None:
     key = await _key(context)
     await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
-    _back(context, key, "key-transferred")
+    _go_to_keys(context, key, "key-transferred")
 
 
 async def ask_deletion(context: RequestContext) -> None:
-    await context.show("keys/delete.html", key=await _asked(context, Action.KEYS_DELETE))
+    await context.show("keys/delete.html", key=await _permitted_key(context, Action.KEYS_DELETE))
 
 
 async def delete(context: RequestContext) -> None:
     key = await _key(context)
     await context.accounts.keys.delete(context.actor, key.id)
-    _back(context, key, "key-deleted")
+    _go_to_keys(context, key, "key-deleted")
 
 
 async def switch(context: RequestContext, *, enabled: bool) -> None:
     key, keys = await _key(context), context.accounts.keys
     await (keys.enable if enabled else keys.disable)(context.actor, key.id)
-    _back(context, key, "key-enabled" if enabled else "key-disabled")
+    _go_to_keys(context, key, "key-enabled" if enabled else "key-disabled")
 
 
 async def _key(context: RequestContext) -> ApiKey:
@@ -221,7 +221,7 @@ async def _key(context: RequestContext) -> ApiKey:
     return key
 
 
-async def _asked(context: RequestContext, action: Action) -> ApiKey:
+async def _permitted_key(context: RequestContext, action: Action) -> ApiKey:
     key = await _key(context)
     await context.check_right(action, key.person)
     if key.purpose is Purpose.MANAGEMENT:
@@ -229,7 +229,7 @@ async def _asked(context: RequestContext, action: Action) -> ApiKey:
     return key
 
 
-async def _choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
+async def _form_choices(context: RequestContext, kept: KeyForm) -> dict[str, Any]:
     rules = await context.rules()
     form = KeyForm.typed(context.form) if context.form else kept
     doors = [door.name for door in context.service_view.doors() if door_allowed(door, rules)]
@@ -293,5 +293,5 @@ async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime |
     await context.show("keys/made.html", key=key, credential=credential, **shown)
 
 
-def _back(context: RequestContext, key: ApiKey, done: str) -> None:
+def _go_to_keys(context: RequestContext, key: ApiKey, done: str) -> None:
     context.go(f"/projects/{key.project_id}/keys", done=done)

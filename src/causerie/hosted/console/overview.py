@@ -79,7 +79,7 @@ async def show_overview(context: RequestContext) -> None:
     view = context.overview
     project, now = view.project, context.services.clock()
     reader = SpendingReader(context.accounts.usage, context.actor, project.id, now)
-    ever = await _used(context, project.id, project.created_at)
+    ever = await _usage_total(context, project.id, project.created_at)
     keys = await context.accounts.keys.of(context.actor, project.id)
     done = {
         "models": bool(context.service_view.models()),
@@ -91,11 +91,11 @@ async def show_overview(context: RequestContext) -> None:
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
     await context.show(
         "overview.html",
-        **await _month(context, project.id),
-        today=await _used(context, project.id, midnight(now)),
+        **await _month_chart(context, project.id),
+        today=await _usage_total(context, project.id, midnight(now)),
         spending=await reader.of_project(view.bounds.budgets),
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
-        near=await _near(reader, keys, now),
+        near=await _nearly_spent(reader, keys, now),
         errors=errors,
         more_errors=more,
         error_days=_ERROR_DAYS,
@@ -106,7 +106,7 @@ async def show_overview(context: RequestContext) -> None:
     )
 
 
-async def _month(context: RequestContext, project: str) -> dict[str, Any]:
+async def _month_chart(context: RequestContext, project: str) -> dict[str, Any]:
     """Return 30 days of spending against the 30 before: a chart, sums, and the first models."""
     usage, month = (
         context.accounts.usage,
@@ -138,7 +138,7 @@ async def _month(context: RequestContext, project: str) -> dict[str, Any]:
     }
 
 
-async def _near(
+async def _nearly_spent(
     reader: SpendingReader, keys: Sequence[ApiKey], now: datetime
 ) -> Sequence[tuple[ApiKey, Spending]]:
     """Return working keys whose budgets are nearly spent, each with the fullest of them."""
@@ -155,7 +155,7 @@ async def _near(
 async def _service_health(context: RequestContext) -> dict[str, Any]:
     badges = service_badges(context.service_view)
     ailing = troubled(badges)
-    today = await _used(context, None, midnight(context.services.clock()))
+    today = await _usage_total(context, None, midnight(context.services.clock()))
     unpriced = context.service_view.unpriced()
     if unpriced and not await context.accounts.projects.any_budget(context.actor):
         unpriced = ()
@@ -165,7 +165,7 @@ async def _service_health(context: RequestContext) -> dict[str, Any]:
     }
 
 
-async def _used(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
+async def _usage_total(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
     until = midnight(context.services.clock()) + timedelta(days=1)
     question = UsageQuery(midnight(since), until, Step.ALL)
     usage = context.accounts.usage

@@ -268,11 +268,11 @@ async def show_credits(context: RequestContext) -> None:
         amount=context.form.get("amount"),
         put=context.form.get("put"),
         note=context.form.get("note"),
-        who=_who,
+        who=_author,
     )
 
 
-def _who(credit: Credit) -> str:
+def _author(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
     return {"system": id.replace("cli", "command line"), "key": "operator key"}.get(
         kind, "operator"

@@ -69,7 +69,7 @@ async def show_list(context: RequestContext) -> None:
     model = context.query.get("model")
     shown = model if model in served else ""
     if shown:
-        views = [_only(view, shown) for view in views]
+        views = [_view_of_model(view, shown) for view in views]
     columns = [column(view, one, f"{view.name}/{one.id}") for view in views for one in view.models]
     entries = await context.configuration.every(context.actor)
     away = [each for each in entries if each.kind == "provider" and not each.in_force]
@@ -176,7 +176,7 @@ async def _author(context: RequestContext, entry: EntryView | None) -> str:
         return id
 
 
-def _only(view: ProviderView, model: str) -> ProviderView:
+def _view_of_model(view: ProviderView, model: str) -> ProviderView:
     targets = [one for one in view.targets if model in {each.model for each in one.serves}]
     named = {one.model for one in targets}
     models = tuple(one for one in view.models if one.id in named)
@@ -451,14 +451,14 @@ _OFFER_COLUMNS: Mapping[str, Column] = {
 
 
 def _rules(form: FormFields) -> PriceRules:
-    typed = _amount(form, "margin")
+    typed = _typed_price(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:
         raise InvalidRequest(f"A margin is at most {_MOST_MARGIN} percent.", param="margin")
-    return PriceRules(margin, _amount(form, "prompt"), _amount(form, "completion"))
+    return PriceRules(margin, _typed_price(form, "prompt"), _typed_price(form, "completion"))
 
 
-def _amount(form: FormFields, name: str) -> str | None:
+def _typed_price(form: FormFields, name: str) -> str | None:
     text = form.get(name)
     if not text:
         return None

@@ -92,8 +92,8 @@ class PublicChat(Struct):
         """Count a message, unless the block raises an error. Raises :class:`RateLimited`."""
         where, now = network(address), self._clock().astimezone(UTC)
         with self._counted_here(where, now):
-            held = await self._hold(where, now)
-            spent = [1, 1, 0, 0]  # as in `_hold`
+            held = await self._hold_visit(where, now)
+            spent = [1, 1, 0, 0]  # as in `_hold_visit`
             try:
                 yield
             except ServiceError:
@@ -121,7 +121,7 @@ class PublicChat(Struct):
         finally:
             self._running.discard(where)
 
-    async def _hold(self, where: str, now: datetime) -> Sequence[HoldRequest]:
+    async def _hold_visit(self, where: str, now: datetime) -> Sequence[HoldRequest]:
         # Replicas count together only while the shared server answers.
         if self._shared is None:
             return ()

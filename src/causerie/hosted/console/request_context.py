@@ -302,7 +302,7 @@ class RequestContext:
         """Send a page about a failure without any use of the database."""
         self.user = None
         found = self.services.templates.get_template(template)
-        self._send(found.render({**self._around((), None), **values}))
+        self._send(found.render({**self._layout_values((), None), **values}))
 
     def send_image(self, content_type: str, content: bytes) -> None:
         """Send an image that everybody may see; a new one has another address."""
@@ -359,7 +359,7 @@ class RequestContext:
         if current is None:
             current = self.usual(projects)
         role = next((each.role for one, each in found if current and one.id == current.id), None)
-        around = self._around(projects, current, role)
+        around = self._layout_values(projects, current, role)
         around["creates"] = self.user is not None and self.accounts.projects.room_for(found)
         if current is not None and self.user is not None:
             around["balance"] = await self.accounts.credits.left(current.id)
@@ -380,7 +380,7 @@ class RequestContext:
             self._found = await self.accounts.projects.of(self.user)
         return self._found
 
-    def _around(
+    def _layout_values(
         self, projects: Sequence[Project], current: Project | None, role: Role | None = None
     ) -> dict[str, Any]:
         path, user = self.exchange.path.removeprefix(PREFIX), self.user

@@ -106,7 +106,7 @@ def _page(name: str, fixed: Mapping[str, Any]) -> Page:
     return partial(found, **fixed) if fixed else found
 
 
-def _listed(place: str, *parts: Any) -> tuple[PageRoute, ...]:
+def _routes_of_row(place: str, *parts: Any) -> tuple[PageRoute, ...]:
     # A row of routes.toml, which says what its parts are.
     method, path = place.split()
     fixed: dict[str, Any] = parts[-1] if isinstance(parts[-1], dict) else {}
@@ -119,7 +119,7 @@ def _listed(place: str, *parts: Any) -> tuple[PageRoute, ...]:
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("routes.toml").read_text("utf-8"))
-_LISTED = [route for place, row in _ROWS.items() for route in _listed(place, *row)]
+_LISTED = [route for place, row in _ROWS.items() for route in _routes_of_row(place, *row)]
 SIGN_UP_ROUTES = [each for each in _LISTED if each.path == "/sign-up"]
 ROUTES: Sequence[PageRoute] = (
     *(each for each in _LISTED if each.path != "/sign-up"),

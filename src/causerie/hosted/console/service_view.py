@@ -130,7 +130,7 @@ class ModelPrice(Struct, frozen=True):
 
 
 class Ability(Struct, frozen=True):
-    """What a model can do, as somebody measured it or its provider claims."""
+    """An ability of a model, with its evidence: measured, or claimed by the provider."""
 
     word: str
     evidence: Evidence

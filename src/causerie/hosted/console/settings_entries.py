@@ -115,7 +115,7 @@ class AlertsPages(EntryFormPages):
         given = context.form.get("key")
         if self._kind(context) == "email" or given or context.form.get("format"):
             await self._create(context, given)
-            self._leave(context, "added")
+            self._go_to_list(context, "added")
             return
         secret = f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
         await self._create(context, secret)

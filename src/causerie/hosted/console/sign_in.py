@@ -306,7 +306,7 @@ async def return_from_provider(context: RequestContext) -> None:
             context.go("/profile", done="identity-linked")
             return
         started = await accounts.arrivals.enter(
-            _vouched(claims, options),
+            _vouched_person(claims, options),
             client,
             domains=options.domains,
             join=options.join,
@@ -322,7 +322,7 @@ def directory(options: ProviderOptions) -> GroupClaims:
     return GroupClaims(options.name, grants=options.groups, provisioned=True)
 
 
-def _vouched(claims: Claims, options: ProviderOptions) -> Vouched:
+def _vouched_person(claims: Claims, options: ProviderOptions) -> Vouched:
     groups = NO_GROUPS
     if options.provisioned:
         groups = directory(options)

@@ -176,7 +176,7 @@ async def show(context: RequestContext) -> None:
         lengths=PERIOD_LENGTHS,
         metrics=list(Metric),
         person=people.of(wish.user) if people is not None else "",
-        bys={by: _TITLES[by] for by in _ways(project is None, person=bool(wish.user))},
+        bys={by: _TITLES[by] for by in _groupings(project is None, person=bool(wish.user))},
         title_of_group=_TITLES[wish.by],
         total=await asyncio.to_thread(total_usage, groups),
         before=total_usage(earlier),
@@ -215,7 +215,7 @@ async def download_statement(context: RequestContext) -> None:
 async def _reader(context: RequestContext) -> _Reader:
     scope = context.scope
     project = scope.id if scope is not None else None
-    wish = _wish(context.query, context.services.clock(), whole=project is None)
+    wish = _usage_form(context.query, context.services.clock(), whole=project is None)
     return _Reader(context, project, wish, await names_of(context, project, wish.by))
 
 
@@ -255,7 +255,7 @@ class _Reader(Struct, frozen=True):
         found: dict[str, dict[datetime, float]] = {}
         async with aclosing(self.over_time()) as pieces:
             async for _, sums in pieces:
-                await asyncio.to_thread(_add, found, sums, self.wish, self.names)
+                await asyncio.to_thread(_add_values, found, sums, self.wish, self.names)
         starts, whole = self.wish.period.starts(), self.wish.metric is not Metric.COST
         before = along(self.wish.period.earlier, earlier, _VALUE[self.wish.metric])
         return await asyncio.to_thread(stacked, starts, found, whole=whole, before=before)
@@ -279,17 +279,17 @@ class _Reader(Struct, frozen=True):
         return sorted((names.of(each.group), each.times) for each in found)
 
 
-def _ways(whole: bool, *, person: bool = False) -> Sequence[By]:
+def _groupings(whole: bool, *, person: bool = False) -> Sequence[By]:
     ways = (By.MODEL, By.PROJECT if whole else By.KEY, By.USER)
     return (*ways, By.TAG) if person else (*ways, By.PROVIDER, By.APP, By.TAG)
 
 
-def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
+def _usage_form(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
     user = query.get("user")[:100]
     return UsageForm(
         period(query, now),
         Metric(query.one_of("metric", list(Metric))),
-        By(query.one_of("by", _ways(whole, person=bool(user)))),
+        By(query.one_of("by", _groupings(whole, person=bool(user)))),
         query.get("model")[:300],
         user,
     )
@@ -320,7 +320,7 @@ def total_usage(sums: Iterable[UsageSum]) -> UsageSum:
     )
 
 
-def _add(
+def _add_values(
     found: dict[str, dict[datetime, float]],
     sums: Iterable[UsageSum],
     wish: UsageForm,

@@ -75,8 +75,8 @@ def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str
         raise BadToken(f"signed by {algorithm}, which its issuer does not offer")
     if "crit" in header:
         raise BadToken("it demands an extension")
-    claims = _claims(_payload(token, algorithm, header.get("kid"), keys))
-    for wrong in _wrong(claims, expected):
+    claims = _decoded_claims(_payload(token, algorithm, header.get("kid"), keys))
+    for wrong in _claim_faults(claims, expected):
         raise BadToken(wrong)
     return claims
 
@@ -100,7 +100,7 @@ def _payload(token: str, algorithm: str, kid: object, keys: Sequence[Key]) -> by
     raise UnknownKey("no key of its issuer signed it")
 
 
-def _claims(payload: bytes) -> Mapping[str, Any]:
+def _decoded_claims(payload: bytes) -> Mapping[str, Any]:
     try:
         claims: Any = bounded_json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
@@ -110,7 +110,7 @@ def _claims(payload: bytes) -> Mapping[str, Any]:
     return claims
 
 
-def _wrong(claims: Mapping[str, Any], expected: Expected) -> Iterator[str]:
+def _claim_faults(claims: Mapping[str, Any], expected: Expected) -> Iterator[str]:
     if claims.get("iss") != expected.issuer:
         yield "it is of another issuer"
     audience = claims.get("aud")
@@ -269,9 +269,9 @@ class OidcProvider:
         if the provider is unavailable.
         """
         if attempt is None or attempt.provider != self.options.name:
-            raise self._refused(BadToken("the state is not of this browser"))
+            raise self._sign_in_refused(BadToken("the state is not of this browser"))
         if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
-            raise self._refused(BadToken("the attempt took too long"))
+            raise self._sign_in_refused(BadToken("the attempt took too long"))
         try:
             metadata = await self._provider.metadata()
             if returned.issuer != self.options.issuer and (
@@ -280,15 +280,15 @@ class OidcProvider:
                 raise BadToken("the answer is of another issuer")
             if returned.error or not 0 < len(returned.code) <= _LONGEST:
                 raise BadToken("the provider did not let them in")
-            reply = await self._redeem(metadata, attempt, returned.code)
-            claims = await self._verified(metadata, attempt, reply)
+            reply = await self._exchange_code(metadata, attempt, returned.code)
+            claims = await self._verified_claims(metadata, attempt, reply)
             return await self._asserted(metadata, claims, reply)
         except IdentityProviderFailed as failure:
             raise self._unreachable(failure) from failure
         except BadToken as failure:
-            raise self._refused(failure) from failure
+            raise self._sign_in_refused(failure) from failure
 
-    async def _redeem(
+    async def _exchange_code(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, code: str
     ) -> Mapping[str, Any]:
         options = self.options
@@ -308,7 +308,7 @@ class OidcProvider:
             headers.append(("authorization", "Basic " + b64encode(pair.encode()).decode()))
         return await self._web.ask(metadata.token, headers, fields)
 
-    async def _verified(
+    async def _verified_claims(
         self, metadata: ProviderMetadata, attempt: SignInAttempt, reply: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         token = reply.get("id_token")
@@ -370,7 +370,7 @@ class OidcProvider:
             code="identity_provider",
         )
 
-    def _refused(self, failure: BadToken) -> Unauthenticated:
+    def _sign_in_refused(self, failure: BadToken) -> Unauthenticated:
         _log.warning("identity.refused", provider=self.options.name, why=str(failure))
         return Unauthenticated(
             f"Signing in with {self.options.title} was not completed. Begin anew from the page "
@@ -435,7 +435,7 @@ class IdentityHttp:
             raise IdentityProviderFailed(f"{parts.netloc}: cannot be asked") from failure
         finally:
             await client.close()
-        return _object(parts.netloc, response.status, content)
+        return _json_object(parts.netloc, response.status, content)
 
     async def _trusted(self) -> ssl.SSLContext:
         # Reads many certificates: not in the loop, and not before it is used.
@@ -447,7 +447,7 @@ class IdentityHttp:
         return self._tls
 
 
-def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
+def _json_object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
     try:
         found: Any = bounded_json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -523,19 +523,19 @@ class ProviderDocument:
             metadata = await self._document()
             age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
             if age >= (_ANEW if anew else _KEPT):
-                self._keys = _imported(await self._once(metadata.keys))
+                self._keys = _signing_keys(await self._fetch_unless_failed(metadata.keys))
                 self._keys_at = self._monotonic()
             return self._keys
 
     async def _document(self) -> ProviderMetadata:
         now = self._monotonic()
         if self._metadata is None or now - self._metadata_at >= _KEPT:
-            found = await self._once(self.issuer.rstrip("/") + _PATH)
+            found = await self._fetch_unless_failed(self.issuer.rstrip("/") + _PATH)
             self._metadata = ProviderMetadata.parse(found, self.issuer)
             self._metadata_at = now
         return self._metadata
 
-    async def _once(self, url: str) -> Mapping[str, Any]:
+    async def _fetch_unless_failed(self, url: str) -> Mapping[str, Any]:
         # After a failure it waits, because many may want to sign in meanwhile.
         if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
             raise IdentityProviderFailed(str(self._failure))
@@ -548,7 +548,7 @@ class ProviderDocument:
         return found
 
 
-def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
+def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
     listed = found.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:

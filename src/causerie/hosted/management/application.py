@@ -142,7 +142,7 @@ def _operation(route: ApiRoute) -> Schema:
     named: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": id} for name in route.parameters
     ]
-    if parameters := [*named, *_query(route.query)]:
+    if parameters := [*named, *_query_parameters(route.query)]:
         operation["parameters"] = parameters
     if route.takes_body:
         required = any(field.required for field in msgspec.structs.fields(route.body))
@@ -177,7 +177,7 @@ def _errors(route: ApiRoute) -> Schema:
     }
 
 
-def _query(query: type[Struct]) -> list[Schema]:
+def _query_parameters(query: type[Struct]) -> list[Schema]:
     if query is NoQuery:
         return []
     components = _components([query])

@@ -183,7 +183,7 @@ class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PublishedModel(Body, frozen=True):
-    """A model of the provider's list."""
+    """A model of the provider's list that is to be published, and its id in the catalog."""
 
     id: Word
     catalog_id: Annotated[str, Meta(max_length=140)] = ""

@@ -210,7 +210,7 @@ class CreateKey(Body, frozen=True):
     bounds: BoundsBody = BoundsBody()
 
     def arguments(self) -> dict[str, Any]:
-        return {"draft": KeyDraft(**asdict(self) | {"bounds": _checked(self.bounds)})}
+        return {"draft": KeyDraft(**asdict(self) | {"bounds": _checked_bounds(self.bounds)})}
 
 
 class EditKey(Body, frozen=True):
@@ -224,11 +224,11 @@ class EditKey(Body, frozen=True):
     bounds: BoundsBody | UnsetType = UNSET
 
     def arguments(self) -> dict[str, Any]:
-        bounds = UNSET if self.bounds is UNSET else _checked(self.bounds)
+        bounds = UNSET if self.bounds is UNSET else _checked_bounds(self.bounds)
         return {"edit": KeyEdit(**asdict(self) | {"bounds": bounds})}
 
 
-def _checked(body: BoundsBody) -> LimitsAndBudgets:
+def _checked_bounds(body: BoundsBody) -> LimitsAndBudgets:
     bounds = body.bounds()
     try:
         bounds.check()

@@ -94,7 +94,7 @@ def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
     def declare(handler: Handler) -> ApiRoute:
         hints = get_type_hints(handler)
         (query, body), answer = get_args(hints["call"]), hints["return"]
-        return _declared(place, summary, handler, query, body, answer)
+        return _api_route(place, summary, handler, query, body, answer)
 
     return declare
 
@@ -125,7 +125,7 @@ def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> S
         body = asks if takes_body else None
         handler = partial(_act, services, row, answer)
         found.append(
-            _declared(place, row.summary, handler, query or NoQuery, body or NoBody, answer)
+            _api_route(place, row.summary, handler, query or NoQuery, body or NoBody, answer)
         )
     return found
 
@@ -143,7 +143,7 @@ async def _act(
     return None if answer is NoneType else found
 
 
-def _declared(place: str, summary: str, handler: Handler, *types: Any) -> ApiRoute:
+def _api_route(place: str, summary: str, handler: Handler, *types: Any) -> ApiRoute:
     method, path, *made = place.split()
     status = int(made[0]) if made else 204 if types[-1] is NoneType else 200
     return ApiRoute(method, path, status, summary, handler, *types)

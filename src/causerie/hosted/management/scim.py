@@ -106,7 +106,7 @@ class Scim:
             found = {"Users": self._user, "Groups": self._group}.get(kind)
             if not exchange.path.startswith(f"{_VERSION}/") or "/" in id:
                 found, kind = None, ""
-            described = _described(kind, id, self._url(exchange)) if found is None else None
+            described = _description_of(kind, id, self._url(exchange)) if found is None else None
             allowed = ("GET", "PUT", "PATCH", "DELETE") if id else ("GET", "POST")
             if method not in (allowed if found else allowed[:1]):
                 raise method_not_allowed(method, allowed if found else allowed[:1])
@@ -212,7 +212,7 @@ def _list(total: int, start: int, found: Sequence[Mapping[str, Any]]) -> Mapping
     }
 
 
-def _shown(call: ScimCall, kind: str, one: User | IdentityGroup, **more: Any) -> dict[str, Any]:
+def _resource(call: ScimCall, kind: str, one: User | IdentityGroup, **more: Any) -> dict[str, Any]:
     external = {"externalId": one.external_id} if one.external_id else {}
     place = f"{call.base}/{kind}s/{one.id}"
     meta = {"resourceType": kind, "created": one.created_at.isoformat(), "location": place}
@@ -220,7 +220,7 @@ def _shown(call: ScimCall, kind: str, one: User | IdentityGroup, **more: Any) ->
 
 
 def _shown_user(call: ScimCall, user: User) -> dict[str, Any]:
-    return _shown(
+    return _resource(
         *(call, "User", user),
         userName=user.user_name or user.email,
         name={"formatted": user.name},
@@ -234,13 +234,13 @@ def _shown_group(
     call: ScimCall, group: IdentityGroup, members: Sequence[User] | None
 ) -> dict[str, Any]:
     if members is None:
-        return _shown(call, "Group", group, displayName=group.name)
+        return _resource(call, "Group", group, displayName=group.name)
     place = f"{call.base}/Users/"
     shown = [{"value": one.id, "display": one.name, "$ref": place + one.id} for one in members]
-    return _shown(call, "Group", group, displayName=group.name, members=shown)
+    return _resource(call, "Group", group, displayName=group.name, members=shown)
 
 
-def _described(kind: str, id: str, base: str) -> Mapping[str, Any]:
+def _description_of(kind: str, id: str, base: str) -> Mapping[str, Any]:
     described = msgspec.json.decode(_DESCRIPTIONS.replace("{base}", base), type=dict[str, Any])
     found: Mapping[str, Any] | list[Any] | None = described.get(kind)
     if isinstance(found, list):
@@ -280,7 +280,7 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
     user_name, name = _required(body, "userName"), body.get("name")
     parts = name if isinstance(name, dict) else {}
     emails = [each for each in _elements(body.get("emails")).values() if _text(each, "value")]
-    emails.sort(key=lambda each: (not _truth(each.get("primary")), each.get("type") != "work"))
+    emails.sort(key=lambda each: (not _as_boolean(each.get("primary")), each.get("type") != "work"))
     both = " ".join(filter(None, (_text(parts, "givenName"), _text(parts, "familyName"))))
     shown = _text(body, "displayName") or _text(parts, "formatted") or both
     return ProvisionedPerson(
@@ -288,7 +288,7 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
         email=emails[0]["value"] if emails else user_name,
         name=(shown or user_name.partition("@")[0])[:_LONGEST_NAME],
         external_id=_text(body, "externalId"),
-        active=body.get("active") is None or _truth(body["active"]),
+        active=body.get("active") is None or _as_boolean(body["active"]),
     )
 
 
@@ -312,7 +312,7 @@ def _required(body: Mapping[str, Any], name: str) -> str:
     return found
 
 
-def _truth(value: object) -> bool:
+def _as_boolean(value: object) -> bool:
     return value.lower() == "true" if isinstance(value, str) else value is True
 
 
@@ -383,7 +383,7 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
             name, sub = _name(found["name"]), _name(found["sub"] or "")
             if name in _LISTS:
                 match = (_name(found["key"] or ""), found["wanted"] or "")
-                result[name] = _changed(result[name], verb, match, sub, value)
+                result[name] = _patched(result[name], verb, match, sub, value)
             else:
                 _set(result, verb, (name, sub), value)
     return {**result, **{name: [*result[name].values()] for name in _LISTS}}
@@ -408,7 +408,7 @@ def _elements(value: Any) -> _Elements:
     return {str(each.get("value", number)): dict(each) for number, each in enumerate(found)}
 
 
-def _changed(held: _Elements, verb: str, match: tuple[str, str], sub: str, value: Any) -> _Elements:
+def _patched(held: _Elements, verb: str, match: tuple[str, str], sub: str, value: Any) -> _Elements:
     key, wanted = match
     if not key and not sub:
         given = _elements(value)

@@ -82,7 +82,7 @@ async def _usage_rows(question: UsageQuery, buckets: AsyncGenerator[UsageBucket]
 
 
 def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
-    start, group = _place(sum, question)
+    start, group = _cursor_of(sum, question)
     return [
         start,
         *group,
@@ -113,17 +113,17 @@ async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
     after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
     found: list[UsageSum] = []
     project = query.project or call.actor.project
-    rest = time_buckets(call.accounts.usage, call.actor, project, _from(asked, after))
+    rest = time_buckets(call.accounts.usage, call.actor, project, _after_cursor(asked, after))
     async with aclosing(rest):
         async for _, sums in rest:
-            found += [sum for sum in sums if after is None or _place(sum, asked) > after]
+            found += [sum for sum in sums if after is None or _cursor_of(sum, asked) > after]
             if len(found) > query.limit:
                 break
     taken = found[: query.limit]
     more = len(found) > len(taken)
     return views.UsageList(
         data=await asyncio.to_thread(lambda: [views.UsageView.of(each) for each in taken]),
-        next=views.cursor(_place(taken[-1], asked)) if more else None,
+        next=views.cursor(_cursor_of(taken[-1], asked)) if more else None,
     )
 
 
@@ -235,12 +235,12 @@ async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
     )
 
 
-def _place(sum: UsageSum, asked: UsageQuery) -> Place:
+def _cursor_of(sum: UsageSum, asked: UsageQuery) -> Place:
     start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
     return start, tuple(sum.group[by] for by in asked.by)
 
 
-def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
+def _after_cursor(asked: UsageQuery, after: Place | None) -> UsageQuery:
     if after is None or asked.step is Step.ALL:
         return asked
     try:

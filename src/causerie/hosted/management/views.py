@@ -56,20 +56,20 @@ def viewed(kind: type[V], source: object, **values: Any) -> V:
     Money becomes text, a set a sorted list. ``project`` may be ``project_id`` in the object.
     """
     names = [name for name in kind.__struct_fields__ if name not in values]
-    return kind(**{name: _shown(_value(source, name)) for name in names}, **values)
+    return kind(**{name: _shown_value(_value(source, name)) for name in names}, **values)
 
 
 def _value(source: object, name: str) -> Any:
     return getattr(source, name) if hasattr(source, name) else getattr(source, f"{name}_id")
 
 
-def _shown(value: Any) -> Any:
+def _shown_value(value: Any) -> Any:
     if isinstance(value, Decimal):
         return amount(value)
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):
-        return tuple(map(_shown, value))
+        return tuple(map(_shown_value, value))
     view = _VIEWS.get(type(value))
     return value if view is None else viewed(view, value)
 
@@ -80,7 +80,7 @@ LinkPath = Callable[[LinkKind, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """What a view needs to know besides its object."""
+    """The context of a view: the time, and the paths of links."""
 
     clock: Clock
     link_path: LinkPath

@@ -87,8 +87,8 @@ async def trial(provider: Provider, key: str, model: str = "") -> Trial:
     model = model or next((one.id for one in listed.models), "")
     if not model:
         return listed
-    completion = await _asked(provider, model, key, stream=False)
-    stream = await _asked(provider, model, key, stream=True)
+    completion = await _chat_trial(provider, model, key, stream=False)
+    stream = await _chat_trial(provider, model, key, stream=True)
     return structs.replace(listed, model=model, completion=completion, stream=stream)
 
 
@@ -102,7 +102,7 @@ async def list_models(provider: Provider, key: str) -> Trial:
     return Trial(models=published(found), model="", listing=step)
 
 
-async def _asked(provider: Provider, model: str, key: str, *, stream: bool) -> TrialStep:
+async def _chat_trial(provider: Provider, model: str, key: str, *, stream: bool) -> TrialStep:
     fields = {
         "model": model,
         "messages": [{"role": "user", "content": "Say hello."}],
@@ -153,9 +153,9 @@ def _model(entry: Mapping[str, Any]) -> ListedModel:
         reasoning_price=_price(prices.get("internal_reasoning"), above_zero=True),
         request_price=_price(prices.get("request"), 1, above_zero=True),
         description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
-        created=_created(entry, datetime.now(UTC)),
+        created=_release_date(entry, datetime.now(UTC)),
         supported_parameters=_claimed_parameters(entry),
-        input_modalities=_takes(entry),
+        input_modalities=_input_modalities(entry),
         output_modalities=_modalities(entry, "output_modalities", 1),
     )
 
@@ -271,13 +271,13 @@ def _claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(sorted(named & HONOURED))
 
 
-def _takes(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _input_modalities(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
     sees = any(not _ABILITIES[feature] for feature in _features(entry))
     found = _modalities(entry, "input_modalities", 0)
     return tuple(dict.fromkeys(("text", *(found or ()), "image"))) if sees else found
 
 
-def _created(entry: Mapping[str, Any], now: datetime) -> date | None:
+def _release_date(entry: Mapping[str, Any], now: datetime) -> date | None:
     """Return the day when a model came out; ``None`` if it is not told, or is the present."""
     for value in map(entry.get, _CREATED):
         try:

@@ -47,7 +47,7 @@ def reasons(
     if by == "price":
         yield f"{_price(one)}; cheapest first"
     elif by is not None:
-        yield _measured(stats_of(one.name) or UNKNOWN_STATS, by)
+        yield _measured_words(stats_of(one.name) or UNKNOWN_STATS, by)
     elif not one.tariff.usual:
         yield "is free; free endpoints come before all others"
     else:
@@ -59,18 +59,18 @@ def reasons(
 def _price(one: CatalogEndpoint) -> str:
     if not one.tariff.usual:
         return "is free"
-    return f"costs {_short(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
+    return f"costs {_three_digits(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
 
 
 def _share(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
     least = min(each.tariff.usual for each in able if each.tariff.usual)
     if one.tariff.usual == least:
         return f"{_price(one)}, the cheapest one that is not free"
-    times = _short(one.tariff.usual / least)
+    times = _three_digits(one.tariff.usual / least)
     return f"{_price(one)}, {times} times the cheapest; its share falls with the square of that"
 
 
-def _measured(target_stats: TargetStats, by: SortBy) -> str:
+def _measured_words(target_stats: TargetStats, by: SortBy) -> str:
     measured = target_stats.speed if by == "throughput" else target_stats.first_token
     if measured is not None:
         if by == "throughput":
@@ -84,7 +84,7 @@ def _measured(target_stats: TargetStats, by: SortBy) -> str:
     return "was not measured yet; a request that measures it is in flight"
 
 
-def _short(amount: Decimal) -> str:
+def _three_digits(amount: Decimal) -> str:
     return f"{Decimal(f'{amount:.3g}').normalize():f}"
 
 
@@ -293,7 +293,7 @@ class _TargetExplainer:
         return ExplainedTarget(
             target=one.name,
             decided=prospect.decided,
-            reasons=(*self._priority(one, endpoint), *_degraded(status), _decided(prospect)),
+            reasons=(*self._priority(one, endpoint), *_degraded(status), _decision_words(prospect)),
             cautions=tuple(self._cautions(one, status)),
             tied=prospect.tied,
             priority=one.priority,
@@ -338,7 +338,7 @@ class _TargetExplainer:
             elif target in strict:
                 why = (TargetExclusion(strict[target].param or "", _STRICT),)
             elif able:
-                why = (self._resting(target),)
+                why = (self._breaker_exclusion(target),)
             else:
                 continue  # what refused the request is not about targets
             yield LeftOut(target=target, reasons=why)
@@ -358,13 +358,13 @@ class _TargetExplainer:
 
     def _cautions(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":
-            yield f"failed last time, and this request tests it{_because(status)}"
+            yield f"failed last time, and this request tests it{_reason_words(status)}"
         elif status.state == "rejecting":
-            yield f"rejects all requests{_because(status)}"
+            yield f"rejects all requests{_reason_words(status)}"
         elif status.state not in ("up", "degraded"):
-            yield f"is down{_because(status)}"
+            yield f"is down{_reason_words(status)}"
         elif status.failures:
-            yield f"has failed {status.failures} in a row{_because(status)}"
+            yield f"has failed {status.failures} in a row{_reason_words(status)}"
         length = self._model.profile(one.name).context_length
         estimated = estimate(self._request, (one,))
         tokens = estimated.input + estimated.output
@@ -374,9 +374,9 @@ class _TargetExplainer:
                 f"{tokens:,}: it may reject the request, and the next one is tried then"
             )
 
-    def _resting(self, target: str) -> TargetExclusion:
+    def _breaker_exclusion(self, target: str) -> TargetExclusion:
         target_state = self._router.target_state(target)
-        because = _because(target_state.status()) if target_state is not None else ""
+        because = _reason_words(target_state.status()) if target_state is not None else ""
         rejects = target_state is not None and target_state.breaker.state() == "rejecting"
         what = "rejects all requests" if rejects else "is down"
         words = f"{what}{because}; of such targets only the one back soonest is tried, last"
@@ -392,7 +392,7 @@ def _degraded(status: TargetStatus) -> Iterator[str]:
         )
 
 
-def _decided(prospect: RankedTarget) -> str:
+def _decision_words(prospect: RankedTarget) -> str:
     share = f"{prospect.share * 100:.0f} % of conversations have affinity to it"
     match prospect.decided:
         case "alone":
@@ -408,7 +408,7 @@ def _decided(prospect: RankedTarget) -> str:
             return "takes no requests now; tried when no other target is left"
 
 
-def _because(status: TargetStatus) -> str:
+def _reason_words(status: TargetStatus) -> str:
     reason = f" ({status.reason})" if status.reason else ""
     wait = f", next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else ""
     return reason + wait

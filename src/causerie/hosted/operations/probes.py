@@ -127,7 +127,7 @@ class Results(Struct):
     async def of(self, provider: str) -> Mapping[str, Kept]:
         """Return the stored results of a provider by model; raise :class:`StoreUnavailable`."""
         kept = await self._store.of(provider)
-        return {model: _read(text) for model, text in kept.items()}
+        return {model: _decoded(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
         """Store a new result, or that one was put in force."""
@@ -141,7 +141,7 @@ class Results(Struct):
             _log.warning("result of a probe is not kept", error=str(failure))
 
 
-def _read(text: str) -> Kept:
+def _decoded(text: str) -> Kept:
     try:
         return msgspec.json.decode(text, type=Kept)
     except msgspec.DecodeError as failure:
@@ -228,7 +228,7 @@ class Examination:
         one = self._examinee
         async with ProbeClient(one.base_url, one.key, one.reach, self._bounds) as asker:
             listed = await asker.put(LIST)
-            if trouble := self._trouble(listed):
+            if trouble := self._listing_failure(listed):
                 self.end("failed", trouble)
                 return
             subject = Subject(
@@ -243,18 +243,18 @@ class Examination:
                     f'it looks like {dialect.server}; `dialect = "{dialect.name}"` would fit'
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
-            self._interview = interview(subject, asker, one.dialect, patience, self._begins)
+            self._interview = interview(subject, asker, one.dialect, patience, self._started)
             asked = await run_interview(self._interview, self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
             await keep(self.result)
         self.end("done")
 
-    def _begins(self, question: ProbeQuestion) -> None:
+    def _started(self, question: ProbeQuestion) -> None:
         self.asked += 1
         self.question = question.words
 
-    def _trouble(self, listed: ProbeReply) -> str:
+    def _listing_failure(self, listed: ProbeReply) -> str:
         if not listed.status:
             return f"the provider cannot be reached: {listed.trouble}"
         if listed.status in (401, 403):
@@ -307,7 +307,7 @@ class Examinations(Struct):
         self._last[name] = made
         task = asyncio.get_running_loop().create_task(made.run(self.results.keep))
         self._tasks[name] = task
-        task.add_done_callback(lambda ended: self._ended(made, ended))
+        task.add_done_callback(lambda ended: self._examination_ended(made, ended))
         return made
 
     async def cancel(self, provider: str) -> None:
@@ -317,7 +317,7 @@ class Examinations(Struct):
             task.cancel()
             await self.ended(provider)
 
-    def _ended(self, made: Examination, task: asyncio.Task[None]) -> None:
+    def _examination_ended(self, made: Examination, task: asyncio.Task[None]) -> None:
         del self._tasks[made.provider]
         if task.cancelled():
             made.end("cancelled")
@@ -361,10 +361,10 @@ def groups() -> Sequence[tuple[str, Sequence[str]]]:
 def row(known: ConfiguredSupport, result: Result | None) -> Sequence[Cell]:
     """Return the support of every parameter; ``result`` is that of the probe in force, if any."""
     found = result.answers() if result is not None else {}
-    return [_cell(name, known, found.get(name)) for _, names in groups() for name in names]
+    return [_support_cell(name, known, found.get(name)) for _, names in groups() for name in names]
 
 
-def _cell(name: str, known: ConfiguredSupport, found: Found | None) -> Cell:
+def _support_cell(name: str, known: ConfiguredSupport, found: Found | None) -> Cell:
     if known.effective is None:
         return Cell(name, "unknown", "nobody has measured it; it is let through")
     supported = name in known.effective

@@ -58,12 +58,12 @@ def compared(
     there = {one.id for one in listed}
     gone = [(id, None) for id in aliases if id not in there and "*" not in id]
     return [
-        _compared(id, one, aliases.get(id), contexts.get(id))
+        _compared_model(id, one, aliases.get(id), contexts.get(id))
         for id, one in [*((one.id, one) for one in listed), *gone]
     ]
 
 
-def _compared(
+def _compared_model(
     id: str, listed: ListedModel | None, alias: EntryView | None, context: int | None
 ) -> ComparedModel:
     price = alias.settings.get("price") if alias is not None else None
@@ -98,7 +98,7 @@ def taken_over(
             wish = EntryWish(settings=_alias(provider.name, one, prefix))
             new.append(EntryStep(kind="alias", wish=wish))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
-            drafts[alias.name] |= _published(one)
+            drafts[alias.name] |= _listed_price(one)
     drafts.remove(provider.name, gone)
     return [*_with_contexts(provider, picked, gone), *new, *drafts.steps()]
 
@@ -190,7 +190,7 @@ def configured(amount: Decimal) -> str:
         return f"{amount:f}"  # more than the configuration accepts
 
 
-def _published(one: ListedModel) -> dict[str, Any]:
+def _listed_price(one: ListedModel) -> dict[str, Any]:
     price = published_price(one)
     return {"price": dict(price)} if price else {}
 
@@ -199,7 +199,7 @@ def _alias(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "id": prefix + one.id,
         "targets": [{"provider": provider, "model": one.id}],
-        **_published(one),
+        **_listed_price(one),
     }
     if one.name and one.name != one.id:
         settings["name"] = one.name
@@ -220,7 +220,7 @@ def _with_contexts(
     before = provider.settings.get("models", [])
     models = {each["id"]: each for each in before if each["id"] not in gone}
     for one in picked:
-        told = {"context_length": one.context_length, "claims": _claims(one)}
+        told = {"context_length": one.context_length, "claims": _claimed(one)}
         if found := {name: each for name, each in told.items() if each}:
             models[one.id] = {**models.get(one.id, {"id": one.id}), **found}
     if list(models.values()) != before:
@@ -349,10 +349,10 @@ def catalog_id(provider: str, model: str) -> str:
     slug = parts[-1] if parts else "model"
     suffix = f":{variant}" if variant in _VARIANTS else ""
     rest = f"-{variant}" if variant and not suffix else ""
-    return f"{_fit(author)}/{_fit(slug + rest)}{suffix}"
+    return f"{_valid_id_part(author)}/{_valid_id_part(slug + rest)}{suffix}"
 
 
-def _fit(text: str) -> str:
+def _valid_id_part(text: str) -> str:
     return _UNFIT.sub("-", text.lower()).strip("-._")[:_LONGEST_PART] or "model"
 
 
@@ -406,7 +406,7 @@ def _model(name: str, one: ListedModel) -> dict[str, Any]:
     return {"id": name, "endpoints": [], **{key: each for key, each in words.items() if each}}
 
 
-def _claims(one: ListedModel) -> dict[str, Any]:
+def _claimed(one: ListedModel) -> dict[str, Any]:
     found = {
         "supported_parameters": one.supported_parameters,
         "input_modalities": one.input_modalities,
@@ -435,7 +435,7 @@ def _endpoint(
     for name in ("context_length", "max_output_tokens"):
         if (tokens := getattr(one, name)) is not None:
             made[name] = tokens
-    if claims := _claims(one):
+    if claims := _claimed(one):
         made["claims"] = claims
     return made
 
@@ -446,7 +446,7 @@ def _sale_price(one: ListedModel, there: _Place | None, rules: PriceRules) -> di
     if there is not None and cost is None and rules.margin is None:
         return dict(price)  # typed by a person, so no list changes it
     published = published_price(one)
-    found = {part: _sold(part, amount, before, rules) for part, amount in published.items()}
+    found = {part: _our_price(part, amount, before, rules) for part, amount in published.items()}
     typed = {"prompt": rules.prompt, "completion": rules.completion}
     for part in [each for each in typed if each not in found]:
         amount = price.get(part, "0") if there is not None else typed[part]
@@ -456,7 +456,7 @@ def _sale_price(one: ListedModel, there: _Place | None, rules: PriceRules) -> di
     return found
 
 
-def _sold(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
+def _our_price(part: str, amount: str, before: Mapping[str, Any], rules: PriceRules) -> str:
     if rules.margin is not None:
         return configured(money(amount) * (1 + rules.margin / 100))
     cost = money(before.get("cost", {}).get(part, "0"))

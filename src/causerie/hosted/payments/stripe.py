@@ -40,7 +40,7 @@ _NO_PAYMENT = (AttributeError, TypeError, ValueError, NotFound, InvalidRequest)
 
 
 class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How Stripe is asked, and what it signs its reports with."""
+    """Settings of Stripe's API, and the secret that signs its webhooks."""
 
     url: str
     key: str
@@ -161,7 +161,7 @@ def _payment(id: str) -> str:
 
 
 class Sales(msgspec.Struct, frozen=True):
-    """How credits are sold, if they are, and from when a balance is low."""
+    """Terms of the sale of credits, and the balance that counts as low."""
 
     stripe: Stripe | None = None
     page: str | None = None

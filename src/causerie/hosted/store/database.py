@@ -72,7 +72,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     plain = address.difference_update_query(list(given))
     mode = given.pop("sslmode", None)
     if mode in _CHECKED:
-        return plain, _context(mode, given)
+        return plain, _tls_context(mode, given)
     if mode not in (None, *_PLAIN):
         raise WrongAddress(f"`sslmode` is one of {', '.join((*_PLAIN, *_CHECKED))}")
     for name in given:
@@ -84,7 +84,7 @@ def tls_of(address: URL) -> tuple[URL, SSLContext | str | None]:
     return plain, mode
 
 
-def _context(mode: str, files: dict[str, str]) -> SSLContext:
+def _tls_context(mode: str, files: dict[str, str]) -> SSLContext:
     root, shown = files.get("sslrootcert"), files.get("sslcert")
     if "sslkey" in files and shown is None:
         raise WrongAddress("`sslkey` needs `sslcert`")
@@ -161,7 +161,7 @@ class Database:
 
         Raises :class:`StoreUnavailable`.
         """
-        with self._watched():
+        with self._noting_outage():
             async with self._writer.begin() as connection:
                 yield connection
 
@@ -180,7 +180,7 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """Begin a reading transaction, which sees one state; raise :class:`StoreUnavailable`."""
-        with self._watched():
+        with self._noting_outage():
             async with self._reader.connect() as connection:
                 yield connection
 
@@ -191,7 +191,7 @@ class Database:
         return rows
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _noting_outage(self) -> Iterator[None]:
         try:
             with _translated_failures():
                 yield
@@ -409,7 +409,7 @@ async def upgrade(database: Database) -> None:
 async def revision(database: Database) -> str | None:
     """Return the revision of the tables; ``None`` without tables."""
     async with database.reading() as connection:
-        return await connection.run_sync(_current)
+        return await connection.run_sync(_current_revision)
 
 
 async def upgrade_plan(database: Database) -> UpgradePlan:
@@ -424,7 +424,7 @@ def _upgrade(connection: Connection) -> None:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
     if not _is_older(connection, scripts):
         return
-    if _current(connection) is None:
+    if _current_revision(connection) is None:
         METADATA.create_all(connection, checkfirst=False)
         command.stamp(_alembic_config(connection), "head")
     else:
@@ -437,7 +437,7 @@ def _upgrade(connection: Connection) -> None:
 
 def _is_older(connection: Connection, scripts: ScriptDirectory) -> bool:
     # False for tables of a newer version that this one can serve.
-    current, every = _current(connection), _newest_first(scripts)
+    current, every = _current_revision(connection), _newest_first(scripts)
     known = {each.revision for each in every}
     if current is None or current in known:
         return True
@@ -473,7 +473,7 @@ def _served_from(newest_first: Sequence[Script]) -> str:
 
 def _plan(connection: Connection) -> UpgradePlan:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
-    current, every = _current(connection), _newest_first(scripts)
+    current, every = _current_revision(connection), _newest_first(scripts)
     due: list[Script] = []
     if _is_older(connection, scripts):
         for each in every:
@@ -503,7 +503,7 @@ def _statements(connection: Connection, step: Script) -> Sequence[str]:
     return [each for each in found if each not in ours and "alembic_version" not in each]
 
 
-def _current(connection: Connection) -> str | None:
+def _current_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 

@@ -31,7 +31,7 @@ class SqlEntries(SqlRepository):
     async def every(self) -> Sequence[StoredEntry]:
         """Return all entries, oldest first."""
         query = select(table).order_by(table.c.created_at, table.c.id)
-        return await self._all(query, self._entry)
+        return await self._all(query, self._decrypted_entry)
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
@@ -72,7 +72,7 @@ class SqlEntries(SqlRepository):
             values["credential"] = self.cipher.seal(entry.credential, entry_purpose(entry.id))
         return values
 
-    def _entry(self, row: RowMapping) -> StoredEntry:
+    def _decrypted_entry(self, row: RowMapping) -> StoredEntry:
         values = dict(row)
         sealed = values.pop("credential")
         try:
@@ -109,7 +109,7 @@ class SqlRecordings(SqlRepository):
         if row is None:
             return None
         try:
-            return await asyncio.to_thread(self._opened, row)
+            return await asyncio.to_thread(self._decrypted, row)
         except WrongKey as failure:
             raise NotFound(
                 "What was said cannot be read: it was encrypted with a key that is not in "
@@ -121,13 +121,13 @@ class SqlRecordings(SqlRepository):
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
         """Return those that a key decrypts."""
-        query = select(recordings).where(*_kept(project_id, ids, now))
+        query = select(recordings).where(*_live(project_id, ids, now))
         rows = (await self._execute(query)).mappings().all()
         return await asyncio.to_thread(self._readable, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
         """Return the users of the stored ones of these ids, by id."""
-        query = select(recordings.c.id, recordings.c.user_id).where(*_kept(project_id, ids, now))
+        query = select(recordings.c.id, recordings.c.user_id).where(*_live(project_id, ids, now))
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
@@ -171,17 +171,17 @@ class SqlRecordings(SqlRepository):
         found = []
         for row in rows:
             with suppress(WrongKey):
-                found.append(self._opened(row))
+                found.append(self._decrypted(row))
         return found
 
-    def _opened(self, row: RowMapping) -> Recording:
+    def _decrypted(self, row: RowMapping) -> Recording:
         values = {name: value for name, value in row.items() if name != "expires_at"}
         for name in ("request", "reply"):
             values[name] = self.cipher.open(row[name], f"{name}:{row['id']}")
         return Recording(**values)
 
 
-def _kept(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
+def _live(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
     of = recordings.c
     return of.id.in_(ids), of.project_id == project_id, of.expires_at > now
 
@@ -195,12 +195,12 @@ async def seal_secrets(database: Database, cipher: Cipher) -> int:
     entry is shown as broken.
     """
     async with database.reading() as connection:
-        if not await _stale(connection, cipher):
+        if not await _to_reencrypt(connection, cipher):
             return 0
     async with database.writing() as connection:
         if database.sqlite:
             await connection.exec_driver_sql("PRAGMA secure_delete = ON")
-        stale = await _stale(connection, cipher)
+        stale = await _to_reencrypt(connection, cipher)
         for statement in stale:
             await connection.execute(statement)
     if database.sqlite:
@@ -238,7 +238,7 @@ def totp_purpose(user_id: str) -> str:
     return f"totp:{user_id}"
 
 
-async def _stale(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
+async def _to_reencrypt(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:
     stale = []
     for owner, key, column, purpose in (
         (totp, totp.c.user_id, totp.c.secret, totp_purpose),

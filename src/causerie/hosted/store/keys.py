@@ -106,17 +106,17 @@ class SqlKeys(SqlRepository):
         """Return a key, also a deleted one."""
         if self.writing:  # a row is locked by itself, without those that are joined to it
             await self._first(self._by_id(api_keys, id))
-        row = await self._first(_keys().where(api_keys.c.id == id))
-        return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
+        row = await self._first(_keys_query().where(api_keys.c.id == id))
+        return replace(_key_of(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
-        return await self._found(_keys().where(api_keys.c.project_id == project_id))
+        return await self._find_keys(_keys_query().where(api_keys.c.project_id == project_id))
 
     async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
-        query = _keys().where(api_keys.c.person == user_id)
+        query = _keys_query().where(api_keys.c.person == user_id)
         if project_id is not None:
             query = query.where(api_keys.c.project_id == project_id)
-        return await self._found(query)
+        return await self._find_keys(query)
 
     async def any_budget(self) -> bool:
         """Return whether anybody has a budget in money."""
@@ -125,17 +125,17 @@ class SqlKeys(SqlRepository):
 
     async def budgeted(self) -> Sequence[ApiKey]:
         owners = select(budgets.c.owner)
-        return await self._found(_keys().where(("key:" + api_keys.c.id).in_(owners)))
+        return await self._find_keys(_keys_query().where(("key:" + api_keys.c.id).in_(owners)))
 
     async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
         ends = api_keys.c.expires_at
-        return await self._found(_keys().where(ends > after, ends <= until))
+        return await self._find_keys(_keys_query().where(ends > after, ends <= until))
 
-    async def _found(self, query: Select[Any]) -> Sequence[ApiKey]:
+    async def _find_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
             api_keys.c.created_at.desc(), api_keys.c.id
         )
-        keys = await self._all(query, _key)
+        keys = await self._all(query, _key_of)
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
@@ -241,7 +241,7 @@ class SqlKeys(SqlRepository):
 
     async def grant(self, digest: bytes) -> Grant | None:
         query = (
-            _keys()
+            _keys_query()
             .add_columns(
                 key_secrets.c.expires_at.label("secret_until"),
                 projects.c.archived_at.label("archived_at"),
@@ -255,7 +255,7 @@ class SqlKeys(SqlRepository):
         row = await self._first(query)
         if row is None:
             return None
-        key = _key(row)
+        key = _key_of(row)
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
         project = key.project_id
         owners += [own_bounds(project)]
@@ -292,14 +292,14 @@ class SqlKeys(SqlRepository):
             .order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
         )
         for row in (await self._execute(query)).mappings():
-            found_budgets[row["owner"]].append(_budget(row))
+            found_budgets[row["owner"]].append(_budget_of(row))
         return {
             owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
             for owner in owners
         }
 
 
-def _keys() -> Select[Any]:
+def _keys_query() -> Select[Any]:
     of_person = and_(
         memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
     )
@@ -311,12 +311,12 @@ def _keys() -> Select[Any]:
     )
 
 
-def _key(row: RowMapping) -> ApiKey:
+def _key_of(row: RowMapping) -> ApiKey:
     status = person_status_of(row) if row["person"] else None
     return ApiKey(**part_of(api_keys, row), person_status=status)
 
 
-def _budget(row: RowMapping) -> Budget:
+def _budget_of(row: RowMapping) -> Budget:
     money = row["unit"] is Unit.MONEY
     amount = amount_of(row["amount"]) if money else Decimal(row["amount"])
     return Budget(amount, row["period"], row["unit"], row["model"], row["soft"])

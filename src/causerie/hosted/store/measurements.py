@@ -39,12 +39,12 @@ class SqlMeasurements:
                 await connection.execute(adding(self._database, table), values)
 
     async def quarters(self, since: int) -> Sequence[Row]:
-        return await self._since(target_quarters, since)
+        return await self._rows_since(target_quarters, since)
 
     async def days(self, since: int) -> Sequence[Row]:
-        return await self._since(target_days, since)
+        return await self._rows_since(target_days, since)
 
-    async def _since(self, table: Table, start: int) -> Sequence[Row]:
+    async def _rows_since(self, table: Table, start: int) -> Sequence[Row]:
         rows = await self._database.rows(select(table).where(table.c.start >= start))
         return await asyncio.to_thread(  # they may be many
             lambda: [

@@ -76,7 +76,7 @@ class SqlAlertBook:
 
     async def claim(self, now: datetime, until: datetime, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = _known().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
+        query = _known_query().where(table.c.next_at <= now).order_by(table.c.next_at).limit(most)
         due = [Delivery(**row) for row in await self._database.rows(query)]
         if not due:
             return ()
@@ -97,7 +97,7 @@ class SqlAlertBook:
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         table = alert_deliveries
-        query = _known().order_by(table.c.at.desc(), table.c.id).limit(most)
+        query = _known_query().order_by(table.c.at.desc(), table.c.id).limit(most)
         return [Delivery(**row) for row in await self._database.rows(query)]
 
     async def forget(self, before: datetime) -> None:
@@ -109,7 +109,7 @@ class SqlAlertBook:
             )
 
 
-def _known() -> Select[Any]:
+def _known_query() -> Select[Any]:
     # A newer version has other kinds and states.
     columns = alert_deliveries.c
     known = columns.kind.in_(AlertKind) & columns.state.in_(DeliveryState)

@@ -169,7 +169,7 @@ class SqlProjects(SqlRows[Project]):
         return await self._all(query, joined)
 
     async def membership(self, project_id: str, user_id: str) -> Membership | None:
-        query = select(memberships).where(*_of(memberships, project_id, user_id))
+        query = select(memberships).where(*_of_member(memberships, project_id, user_id))
         return await self._one(query, lambda row: Membership(**row))
 
     async def members(self, project_id: str) -> Sequence[ProjectMember]:
@@ -179,7 +179,7 @@ class SqlProjects(SqlRows[Project]):
             .where(memberships.c.project_id == project_id)
             .order_by(func.lower(users.c.name), users.c.id)
         )
-        return await self._all(query, _member)
+        return await self._all(query, _member_of)
 
     async def join(self, membership: Membership) -> None:
         """Add a member, or change the role of one."""
@@ -190,11 +190,13 @@ class SqlProjects(SqlRows[Project]):
     async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
         values = {"project_id": project_id, "user_id": user_id, "at": at}
         await upsert(self.connection, departures, values)
-        await self._execute(memberships.delete().where(*_of(memberships, project_id, user_id)))
+        await self._execute(
+            memberships.delete().where(*_of_member(memberships, project_id, user_id))
+        )
 
     async def left(self, project_id: str, user_id: str) -> datetime | None:
         """Return when a user left a project for the last time."""
-        query = select(departures.c.at).where(*_of(departures, project_id, user_id))
+        query = select(departures.c.at).where(*_of_member(departures, project_id, user_id))
         return cast(datetime | None, await self._scalar(query))
 
     async def owners(self, project_id: str) -> int:
@@ -218,11 +220,11 @@ class SqlProjects(SqlRows[Project]):
         return found
 
 
-def _of(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool], ...]:
+def _of_member(table: Table, project_id: str, user_id: str) -> tuple[ColumnElement[bool], ...]:
     return table.c.project_id == project_id, table.c.user_id == user_id
 
 
-def _member(row: RowMapping) -> ProjectMember:
+def _member_of(row: RowMapping) -> ProjectMember:
     user = User(**part_of(users, row))
     return ProjectMember(user, row["role"], row["since"], row["from_group"])
 
@@ -254,7 +256,7 @@ class SqlAudit(SqlRepository):
         if filter.before is not None:
             query = query.where(audit.c.id < filter.before)
         if filter.kind is not None:
-            query = query.where(_about(filter.kind))
+            query = query.where(_has_audit_kind(filter.kind))
         page = query.subquery()
         named = (
             select(
@@ -272,7 +274,7 @@ class SqlAudit(SqlRepository):
         return await self._all(named, lambda row: AuditEntry(**row))
 
 
-def _about(kind: AuditKind) -> ColumnElement[bool]:
+def _has_audit_kind(kind: AuditKind) -> ColumnElement[bool]:
     labels = [label for label, of in ENTRY_KINDS.items() if of is kind]
     entries = [audit.c.subject.startswith(f"{label}:", autoescape=True) for label in labels]
     configured = and_(audit.c.action.startswith(CONFIGURATION), or_(False, *entries))

@@ -183,15 +183,15 @@ class SqlUsage:
         unique = {record.id: record for record in records}
         try:
             async with self._database.writing() as connection:
-                await self._add(connection, [(each, 1) for each in unique.values()])
+                await self._add_records(connection, [(each, 1) for each in unique.values()])
         except (IntegrityError, sqlite3.IntegrityError):  # some are stored
             async with self._database.writing() as connection:
-                stored = await self._stored(connection, unique)
-                await self._correct(connection, unique, stored)
+                stored = await self._stored_outcomes(connection, unique)
+                await self._correct_sums(connection, unique, stored)
                 new = [each for id, each in unique.items() if id not in stored]
-                await self._add(connection, [(each, 1) for each in new])
+                await self._add_records(connection, [(each, 1) for each in new])
 
-    async def _stored(
+    async def _stored_outcomes(
         self, connection: AsyncConnection, records: Mapping[str, UsageRecord]
     ) -> Mapping[str, tuple[int, str | None, int]]:
         of = usage_records.c
@@ -200,7 +200,7 @@ class SqlUsage:
             id: (status, code, cost) for id, status, code, cost in await connection.execute(asked)
         }
 
-    async def _correct(
+    async def _correct_sums(
         self,
         connection: AsyncConnection,
         records: Mapping[str, UsageRecord],
@@ -221,10 +221,10 @@ class SqlUsage:
             )
         await self._add_up(connection, changes)
 
-    async def _add(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
+    async def _add_records(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
         if changes:
             rows = [self._row(record) for record, _ in changes]
-            await self._many(connection, self._insert, rows)
+            await self._execute_many(connection, self._insert, rows)
             await self._add_up(connection, changes)
 
     def _row(self, record: UsageRecord) -> tuple[Any, ...]:
@@ -238,11 +238,11 @@ class SqlUsage:
         sums = _by_place(changes)
         for columns, statement in self._sums:
             if rows := _rows(sums, columns):
-                await self._many(connection, statement, rows)
+                await self._execute_many(connection, statement, rows)
         if first := _by_bucket(changes):
-            await self._many(connection, self._first_tokens, first)
+            await self._execute_many(connection, self._first_tokens, first)
 
-    async def _many(
+    async def _execute_many(
         self, connection: AsyncConnection, statement: str, rows: Sequence[tuple[Any, ...]]
     ) -> None:
         if not self._database.sqlite:
@@ -335,7 +335,7 @@ class SqlUsageReader:
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         rows = await self._rows(sums_query(question))
-        return await asyncio.to_thread(_sums, rows, question)  # they may be many
+        return await asyncio.to_thread(_usage_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         table = usage_daily
@@ -367,7 +367,7 @@ class SqlUsageReader:
         }
 
     async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
-        return await asyncio.to_thread(_charged, await self._rows(charged_query(question)))
+        return await asyncio.to_thread(_charged_sums, await self._rows(charged_query(question)))
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         rows = await self._rows(records_query(filter))
@@ -441,8 +441,8 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     places = groups if question.step is Step.ALL else [start, *groups]
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
-    query = select(*places, *sums).where(*_between(table, question, span))
-    return query.where(*_narrowed(table, question)).group_by(*places)
+    query = select(*places, *sums).where(*_within_period(table, question, span))
+    return query.where(*_filter_conditions(table, question)).group_by(*places)
 
 
 def first_token_query(question: UsageQuery) -> Select[Any]:
@@ -453,7 +453,9 @@ def first_token_query(question: UsageQuery) -> Select[Any]:
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
     start, group = (each.label(name) for each, name in zip(asked, ("start", "group"), strict=True))
     query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
-    query = query.where(*_between(table, question, HOUR), *_narrowed(table, question))
+    query = query.where(
+        *_within_period(table, question, HOUR), *_filter_conditions(table, question)
+    )
     return query.group_by(*starts, *groups, table.c.bucket)
 
 
@@ -463,7 +465,7 @@ def records_query(filter: RecordFilter) -> Select[Any]:
     query = select(table).where(
         table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
     )
-    query = query.where(*_narrowed(table, filter, indexed=filter.request_id is None))
+    query = query.where(*_filter_conditions(table, filter, indexed=filter.request_id is None))
     for name in ("status", "request_id", "tag", "operation"):
         if (wanted := getattr(filter, name)) is not None:
             query = query.where(table.c[name] == wanted)
@@ -512,12 +514,12 @@ def _start(table: Table, question: UsageQuery) -> ColumnElement[int]:
     return table.c.start
 
 
-def _between(table: Table, question: UsageQuery, span: int) -> list[ColumnElement[bool]]:
+def _within_period(table: Table, question: UsageQuery, span: int) -> list[ColumnElement[bool]]:
     since = microseconds(question.since)
     return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
 
 
-def _narrowed(
+def _filter_conditions(
     table: Table, which: UsageQuery | RecordFilter, *, indexed: bool = True
 ) -> list[ColumnElement[bool]]:
     # ``indexed`` false keeps the database from searching by these columns: a request id is rare,
@@ -529,7 +531,7 @@ def _narrowed(
     ]
 
 
-def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
+def _usage_sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
     # Without a group there is a row even where there is nothing to add up.
     found: Sequence[Mapping[str, Any]] = [dict(row) for row in rows if row["requests"] is not None]
     if By.PROVIDER in question.by:
@@ -556,7 +558,7 @@ def _by_provider(
     return list(found.values())
 
 
-def _charged(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
+def _charged_sums(rows: Iterable[RowMapping]) -> Sequence[ChargedSum]:
     counts = ("requests", *TOKEN_CLASSES, "units")
     return [ChargedSum(**{**row, **{name: int(row[name]) for name in counts}}) for row in rows]
 

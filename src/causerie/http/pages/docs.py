@@ -193,7 +193,7 @@ def _field(name: str, schema: Any, required: bool, text: str) -> Field:
     branches = schema.get("oneOf") or schema.get("anyOf") or ()
     others = [one for one in branches if one != {"type": "null"}]
     inner = others[0] if len(others) == 1 else schema
-    return Field((name,), required, kind(schema), bounds(inner), _default(name, inner), text)
+    return Field((name,), required, kind(schema), bounds(inner), _default_words(name, inner), text)
 
 
 def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
@@ -201,11 +201,11 @@ def grouped(found: Sequence[Field]) -> Sequence[tuple[str, Sequence[Field]]]:
     groups: dict[str, list[Field]] = {t: [] for t in ("", *_GROUP_OF.values(), "More")}
     for each in found:
         groups["" if each.required else _GROUP_OF.get(each.names[0], "More")].append(each)
-    return [(title, [*_joined(group)]) for title, group in groups.items() if group]
+    return [(title, [*_merged_fields(group)]) for title, group in groups.items() if group]
 
 
 # Neighbours that differ in their names alone are one field.
-def _joined(found: Sequence[Field]) -> Iterator[Field]:
+def _merged_fields(found: Sequence[Field]) -> Iterator[Field]:
     for _, same in groupby(found, lambda each: (replace(each, names=()), each.text or each.names)):
         first, *more = same
         names = (name for each in more for name in each.names)
@@ -218,23 +218,23 @@ def kind(schema: Any) -> Markup:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return Markup('<a href="#{}">{}</a>').format(name, name)
     if branches := schema.get("oneOf") or schema.get("anyOf"):
-        return _either(kind(one) for one in branches if one != {"type": "null"})
+        return _joined_by_or(kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
-        return _codes(_word(one) for one in schema["enum"] if one is not None)
+        return _code_list(_word(one) for one in schema["enum"] if one is not None)
     types = schema.get("type", "anything")
     words = [word for word in ([types] if isinstance(types, str) else types) if word != "null"]
     if words == ["array"] and "items" in schema:
         return Markup("array of ") + kind(schema["items"])
-    inner = _codes(schema.get("properties", {}))
-    return _either(words) + (Markup(" with ") + inner if inner else "")
+    inner = _code_list(schema.get("properties", {}))
+    return _joined_by_or(words) + (Markup(" with ") + inner if inner else "")
 
 
 def response_kind(response: Any) -> Markup:
     content = response.get("content", {}).values()
-    return _either(kind(each.get("schema") or each["itemSchema"]) for each in content)
+    return _joined_by_or(kind(each.get("schema") or each["itemSchema"]) for each in content)
 
 
-def _either(words: Iterable[str]) -> Markup:
+def _joined_by_or(words: Iterable[str]) -> Markup:
     return Markup(" or ").join(dict.fromkeys(words))
 
 
@@ -270,7 +270,7 @@ def _lengths(schema: Any) -> str:
 
 
 # The value where none is sent. A sampling parameter has the model's before its own.
-def _default(name: str, schema: Any) -> str:
+def _default_words(name: str, schema: Any) -> str:
     if schema.get("default") is not None:
         return _word(schema["default"])
     declared = PARAMETERS.get(name)
@@ -281,7 +281,7 @@ def _default(name: str, schema: Any) -> str:
     return f"the model's, else {value}" if name in _MODEL_DEFAULTS else value
 
 
-def _codes(words: Iterable[str]) -> Markup:
+def _code_list(words: Iterable[str]) -> Markup:
     return Markup(", ").join(Markup("<code>{}</code>").format(word) for word in words)
 
 

@@ -221,7 +221,7 @@ def _tools(subject: Subject) -> Script:
 
 
 @question("tools.stream", "2.3, contract 2", tokens=360)
-def _stream(subject: Subject) -> Script:
+def _tool_stream(subject: Subject) -> Script:
     """And in a stream, piece by piece?"""
     fields = {"tools": _WEATHER, "tool_choice": "required", "stream": True}
     stream = streamed((yield subject.ask(WANTED, MOST, **fields)))
@@ -246,7 +246,7 @@ def _stream(subject: Subject) -> Script:
 
 
 @question("tools.exchange", "T", tokens=360)
-def _exchange(subject: Subject) -> Script:
+def _tool_exchange(subject: Subject) -> Script:
     """Is a tool's result answered?"""
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
@@ -310,7 +310,7 @@ def _parallel(subject: Subject) -> Script:
     return unclear(f"nothing to tell it by: {words}")
 
 
-TOOL_QUESTIONS = (_tools, _stream, _exchange, _history, _none, _parallel)
+TOOL_QUESTIONS = (_tools, _tool_stream, _tool_exchange, _history, _none, _parallel)
 
 
 _NAMED = {"type": "function", "function": {"name": "now"}}

@@ -162,7 +162,7 @@ def _hidden(subject: Subject) -> Script:
 
 
 @question("reasoning.back", "2.2", asks=2, tokens=300, loud=True)
-def _back(subject: Subject) -> Script:
+def _reasoning_sent_back(subject: Subject) -> Script:
     """Does reasoning that is sent back reach the model?"""
     call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     said = {"role": "assistant", "content": "", "tool_calls": [call]}
@@ -186,5 +186,5 @@ QUESTIONS = (
     _both_ways("chat_template_kwargs", "4.2", f"`{_BY_TEMPLATE}`", 0),
     _both_ways("reasoning_effort", "contract 1", "`reasoning_effort`", 1),
     _both_ways("reasoning", "G", "the `reasoning` object of routers", 2),
-    *(_fields, _order, _budget, _hidden, _back),
+    *(_fields, _order, _budget, _hidden, _reasoning_sent_back),
 )

@@ -138,21 +138,21 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
         (reasoning.boolean("enabled"), reasoning.param("enabled")),
     ]
     template_effort = word if isinstance(word, str) and word in parameters.EFFORTS else None
-    effort, effort_param = _agreed(
+    effort, effort_param = _agreed_setting(
         (body.word("reasoning_effort", parameters.EFFORTS), "reasoning_effort"),
         (template_effort, kwargs.param("reasoning_effort")),
         (reasoning.word("effort", parameters.EFFORTS), reasoning.param("effort")),
     )
-    budget, budget_param = _agreed(
+    budget, budget_param = _agreed_setting(
         (body.integer("thinking_token_budget", 0, MAX_INT32), "thinking_token_budget"),
         (reasoning.integer("max_tokens", 0, MAX_INT32), reasoning.param("max_tokens")),
     )
     hidden = reasoning.boolean("exclude")
-    visible, _ = _agreed(
+    visible, _ = _agreed_setting(
         (body.boolean("include_reasoning"), "include_reasoning"),
         (None if hidden is None else not hidden, reasoning.param("exclude")),
     )
-    enabled, enabled_param = _agreed(
+    enabled, enabled_param = _agreed_setting(
         *switches,
         (None if effort is None else effort != "none", effort_param),
         (False if budget == 0 else None, budget_param),  # some tokens only bound it
@@ -189,7 +189,7 @@ def _reasoning(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectRead
     return fields
 
 
-def _agreed(*settings: _Setting[T]) -> _Setting[T]:
+def _agreed_setting(*settings: _Setting[T]) -> _Setting[T]:
     given = [setting for setting in settings if setting[0] is not None]
     for value, param in given[1:]:
         if value != given[0][0]:

@@ -66,7 +66,7 @@ def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], 
         role = past.get(index)
         if role is not None:
             mender = _MessageMender(f"messages[{index}]", role, changes)
-            value = mender.mended(_whole(value, index, mark, changes))
+            value = mender.mended(_without_mark(value, index, mark, changes))
         mended.append((index, value))
     return _paired(mended, changes), changes.reported()
 
@@ -75,14 +75,14 @@ class Changes(Struct, eq=False):
     """A bounded list of changes to a request, to be reported in a header."""
 
     _named: dict[str, None] = {}
-    _more: int = 0
+    _unlisted: int = 0
 
     def note(self, change: str) -> None:
         """Note a change once; the first ones are named, the others counted."""
         if len(self._named) < 32:
             self._named[change] = None
         else:
-            self._more += 1
+            self._unlisted += 1
 
     def note_others(self, fields: ObjectReader, known: Collection[str]) -> None:
         for name in fields.values:
@@ -90,11 +90,11 @@ class Changes(Struct, eq=False):
                 self.note(f"{fields.param(quote(name[:64], safe=''))} dropped")
 
     def reported(self) -> Sequence[str]:
-        more = [f"{self._more} more repairs of messages"] if self._more else []
+        more = [f"{self._unlisted} more repairs of messages"] if self._unlisted else []
         return (*self._named, *more)
 
 
-def _whole(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
+def _without_mark(value: Entry, index: int, mark: str, changes: Changes) -> Entry:
     if not mark:
         return value
     whole: Entry = {name.replace(mark, _REPLACEMENT): each for name, each in value.items()}
@@ -232,20 +232,20 @@ class _Call(Struct, eq=False):
 
 class _CallIds:
     def __init__(self) -> None:
-        self._used: set[str] = set()
+        self._used_ids: set[str] = set()
         self._times: Counter[str] = Counter()
 
     def take(self, given: str | None) -> str:
-        if given and len(given) <= MAX_NAME and given not in self._used:
-            self._used.add(given)
+        if given and len(given) <= MAX_NAME and given not in self._used_ids:
+            self._used_ids.add(given)
             return given
         given = given or ""
         made = given
-        while made in self._used or not 0 < len(made) <= MAX_NAME:
+        while made in self._used_ids or not 0 < len(made) <= MAX_NAME:
             self._times[given] += 1
             text = f"{self._times[given]} {given}"
             made = f"call_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-        self._used.add(made)
+        self._used_ids.add(made)
         return made
 
 
@@ -267,12 +267,12 @@ class _OpenCalls:
             while self._newest_calls and self._newest_calls[0].result is not None:
                 self._newest_calls.popleft()
             return self._newest_calls[0] if self._newest_calls else None
-        return self._from(self._by_id.get(given), newest=True)
+        return self._unanswered_call(self._by_id.get(given), newest=True)
 
     def take_later(self, given: str | None) -> _Call | None:
-        return self._from(self._by_id.get(given), newest=False)
+        return self._unanswered_call(self._by_id.get(given), newest=False)
 
-    def _from(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
+    def _unanswered_call(self, groups: deque[deque[_Call]] | None, *, newest: bool) -> _Call | None:
         while groups:
             group = groups[-1 if newest else 0]
             while group:
@@ -312,14 +312,14 @@ def _match_results(
         if index in calls:
             unanswered.add(calls[index])
         elif role_of(message) == "tool":
-            call = unanswered.take(_given(message.get("tool_call_id")))
+            call = unanswered.take(_text_or_none(message.get("tool_call_id")))
             if call is None:
                 early.append((index, message))
             else:
                 call.result = index, message
     orphans: dict[int, Entry] = {}
     for index, message in early:
-        call = unanswered.take_later(_given(message.get("tool_call_id")))
+        call = unanswered.take_later(_text_or_none(message.get("tool_call_id")))
         if call is None:
             orphans[index] = message
         else:
@@ -327,12 +327,12 @@ def _match_results(
     return orphans
 
 
-def _given(id: Any) -> str | None:
+def _text_or_none(id: Any) -> str | None:
     return id if isinstance(id, str) else None
 
 
 def _call_of(call: Entry, ids: _CallIds) -> _Call:
-    given = _given(call.get("id"))
+    given = _text_or_none(call.get("id"))
     return _Call(given, ids.take(given), call["function"]["name"])
 
 
@@ -350,7 +350,7 @@ def _with_results(
         message = {**message, "tool_calls": [{**each, "id": call.id} for each, call in told]}
         if message.get("reasoning_details"):  # whose blocks may name the call that they belong to
             blocks = message["reasoning_details"]
-            message["reasoning_details"] = [_renamed(block, renamed) for block in blocks]
+            message["reasoning_details"] = [_with_new_id(block, renamed) for block in blocks]
     yield index, message
     before = index
     for at, call in enumerate(calls):
@@ -367,7 +367,7 @@ def _with_results(
         yield place, {**result, "tool_call_id": call.id}
 
 
-def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
+def _with_new_id(block: Entry, renamed: Mapping[str, str]) -> Entry:
     given = block.get("id")
     return {**block, "id": renamed[given]} if isinstance(given, str) and given in renamed else block
 
@@ -375,7 +375,7 @@ def _renamed(block: Entry, renamed: Mapping[str, str]) -> Entry:
 def _with_call(
     index: int, message: Entry, ids: _CallIds, names: Mapping[str | None, str], changes: Changes
 ) -> Iterator[tuple[int, Entry]]:
-    given = _given(message.get("tool_call_id"))
+    given = _text_or_none(message.get("tool_call_id"))
     name = message.get("name") or (given and names.get(given)) or _UNKNOWN
     call_id = ids.take(given)
     changes.note(f"messages[{index}] call added")

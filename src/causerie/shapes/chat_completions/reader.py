@@ -178,11 +178,11 @@ def with_names(value: Any, names: FunctionNames) -> Any:
         return value
     made = {**value, **{key: with_names(value[key], names) for key in _NAMING if key in value}}
     if isinstance(value.get("function"), dict):
-        made["function"] = _renamed(value["function"], names)
-    return _renamed(made, names) if value.get("role") == "tool" else made
+        made["function"] = _with_own_name(value["function"], names)
+    return _with_own_name(made, names) if value.get("role") == "tool" else made
 
 
-def _renamed(named: dict[str, Any], names: FunctionNames) -> dict[str, Any]:
+def _with_own_name(named: dict[str, Any], names: FunctionNames) -> dict[str, Any]:
     name = named.get("name")
     return {**named, "name": names[name]} if isinstance(name, str) and name in names else named
 

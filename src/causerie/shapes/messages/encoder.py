@@ -191,7 +191,7 @@ class _Blocks(Struct, eq=False):
     _key: object = None  # the provider's index of the open block of thinking
     _digest: Digest = field(default_factory=Digest)
     _signed: bool = False
-    _thought: list[str] = []  # text that is kept back
+    _held_thinking: list[str] = []  # text that is kept back
     finish: Finished = Finished("stop")
     usage: Usage | None = None
 
@@ -229,7 +229,7 @@ class _Blocks(Struct, eq=False):
 
     def _close(self) -> Iterator[BlockEvent]:
         if self._kind == "thinking" and not self._signed:
-            text = "".join(self._thought)
+            text = "".join(self._held_thinking)
             signature = (
                 seal(SealedReasoning(text))
                 if self._reply.omits_thinking
@@ -261,11 +261,11 @@ class _Blocks(Struct, eq=False):
     def _think(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
         if self._kind != "thinking" or self._signed or (key != self._key and self._key is not None):
             yield from self._close()  # by what is kept of that block
-            self._digest, self._thought, self._signed = Digest(), [], False
+            self._digest, self._held_thinking, self._signed = Digest(), [], False
             yield from self._begin("thinking", ThinkingBlock())
         self._key = key
         if text and self._reply.omits_thinking:
-            self._thought.append(text)
+            self._held_thinking.append(text)
         elif text:
             self._digest.add(text)
             yield BlockDelta(self._open, ThinkingPiece(text))
@@ -276,7 +276,7 @@ class _Blocks(Struct, eq=False):
     def _sealed(self, signature: str) -> str:
         if not self._reply.omits_thinking:
             return signature
-        text = "".join(self._thought)
+        text = "".join(self._held_thinking)
         block = {"type": "reasoning.text", "text": text, "signature": signature}
         return seal(SealedReasoning("", [{**block, "format": MESSAGES_FORMAT}]))
 
@@ -311,7 +311,7 @@ def _usage(usage: Usage) -> MessageUsage:
 
 
 class MessagesReply(Struct, frozen=True):
-    """How a reply looks; with ``omits_thinking`` thinking is in its signature alone."""
+    """Encoder of replies; with ``omits_thinking`` thinking is in its signature alone."""
 
     omits_thinking: bool = False
     stop_sequences: tuple[str, ...] = ()
@@ -368,7 +368,7 @@ class MessagesEncoder(_Blocks, eq=False):
     """Encodes the events of a reply as a stream; the last events come from :meth:`end`."""
 
     _started: bool = False
-    _broken: bool = False
+    _failed: bool = False
     _text_block: int = -1
     _text: bytes = b""  # beginning of a piece of text in that block
 
@@ -385,13 +385,13 @@ class MessagesEncoder(_Blocks, eq=False):
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
-        self._broken = True
+        self._failed = True
         request_id = self._context.identity.request_id
         return encoded(error_body(error, request_id))
 
     def end(self) -> bytes:
         usage = self.usage
-        if self._broken or usage is None:
+        if self._failed or usage is None:
             return b""
         last = MessageDelta(self.ending(), _usage(usage))
         return encoded(last) + encoded(MessageStop())

@@ -214,7 +214,7 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 
 
 class ResponseReply(Struct, frozen=True):
-    """How the reply to one request looks."""
+    """Encoder of the reply to one request."""
 
     echo: Mapping[str, Any]
     """Fields of a response that say again what the request set."""
@@ -252,7 +252,7 @@ class ResponseEncoder(Struct, eq=False):
 
     _reply: ResponseReply
     _context: ResponseContext
-    _silent: bool = False
+    _is_collecting: bool = False
     _sequence: int = 0
     _out: list[bytes] = []
     _started: bool = False
@@ -339,14 +339,14 @@ class ResponseEncoder(Struct, eq=False):
         return data
 
     def _send(self, type: str, fields: Mapping[str, Any]) -> None:
-        if not self._silent:
+        if not self._is_collecting:
             event = {"type": type, "sequence_number": self._sequence, **fields}
             self._out += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
             self._sequence += 1
 
     def _start(self) -> None:
         self._started = True
-        response = None if self._silent else self.response()
+        response = None if self._is_collecting else self.response()
         self._send("response.created", {"response": response})
         self._send("response.in_progress", {"response": response})
 
@@ -358,7 +358,7 @@ class ResponseEncoder(Struct, eq=False):
         self._send("response.output_item.added", {"output_index": len(self._items), "item": item})
         self._items.append(item)
 
-    def _done(self, at: int, item: Item, status: ItemStatus) -> None:
+    def _item_done(self, at: int, item: Item, status: ItemStatus) -> None:
         item.status = status
         self._send("response.output_item.done", {"output_index": at, "item": item})
 
@@ -380,7 +380,7 @@ class ResponseEncoder(Struct, eq=False):
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
         self._texts.append(event.text)
-        if self._silent:
+        if self._is_collecting:
             self._logprobs += map(logprob_body, event.logprobs)
             return
         if event.logprobs:
@@ -407,7 +407,7 @@ class ResponseEncoder(Struct, eq=False):
         self._send("response.output_text.done", {**place, **told})
         self._send("response.content_part.done", {**place, "part": part})
         item.content = [part]
-        self._done(at, item, status)
+        self._item_done(at, item, status)
 
     # Reasoning: a summary that is streamed, or content that comes with the finished item.
 
@@ -450,7 +450,7 @@ class ResponseEncoder(Struct, eq=False):
         if self._reply.encrypted:
             blocks = [] if are_plain(self._blocks) else joined(self._blocks)
             item.encrypted_content = seal(SealedReasoning(text, blocks))
-        self._done(at, item, status)
+        self._item_done(at, item, status)
 
     # Calls.
 
@@ -513,7 +513,7 @@ class ResponseEncoder(Struct, eq=False):
             self._send("response.custom_tool_call_input.done", {**place, "input": item.input})
         elif is_object(arguments):
             item.arguments = msgspec.json.decode(arguments)
-        self._done(call.at, item, status)
+        self._item_done(call.at, item, status)
 
     # The end.
 

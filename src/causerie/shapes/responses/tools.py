@@ -33,7 +33,7 @@ Entry = Mapping[str, Any]
 
 
 class ToolForm(Struct, frozen=True):
-    """How a client calls a tool: the kind of its items, and its name, perhaps in a namespace."""
+    """A client's name for a tool, perhaps in a namespace, and the kind of its call items."""
 
     kind: str  # `function`, `custom` or `tool_search`
     name: str
@@ -158,12 +158,12 @@ def read_choice(value: object, tools: ToolReader) -> object:
     """Return ``tool_choice`` as chat completions have it; raise :class:`InvalidRequest`."""
     if not isinstance(value, dict):
         if value == "required" and not tools.functions and tools.left_out:
-            raise _demanded(sorted(tools.left_out)[0], "tool_choice")
+            raise _unsupported_choice(sorted(tools.left_out)[0], "tool_choice")
         return value
     fields = ObjectReader(value, "tool_choice")
     sort = fields.required_string("type", expected="the type of a tool, or allowed_tools")
     if sort != "allowed_tools":
-        return _named(_chosen(fields, tools))
+        return _forced(_chosen_tool(fields, tools))
     mode = fields.word("mode", ("auto", "required", "none")) or "auto"
     if not fields.array("tools", most=MAX_TOOLS):
         raise missing(fields.param("tools"), "an array of at least one tool")
@@ -172,24 +172,24 @@ def read_choice(value: object, tools: ToolReader) -> object:
         if entry.required_string("type") in tools.left_out:
             tools.changes.note(f"{entry.path} dropped")
         else:
-            names.append(_chosen(entry, tools))
+            names.append(_chosen_tool(entry, tools))
     if not names and mode == "required":
-        raise _demanded("a tool of the list", "tool_choice.tools")
+        raise _unsupported_choice("a tool of the list", "tool_choice.tools")
     if not names or mode == "none":
         return "none"
-    return {"type": sort, "allowed_tools": {"mode": mode, "tools": list(map(_named, names))}}
+    return {"type": sort, "allowed_tools": {"mode": mode, "tools": list(map(_forced, names))}}
 
 
-def _named(name: str) -> Entry:
+def _forced(name: str) -> Entry:
     return {"type": "function", "function": {"name": name}}
 
 
-def _chosen(fields: ObjectReader, tools: ToolReader) -> str:
+def _chosen_tool(fields: ObjectReader, tools: ToolReader) -> str:
     sort = fields.required_string("type", expected="function or custom")
     if sort == "tool_search" and SEARCH in tools.forms:
         return SEARCH
     if sort not in ("function", "custom"):
-        raise _demanded(sort, fields.param("type"))
+        raise _unsupported_choice(sort, fields.param("type"))
     name = fields.required_string("name")
     found = tools.resolve(name, fields.get("namespace"))
     if found is None:
@@ -197,7 +197,7 @@ def _chosen(fields: ObjectReader, tools: ToolReader) -> str:
     return found
 
 
-def _demanded(sort: str, param: str) -> InvalidRequest:
+def _unsupported_choice(sort: str, param: str) -> InvalidRequest:
     return unsupported(
         param,
         f"It demands a call of {shown(sort)}, which nobody runs here; define a tool of type "
