@@ -149,6 +149,20 @@ def test_what_rendering_would_lose_stays_as_written(text: str) -> None:
     assert shown(text)[0] == text
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        (r"**So** \(a_1*b_1*\,c\), \*not\*", r"So \(a_1*b_1*\,c\), *not*"),
+        ("\\[ x^2\\,dx =\n\\frac{1}{3} \\]", "\\[ x^2\\,dx =\n\\frac{1}{3} \\]"),
+        (r"$$a\;b$$ and $x*1*\!$, *not* $5 or $6", r"$$a\;b$$ and $x*1*\!$, not $5 or $6"),
+        (r"`\(a\)` is code", r"\(a\) is code"),
+        ("```\n\\(a\\)", "\\(a\\)"),
+    ],
+)
+def test_formulas_stay_as_written(text: str, seen: str) -> None:
+    assert "\n".join(shown(text)).rstrip() == seen
+
+
 def test_rows_of_characters_whose_width_varies_are_not_guessed() -> None:
     assert shown_rows("ab\n\u26a0\ufe0f cd", 40) == 2
     assert shown_rows("\u26a0\ufe0f " * 10, 20) is None
