@@ -97,6 +97,16 @@ def shown(text: str, width: int = 60, height: int = 24, step: int = 3) -> list[s
     return screen.lines()
 
 
+def test_lines_are_not_filled_up_to_the_width() -> None:
+    out = Console(file=io.StringIO(), force_terminal=True, width=60, height=24)
+    assert isinstance(out.file, io.StringIO)
+    markdown = StreamedMarkdown(out)
+    markdown.add("A **line**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    markdown.end()
+    assert "A " in out.file.getvalue()
+    assert not [line for line in out.file.getvalue().split("\n") if line.endswith(" ")]
+
+
 def test_blocks_are_rendered_one_by_one() -> None:
     lines = shown(REPLY)
     assert lines[0].strip() == "Title of all"

@@ -326,6 +326,9 @@ class StreamedMarkdown:
             return
         filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
         for line in lines[filled[0] : filled[-1] + 1] if filled else ():
+            while line and not line[-1].text.strip():  # filled up to the width
+                line.pop()
+            line[-1:] = [Segment(one.text.rstrip(), one.style) for one in line[-1:]]
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
 
     # As it is, so that it can be copied: the terminal wraps long lines.
