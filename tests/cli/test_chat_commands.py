@@ -15,7 +15,7 @@ from causerie.composition.control import ControlSocket, ServiceFacts
 from causerie.errors import ServiceError
 from causerie.http.client_connection import TransportFailed
 
-BLIND = {"architecture": {"input_modalities": ["text"]}}
+BLIND = {"architecture": {"input_modalities": ["text"]}, "supported_parameters": ["seed"]}
 PNG = b"\x89PNG\r\n\x1a\n and more"
 
 
@@ -129,6 +129,9 @@ def test_parameters_are_set_for_the_next_requests(
     assert commands.reply_to("/set seed") == "seed is left out"
     assert commands.reply_to("/set stop") == "stop is left out"
     assert commands.reply_to("/set") == "temperature 0.2"
+    commands.reply_to("/model m-2")
+    assert commands.reply_to("/set seed 1") == "seed is 1"
+    assert commands.reply_to("/set sed 1") == "sed is 1, but m-2 does not list it"
 
 
 def test_thinking_is_chosen_in_the_conversation(

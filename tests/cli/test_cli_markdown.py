@@ -97,6 +97,16 @@ def shown(text: str, width: int = 60, height: int = 24, step: int = 3) -> list[s
     return screen.lines()
 
 
+def test_lines_are_not_filled_up_to_the_width() -> None:
+    out = Console(file=io.StringIO(), force_terminal=True, width=60, height=24)
+    assert isinstance(out.file, io.StringIO)
+    markdown = StreamedMarkdown(out)
+    markdown.add("A **line**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    markdown.end()
+    assert "A " in out.file.getvalue()
+    assert not [line for line in out.file.getvalue().split("\n") if line.endswith(" ")]
+
+
 def test_blocks_are_rendered_one_by_one() -> None:
     lines = shown(REPLY)
     assert lines[0].strip() == "Title of all"
@@ -147,6 +157,20 @@ def test_a_block_is_rendered_when_the_next_one_begins() -> None:
 )
 def test_what_rendering_would_lose_stays_as_written(text: str) -> None:
     assert shown(text)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        (r"**So** \(a_1*b_1*\,c\), \*not\*", r"So \(a_1*b_1*\,c\), *not*"),
+        ("\\[ x^2\\,dx =\n\\frac{1}{3} \\]", "\\[ x^2\\,dx =\n\\frac{1}{3} \\]"),
+        (r"$$a\;b$$ and $x*1*\!$, *not* $5 or $6", r"$$a\;b$$ and $x*1*\!$, not $5 or $6"),
+        (r"`\(a\)` is code", r"\(a\) is code"),
+        ("```\n\\(a\\)", "\\(a\\)"),
+    ],
+)
+def test_formulas_stay_as_written(text: str, seen: str) -> None:
+    assert "\n".join(shown(text)).rstrip() == seen
 
 
 def test_rows_of_characters_whose_width_varies_are_not_guessed() -> None:

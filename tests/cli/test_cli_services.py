@@ -79,7 +79,7 @@ def test_a_service_is_shown_and_stopped(tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert f"no such service is running; there are:\n  --pid {pid}  {address}" in result.stderr
         result = run("stop", "hf:org/repo")
-        told = f"Unloaded kept; {address} goes on.\n"
+        told = f"kept was not loaded; {address} goes on.\n"
         assert (result.exit_code, result.stdout) == (0, told), result.stderr
         assert service.process.poll() is None
         result = run("stop", "--pid", pid)

@@ -66,7 +66,8 @@ def test_a_manager_that_fails_is_named(home: Path) -> None:
     (home / "fails").touch()
     result = run("install")
     assert result.exit_code == 1
-    assert "`systemctl --user daemon-reload` failed: no bus" in result.stderr
+    assert "`systemctl --user daemon-reload` failed: no bus. Nothing was started" in result.stderr
+    assert not (home / "config/systemd/user/causerie.service").exists()
 
 
 def test_an_agent_of_the_user(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,29 @@ import asyncio
 import os
 import socket
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from causerie.composition.control import ControlFailed, ControlRequest, answering, asked, sockets
+from causerie.composition import app
+from causerie.composition.control import (
+    ControlFailed,
+    ControlRequest,
+    answering,
+    asked,
+    chatting,
+    is_chatting,
+    sockets,
+)
+from causerie.engines.fleet import Fleet
 
 
 @pytest.fixture
@@ -125,3 +139,24 @@ async def test_a_service_that_does_not_answer_is_not_waited_for(folder: Path) ->
         with pytest.raises(ControlFailed, match=r"not answered within 0\.05 s"):
             await asyncio.to_thread(asked, path, "a", ControlRequest, 0.05)
         never.set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs sockets with a path")
+async def test_a_background_service_ends_after_the_last_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, ended = tmp_path / "run", list[int]()
+    monkeypatch.setattr(app, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(app, "_UNUSED_SECONDS", 0.05)
+    monkeypatch.setattr(app.os, "kill", lambda _, signal: ended.append(signal))
+    unused = partial(app._ending_unused, cast(Fleet, SimpleNamespace(status=list)))
+    with chatting(folder), chatting(folder):
+        (folder / "1.sock").touch()
+        assert is_chatting(folder)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await unused(folder / "1.sock")
+    assert not is_chatting(folder)
+    async with asyncio.timeout(30):
+        await unused(folder / "1.sock")
+    assert len(ended) == 1

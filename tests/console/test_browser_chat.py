@@ -241,6 +241,7 @@ async def test_a_door_that_wants_a_key_gets_it_from_the_visitor() -> None:
         await page.goto(locked.root)
         await expect(page.locator("#key")).to_be_visible()
         await expect(page.locator("#send")).to_be_disabled()
+        await expect(page.locator("#key-text")).to_be_focused()
         await page.fill("#key-text", "ck_wrong")
         await page.keyboard.press("Enter")
         await expect(page.locator("#key-wrong")).to_be_visible()

@@ -258,6 +258,13 @@ async def test_a_path_of_any_length_is_a_short_line_of_the_log() -> None:
     assert [len(line["path"]) for line in lines if line["event"] == "refused"] == [200]
 
 
+async def test_a_request_that_has_a_line_of_its_own_has_no_second_one() -> None:
+    with capture_logs() as lines:
+        answer = await call(make_edge(), CHAT, {**ASK, "model": "nobody"})
+    assert (answer.status, answer.error["code"]) == (404, "model_not_found")
+    assert [line for line in lines if line["event"] == "refused"] == []
+
+
 async def test_two_host_headers_are_refused() -> None:
     answer = await call(make_edge(), "/v1/models", headers=[("host", "a"), ("host", "b")])
     assert answer.status == 400

@@ -106,7 +106,8 @@ class Catalog:
         entry = self._by_name.get(name) or self._model_variant(name) or self._wild(visible, name)
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
-        if self._fetchable is not None and len(name) <= _LONGEST_NAME and self._fetchable(name):
+        is_unknown = len(name) <= _LONGEST_NAME and name.lower() not in self._by_name
+        if self._fetchable is not None and is_unknown and self._fetchable(name):
             raise NotFound(
                 f"The model {name} is not on this machine; `causerie pull {name}` fetches it.",
                 code="model_not_found",

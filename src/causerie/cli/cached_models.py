@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
@@ -16,7 +16,7 @@ from causerie.settings.doors import slug
 from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
 
 _LONGEST = 128  # characters of a name of a model
-_NAME = re.compile(rf"hf:[a-zA-Z0-9._:/-]{{1,{_LONGEST - 3}}}")  # as requests may have it
+_NAME = re.compile(rf"(?=.{{1,{_LONGEST}}}$)(hf|pypi):[a-zA-Z0-9._:/-]+")  # as requests may have it
 
 
 def served_models(
@@ -48,6 +48,13 @@ def served_models(
     return (*configured, *_on_demand(settings, named, configured))
 
 
+def cached_ids(settings: Settings) -> Mapping[str, str]:
+    """Return the references of the weights in the cache, by the ids that they are served with."""
+    return {
+        model.id: model.ref or "" for model in _on_demand(settings, _pulled_models(settings), ())
+    }
+
+
 def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
     known = library()
     for weights in cached_weights(settings):
@@ -57,7 +64,8 @@ def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
         model = ModelSettings(id=known.id_of(reference), ref=weights.ref, engine=engine_for([path]))
         if _weights(model) == _weights(DEFAULT_MODEL):
             model = DEFAULT_MODEL  # which keeps its engine after it was fetched at the first start
-        repository = [weights.ref] if _NAME.fullmatch(weights.ref) else []
+        ref = model.ref or ""
+        repository = [ref] if _NAME.fullmatch(ref) else []
         yield structs.replace(model, aliases=(*known.names_of(reference), *repository))
 
 

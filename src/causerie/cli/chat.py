@@ -89,9 +89,14 @@ def run(
     `cat report.txt | causerie run smollm2 "Summarize this."`
     """
     from causerie.cli.chat_session import talk
+    from causerie.composition.control import chatting
+    from causerie.settings.environment import runtime_folder, variables
 
     question = question_of(prompt)  # what is wrong with it is told before a model is loaded
-    with _running_model(name, context, config, pairs) as (base_url, model):
+    with (
+        chatting(runtime_folder(variables())),  # first: a service that is found does not end
+        _running_model(name, context, config, pairs) as (base_url, model),
+    ):
         told = _valid_text(system)
         talk(question, base_url, model, thinking=thinking, system=told, plain=plain, own=True)
 

@@ -414,7 +414,7 @@ _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
 _HELP = """\
 /model [NAME]   use another model; without a name: list them
 /system [TEXT]  set the system message; without a text: leave it out
-/set [NAME [VALUE]]  send a parameter like `temperature`; without a value: leave it out
+/set NAME VALUE send a parameter like `temperature`; without a value: leave it out
 /think [HOW]    turn thinking `on` or `off`, or to an effort like `low`; alone: as the model does
 /image FILE     send a picture with the next message
 /retry          ask the last question again
@@ -478,7 +478,17 @@ class ChatCommands:
             fields = self._conversation.fields
             return "\n".join(f"{each} {fields[each]}" for each in fields) or "nothing is set"
         self._conversation.set({name: _value(value.strip())})
-        return f"{name} is {value.strip() or 'left out'}"
+        if not value.strip():
+            return f"{name} is left out"
+        doubt = "" if self._takes(name) else f", but {self._conversation.model} does not list it"
+        return f"{name} is {value.strip()}{doubt}"
+
+    # A provider without a list may take anything.
+    def _takes(self, parameter: str) -> bool:
+        with suppress(CommandFailed):
+            listed = self._models().get(self._conversation.model, {}).get("supported_parameters")
+            return not isinstance(listed, list) or parameter in listed
+        return True
 
     def _think(self, how: str) -> str:
         switch = {"on": True, "off": False}.get(how)

@@ -249,6 +249,12 @@ CHAT_THEME = Theme({"markdown.code": "bold cyan", "markdown.code_block": "cyan"}
 _TELLING = 4  # a line of so many characters shows which block it belongs to
 _VARYING = re.compile("[\u200b-\u200d\ufe00-\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)  # of a link: renders as nothing
+_FORMULA = re.compile(
+    r"(?P<code>(`+)(?!`).{0,4000}?(?<!`)\2(?!`))|\\\(.{1,1000}?\\\)|\\\[.{1,1000}?\\\]"
+    r"|\$\$.{1,1000}?\$\$|\$(?!\s)[^$\n]{1,1000}?(?<!\s)\$(?!\d)",
+    re.DOTALL,
+)
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
 
 class StreamedMarkdown:
@@ -301,11 +307,14 @@ class StreamedMarkdown:
         self._unrendered, self._lines_searched, self._size = rest, rest.count("\n"), self._out.size
 
     def _rendered(self, block: str) -> None:
-        markdown = _with_hard_breaks(block)
-        if [token.type for token in markdown.parsed] in (["fence"], ["code_block"]):
-            [code] = markdown.parsed
+        from rich.markdown import Markdown
+
+        parsed = Markdown(block).parsed
+        if [token.type for token in parsed] in (["fence"], ["code_block"]):
+            [code] = parsed
             self._print_code(code.content, code.info.partition(" ")[0])
             return
+        markdown = _with_hard_breaks(_FORMULA.sub(_escaped, block))
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
             for line in self._out.render_lines(markdown, pad=False)
@@ -317,6 +326,9 @@ class StreamedMarkdown:
             return
         filled = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
         for line in lines[filled[0] : filled[-1] + 1] if filled else ():
+            while line and not line[-1].text.strip():  # filled up to the width
+                line.pop()
+            line[-1:] = [Segment(one.text.rstrip(), one.style) for one in line[-1:]]
             self._out.print(Segments([*line, Segment.line()]), end="", soft_wrap=True)
 
     # As it is, so that it can be copied: the terminal wraps long lines.
@@ -347,6 +359,11 @@ def shown_rows(text: str, width: int) -> int | None:
         if varying and (cell_len(line) + varying) // width != (cell_len(line) - varying) // width:
             return None
     return rows
+
+
+# Markdown would take the backslashes and signs of a formula for its own.
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if found["code"] else _PUNCTUATION.sub(r"\\\g<0>", found[0])
 
 
 def _with_hard_breaks(text: str) -> Markdown:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from causerie.engines.weights.reference import Library, Reference
     from causerie.settings.entries import Entry
     from causerie.settings.load import Loaded, Override
+    from causerie.settings.tree import Settings
 
 
 class ExitCode(IntEnum):
@@ -178,6 +179,24 @@ def library() -> Library:
     from causerie.settings.environment import own_library, variables
 
     return own_library(variables())
+
+
+def reference_of(settings: Settings, name: str) -> Reference:
+    """Return the weights that a name of the library or an id of the cache means.
+
+    Raises :class:`BadReference`.
+    """
+    from causerie.cli.cached_models import cached_ids
+    from causerie.engines.weights.errors import BadReference
+    from causerie.engines.weights.reference import Reference
+
+    try:
+        return library().reference(name)
+    except BadReference:
+        found = cached_ids(settings).get(name.strip().lower())
+        if found is None:
+            raise
+        return Reference.parse(found)
 
 
 def ref_of(reference: Reference) -> str:

@@ -111,8 +111,8 @@ def _model_facts(name: str, config: command.Config, pairs: command.Set) -> Facts
     from causerie.settings.tree import ModelSettings
 
     known = command.library()
-    reference = known.reference(name)
     settings = command.settings_in_force(config, pairs).settings
+    reference = command.reference_of(settings, name)
     ref = command.ref_of(reference)
     model = ModelSettings(id="shown", ref=ref, engine=engine_of(settings, ref))
     looking: Coroutine[None, None, CachedWeights | None]
@@ -365,7 +365,7 @@ def remove(
 
     settings = command.settings_in_force(config, pairs).settings
     known, every = command.library(), cached_weights(settings)
-    wanted = known.reference(name)
+    wanted = command.reference_of(settings, name)
     found = [one for one in every if command.same_weights(one.ref, wanted)]
     if not found:
         names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"

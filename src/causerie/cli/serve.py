@@ -21,6 +21,7 @@ from causerie.cli.command import (
     Set,
     library,
     ref_of,
+    reference_of,
     settings_in_force,
 )
 
@@ -199,7 +200,7 @@ def chosen_models(
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     names = library()
-    parsed = names.reference(ref)
+    parsed = reference_of(settings, ref)
     wanted = ref_of(parsed)
     loads = engine or engine_of(settings, wanted)
     known = next(

@@ -62,10 +62,16 @@ def install(
         typer.echo(agent.content.decode(), nl=False)
         return
     agent.file.parent.mkdir(parents=True, exist_ok=True)
-    if agent.file.exists():  # launchd loads a changed file only anew
+    is_new = not agent.file.exists()
+    if not is_new:  # launchd loads a changed file only anew
         _run(agent.stops, fails=False)
     agent.file.write_bytes(agent.content)
-    _run(*agent.starts)
+    try:
+        _run(*agent.starts)
+    except CommandFailed:
+        if is_new:
+            agent.file.unlink()
+        raise
     typer.echo(f"Installed {agent.file}.\n{agent.advice}")
 
 
@@ -154,7 +160,10 @@ def _run(*commands: Sequence[str], fails: bool = True) -> None:
         except OSError as error:
             problem = error.strerror or str(error)
         if problem and fails:
-            raise CommandFailed(f"`{' '.join(command)}` failed: {problem}")
+            raise CommandFailed(
+                f"`{' '.join(command)}` failed: {problem}. Nothing was started; containers and "
+                "some WSL have no such manager for users: start `causerie serve` there yourself"
+            )
 
 
 # systemd.service(5), "Command lines".

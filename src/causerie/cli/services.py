@@ -73,8 +73,11 @@ def stop(
     chosen = _chosen_service(services(), name, pid)
     if name is not None and pid is None and chosen.outlives_models:
         [model, *_] = chosen.models(name, library())
-        chosen.unload(model.id)
-        typer.echo(f"Unloaded {model.id}; {chosen.facts.address} goes on.")
+        loaded = model.state != _ABSENT
+        if loaded:
+            chosen.unload(model.id)
+        done = f"Unloaded {model.id}" if loaded else f"{model.id} was not loaded"
+        typer.echo(f"{done}; {chosen.facts.address} goes on.")
         return
     chosen.end()
     typer.echo(f"Stopped {chosen.facts.address}.")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from causerie.composition.alerting import Alerting
-from causerie.composition.control import answering
+from causerie.composition.control import answering, is_chatting
 from causerie.composition.doors import mount_chat_page, mount_docs
 from causerie.composition.engine_makers import EngineMakers, cache_state, preloaded
 from causerie.composition.entries import checked_with, warn_of_unknown
@@ -126,14 +126,15 @@ async def _following_cache(reloading: Reloading) -> None:
 
 
 async def _ending_unused(fleet: Fleet, control: Path | None) -> None:
-    """Stop a background service when no model has been loaded for a while.
+    """Stop a background service when no model has been loaded for a while, and no chat is open.
 
     It also stops when commands cannot find it any more: its socket is gone.
     """
     used = time.monotonic()
     while control is not None:
         await asyncio.sleep(_LOOK_SECONDS)
-        if any(status.state in _IN_USE for status in fleet.status()):
+        has_models = any(status.state in _IN_USE for status in fleet.status())
+        if has_models or await asyncio.to_thread(is_chatting, control.parent):
             used = time.monotonic()
         found = await asyncio.to_thread(control.exists)
         if time.monotonic() - used > _UNUSED_SECONDS or not found:

@@ -10,10 +10,11 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 import structlog
@@ -23,11 +24,15 @@ from causerie.engines.base import EngineStatus
 from causerie.protocol.alike import alike
 from causerie.settings.tree import ModelSettings
 
+if sys.platform != "win32":
+    import fcntl
+
 log = structlog.get_logger(__name__)
 
 LOAD, UNLOAD = "load ", "unload "
 """What is asked, before the id of the model, to load or unload one."""
 _SUFFIX = ".sock"
+_CHATS = "chats.lock"
 _SECONDS_TO_ASK = 5.0
 
 A = TypeVar("A")
@@ -101,6 +106,35 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
         raise ControlFailed(f"the service has not answered within {seconds:g} s") from None
     except (OSError, msgspec.DecodeError) as error:
         raise ControlFailed(f"the service could not be asked: {error}") from error
+
+
+@contextmanager
+def chatting(folder: Path) -> Iterator[None]:
+    """Keep background services from ending while the block runs and this process lives."""
+    if sys.platform != "win32":
+        own_folder(folder)
+        with _opened_lock(folder) as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            yield
+    else:
+        yield
+
+
+def is_chatting(folder: Path) -> bool:
+    """Return whether a process of this user is in a block of :func:`chatting`."""
+    if sys.platform != "win32":
+        try:
+            with _opened_lock(folder) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def _opened_lock(folder: Path) -> BinaryIO:
+    return os.fdopen(os.open(folder / _CHATS, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
 
 
 def own_folder(folder: Path) -> None:

@@ -161,7 +161,8 @@ class Edge:
                 match = self._matches.get(place) or self._match(exchange)
                 await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
-            log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
+            if not exchange.metered:  # otherwise the line of the request says it
+                log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
         except ServiceError as refused:
             failure = refused
         except Exception:  # the true top: whatever it is, the client gets an answer
@@ -198,7 +199,8 @@ class Edge:
         if not exchange.metered:
             door = "" if match is None else match.door.name
             self._metrics.refused(door, failure.code, failure.status)
-        log.info("refused", path=exchange.path[:_SHOWN], status=failure.status, code=failure.code)
+            path = exchange.path[:_SHOWN]
+            log.info("refused", path=path, status=failure.status, code=failure.code)
         self._refusal(exchange)(exchange, failure)
 
     def _refusal(self, exchange: Exchange) -> Refusal:

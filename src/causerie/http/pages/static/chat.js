@@ -259,7 +259,9 @@ class ChatPage {
       failure = refused;
       this.entries = [];
     }
-    element("key").hidden = failure?.status !== 401;
+    const wantsKey = failure?.status === 401;
+    element("key").hidden = !wantsKey;
+    if (wantsKey) element("key-text").focus();
     element("key-wrong").hidden = !this.door.key;
     element("away").hidden = !failure || failure.status === 401;
     element("away-why").textContent = failure?.message || "";
