@@ -13,7 +13,6 @@ from typing import Annotated, NamedTuple
 import typer
 
 from causerie.cli.command import CommandFailed, ExitCode
-from causerie.engines.child_environment import engine_environment
 
 _NAME = "causerie"
 _UNIT = """[Unit]
@@ -147,6 +146,8 @@ def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
 
 
 def _environment() -> dict[str, str]:
+    from causerie.engines.child_environment import engine_environment
+
     return engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user
 
 
