@@ -23,7 +23,6 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
-from causerie.protocol.model_entries import ServedModelEntry
 from causerie.protocol.request import ImagePart, TextPart
 
 DOT = bytes.fromhex(
@@ -543,11 +542,8 @@ async def test_a_long_reply_has_a_way_to_its_end(page: Page, service: Front) -> 
 
 @pytest.mark.full
 async def test_the_list_says_which_models_are_loaded(page: Page, service: Front) -> None:
-    class Named(ServedModelEntry, frozen=True, kw_only=True):
-        loaded: bool
-
     service.pipeline.entries = [
-        Named(**structs.asdict(each), loaded=each.id == "small") for each in ENTRIES
+        structs.replace(each, loaded=each.id == "small") for each in ENTRIES
     ]
     await page.reload()
     badges = page.locator(".pane [data-is=abilities]").first

@@ -81,7 +81,7 @@ async def test_keys_and_models_of_forms_are_searched(
 
         # A row of limits that is added has the list too, in a dialog as well.
         models = [{"id": f"acme/model-{n}"} for n in range(9)]
-        monkeypatch.setattr(place.service_view, "models", lambda: models)
+        monkeypatch.setattr(place.service_view, "models", lambda door=None, rules=(): models)
         await page.goto(f"{root}/projects/{project.id}/keys")
         await page.get_by_role("link", name="Create key").click()
         await page.get_by_text("Rate limits").click()
