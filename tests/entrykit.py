@@ -4,7 +4,7 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -417,9 +417,12 @@ async def _pool() -> AsyncIterator[Entry]:
         async def send(made: Any) -> int:
             payload = await asyncio.to_thread(msgspec.msgpack.encode, made)
             changed.clear()
-            await publisher.send(payload)
             async with asyncio.timeout(CLIENT_SECONDS):
-                await changed.wait()
+                while not changed.is_set():  # nobody gets it while the reader connects anew
+                    await publisher.send(payload)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(5):
+                            await changed.wait()
             return 200
 
         async with asyncio.timeout(CLIENT_SECONDS):

@@ -187,7 +187,7 @@ class NativeRequest(Struct, frozen=True, gc=False):
 
 
 class UnreadParts(Struct):
-    """What only a provider of the client's API reads of a request.
+    """Parts of a request that only a provider of the client's own API can read.
 
     ``refused`` is the answer of all other targets to what is new of it. ``addresses`` are those of
     files in it, by the fields that hold them.

@@ -142,7 +142,7 @@ class ConsoleApplication:
             await route.form(context)
 
     async def _read_form(self, context: RequestContext, route: PageRoute) -> bool:
-        # Returns whether it was sent by this session; one that is not ``kept`` has to be.
+        # Returns whether the form has a token of whoever is signed in; unless ``kept``, it must.
         exchange = context.exchange
         if exchange.method in _SAFE:
             return True
