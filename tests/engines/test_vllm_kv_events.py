@@ -365,3 +365,9 @@ async def test_a_batch_that_would_take_long_is_not_read() -> None:
         await publisher.publish([publisher.cache.stored(hashes, None, [1] * count)])
         await until(lambda: known.failure == "the connection to its KV events has ended")
         assert run(known, [1] * count) == 0
+        # What follows is read again, over another connection.
+        publisher.cache.blocks.clear()
+        while run(known, OTHER[:16]) == 0:
+            await publisher.publish(publisher.cache.read([*OTHER[:16], *[publisher.number] * 16]))
+            await asyncio.sleep(0.02)
+        assert run(known, PROMPT) == 0

@@ -491,13 +491,16 @@ class KvSubscriber:
 
     async def _watch(self, socket: Socket) -> None:
         # After the end of a connection another server may publish, even if the numbers go on.
-        from zmq import EVENT_DISCONNECTED  # noqa: PLC0415 - few pools have events
+        from zmq import EVENT_DISCONNECTED, ZMQError  # noqa: PLC0415 - few pools have events
 
         monitor: Any = socket.get_monitor_socket(EVENT_DISCONNECTED)
         try:
             while True:
                 await monitor.recv_multipart()
                 self.fail("the connection to its KV events has ended")
+                with suppress(ZMQError):  # after too large a message ZeroMQ itself has left it
+                    socket.disconnect(self._endpoint.events)
+                socket.connect(self._endpoint.events)
         finally:
             socket.disable_monitor()
             monitor.close(0)
