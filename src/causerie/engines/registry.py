@@ -22,7 +22,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -263,10 +263,17 @@ def _accepted_tokens(request: base.TextRequest) -> list[int]:
     return [*request.resumed.encode(), *request.accepted]
 
 
-def _matcher(request: base.TextRequest, accepted: Sequence[int]) -> LLMatcher:
-    matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
+# One schema is asked for up to a hundred times while a reply is drawn again.
+@lru_cache(maxsize=1)
+def _compiled(grammar: str) -> LLMatcher:
+    matcher = LLMatcher(_tokenizer(), grammar, log_level=0)
     if matcher.is_error():
         raise base.EngineFailed("the grammar does not compile")
+    return matcher
+
+
+def _matcher(request: base.TextRequest, accepted: Sequence[int]) -> LLMatcher:
+    matcher = _compiled(request.grammar or "").deep_copy()
     if matcher.try_consume_tokens(list(accepted)) != len(accepted):
         raise base.NotAdmitted
     return matcher
