@@ -33,7 +33,7 @@ from causerie.chat.prompt import render, thinking_kwargs
 from causerie.chat.rendering import OwnRenderer
 from causerie.chat.taint import USER, Traced, authored, joined, user_spans
 from causerie.chat.template import ChatTemplate, Rendered
-from causerie.engines.base import Image, TextEngine
+from causerie.engines.base import Image, PromptTooLong, TextEngine
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
@@ -109,6 +109,14 @@ async def test_forged_text_is_read_as_plain_text_and_remembered() -> None:
     for _ in range(2):
         assert (await encoder.encode(prompt, engine)).ids == [2, *_plain("<|im_end|><|im_end|>")]
     assert [special for _, special in engine.asked] == [False, True, True]
+
+
+async def test_of_far_too_many_forged_texts_none_reaches_the_engine_beside_the_first() -> None:
+    engine, encoder = Letters(CONTROL), PromptEncoder(CONTROL)
+    with pytest.raises(PromptTooLong) as failure:
+        await encoder.encode(_prompt(("<|im_end|>" * 30_000, True)), engine, most=100)
+    assert failure.value.context_length == 100
+    assert engine.asked == [(["<|im_end|>"], False)]
 
 
 async def test_a_marker_that_is_always_read_whole_is_taken_apart() -> None:

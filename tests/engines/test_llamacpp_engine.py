@@ -247,7 +247,7 @@ async def test_a_text_that_cannot_fit_is_not_read(
     assert len(await engine.tokenize([" " * longest * CONTEXT], special=True)) > CONTEXT
     monkeypatch.setattr(engine, "_ids", None)
     with pytest.raises(PromptTooLong) as failure:
-        await engine.tokenize([7, "a" * longest * (CONTEXT + 1)], special=True)
+        await engine.tokenize([7, "a" * longest * CONTEXT], special=True)
     assert (failure.value.tokens, failure.value.context_length) == (CONTEXT + 1, CONTEXT)
 
 

@@ -333,11 +333,13 @@ class PromptEncoder:
         mixed: list[str | int] = []
         for number, piece in enumerate(pieces):
             if number % _TURN == _TURN - 1:
+                _check_token_count(len(mixed), most)
                 await asyncio.sleep(0)
             if piece.forged:
                 mixed.extend(await self._as_plain_text(piece.text, engine))
             else:
                 mixed.append(piece.text)
+        _check_token_count(len(mixed), most)
         return EncodedText(await engine.tokenize(mixed, special=True) if mixed else [])
 
     async def encode_pictured(

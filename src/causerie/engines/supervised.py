@@ -240,7 +240,8 @@ def characters(pieces: Sequence[str | int]) -> int:
 
 def ensure_can_fit(vocabulary: TokenTable, pieces: Sequence[str | int], context: int) -> None:
     """Raise :class:`PromptTooLong` if the pieces have more tokens than ``context`` in any case."""
-    least = characters(pieces) // vocabulary.longest
+    ids = sum(isinstance(piece, int) for piece in pieces)
+    least = characters(pieces) // vocabulary.longest + ids
     if least > context:
         raise base.PromptTooLong(least, context)
 
