@@ -118,7 +118,7 @@ async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(t
     assert refused.value.param == "prompt_price"
     nothing: Any = None
     with pytest.raises((InvalidRequest, AttributeError)) as refused_or_stored:
-        await Credits(nothing, nothing, lambda: datetime.now(UTC)).put(SYSTEM, "prj_1", put.amount)
+        await Credits(nothing, lambda: datetime.now(UTC)).put(SYSTEM, "prj_1", put.amount)
     assert (refused_or_stored.type is AttributeError) == (text == "-1")
 
 

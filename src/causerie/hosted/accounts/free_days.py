@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from causerie.errors import RateLimited, StoreUnavailable, counted
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bounds import BudgetPeriod
-from causerie.hosted.accounts.usage import By, Step, UsageQuery, UsageReader
+from causerie.hosted.accounts.usage import By, Step, UsageQuery
 from causerie.hosted.store.accounts import SqlStore
 from causerie.protocol.model_entries import FREE, is_free
 from causerie.protocol.money import exact
@@ -92,11 +92,8 @@ class FreeUse:
 class FreeAllowances:
     """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
-    def __init__(
-        self, store: SqlStore, reader: UsageReader, clock: Clock, seconds: Callable[[], float]
-    ) -> None:
+    def __init__(self, store: SqlStore, clock: Clock, seconds: Callable[[], float]) -> None:
         self._store = store
-        self._reader = reader
         self._clock = clock
         self._seconds = seconds
         self._accounts: dict[str, _Account] = {}
@@ -169,11 +166,11 @@ class FreeAllowances:
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
         )
-        sums = await self._reader.sums(today)
+        sums = await self._store.usage.sums(today)
         free = [each for each in sums if is_free(each.group[By.MODEL])]
         done = sum(each.requests - each.refused - each.failed for each in free)
         if any(each.refused + each.failed for each in free):
-            done += await self._reader.charged_failures(project, midnight, FREE)
+            done += await self._store.usage.charged_failures(project, midnight, FREE)
         return done
 
     def _refusal(self, day_status: FreeDay) -> RateLimited:

@@ -23,8 +23,7 @@ from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.spending import ScopeSpending, Spending, spendings
-from causerie.hosted.accounts.usage import UsageReader, provider_of
-from causerie.hosted.store.accounts import SqlStore
+from causerie.hosted.accounts.usage import provider_of
 from causerie.metering.ledger import UsageRecord
 
 log = structlog.get_logger(__name__)
@@ -36,10 +35,6 @@ _REFRESH_SECONDS = 5.0
 class ScopeBudgets(AccountService):
     """Budgets of tags and providers, as operators see and set them."""
 
-    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self._reader = reader
-
     async def every(self, actor: Actor = SYSTEM) -> Sequence[ScopeSpending]:
         """Return all budgets of tags and providers, by kind and name."""
         async with self._reading(actor, Action.USAGE_SEE_ALL) as tx:
@@ -47,7 +42,7 @@ class ScopeBudgets(AccountService):
         now, every = self._clock(), list[ScopeSpending]()
         for owner in sorted(found):
             kind, _, name = owner.partition(":")
-            states = await spendings(self._reader, owner, found[owner].budgets, now)
+            states = await spendings(self._store, owner, found[owner].budgets, now)
             every.append(ScopeSpending(kind, name, states))
         return every
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from causerie.hosted.accounts.authorization import Clock, found_user, require
+from causerie.hosted.accounts.authorization import found_user, require
 from causerie.hosted.accounts.bounds import (
     Budget,
     BudgetPeriod,
@@ -24,13 +24,12 @@ from causerie.hosted.accounts.bounds import (
 )
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
+from causerie.hosted.accounts.reports import UsageReports
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.usage import (
     By,
     Step,
     UsageQuery,
-    UsageReader,
-    UsageReports,
     UsageSum,
     Used,
 )
@@ -80,12 +79,12 @@ class ScopeSpending:
 
 
 async def spendings(
-    reader: UsageReader, owner: str, budgets: Iterable[Budget], now: datetime
+    store: SqlStore, owner: str, budgets: Iterable[Budget], now: datetime
 ) -> Sequence[Spending]:
     """Return the state of the budgets of one owner, like ``user:ID`` or ``tag:NAME``."""
     states = []
     for budget in budgets:
-        found = await reader.spent(owner, budget.model, budget.period.start(now))
+        found = await store.usage.spent(owner, budget.model, budget.period.start(now))
         spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
         states.append(Spending(budget, spent, budget.period.end(now)))
     return states
@@ -135,10 +134,6 @@ class SpendingReader:
 class PersonBounds(AccountService):
     """Limits and budgets of people, over all keys that derive from them and all projects."""
 
-    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self._reader = reader
-
     async def see(self, actor: Actor, user_id: str) -> LimitsAndBudgets:
         """Return a person's limits and budgets; raise :class:`NotFound`."""
         async with self._store.reading() as tx:
@@ -157,7 +152,7 @@ class PersonBounds(AccountService):
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
         budgets = (await self.see(actor, user_id)).budgets
-        return await spendings(self._reader, f"user:{user_id}", budgets, self._clock())
+        return await spendings(self._store, f"user:{user_id}", budgets, self._clock())
 
 
 DAYS = 30
@@ -186,10 +181,6 @@ class PersonSummary:
 
 class Summaries(AccountService):
     """Summaries of all projects and people for operators, by one query for each fact."""
-
-    def __init__(self, store: SqlStore, usage: UsageReports, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self._usage = usage
 
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
         """Return all projects, by name."""
@@ -233,14 +224,14 @@ class Summaries(AccountService):
         owners = {id: f"{by}:{id}" for id in ids}
         async with self._reading(actor, Action.USERS_SEE) as tx:
             bounds = await bounds_in_force(tx, tuple(owners.values()))
-        reader = SpendingReader(self._usage, actor, None, self._clock())
+        reader = SpendingReader(UsageReports(self._store, self._clock), actor, None, self._clock())
         return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
 
     async def _used(
         self, actor: Actor, by: By, project_id: str | None = None
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
-        return await self._usage.used(actor, by, since, project_id)
+        return await UsageReports(self._store, self._clock).used(actor, by, since, project_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +274,6 @@ class ExpiringKey:
 class Watching(AccountService):
     """Budgets and keys of all accounts for alerts, by one query for each fact."""
 
-    def __init__(self, store: SqlStore, usage: UsageReports, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self._usage = usage
-
     async def budgets(self) -> Sequence[WatchedBudget]:
         """Return all budgets of working keys, active projects and enabled people."""
         now = self._clock()
@@ -298,7 +285,7 @@ class Watching(AccountService):
             bounds = await bounds_in_force(tx, owners)
             keys = _active_keys(await tx.keys.budgeted(), projects, now)
             owners_of = await tx.projects.owner_emails()
-        reader = SpendingReader(self._usage, SYSTEM, None, now)
+        reader = SpendingReader(UsageReports(self._store, self._clock), SYSTEM, None, now)
         found: list[WatchedBudget] = []
         states = await reader.of_owners(
             By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
@@ -330,7 +317,7 @@ class Watching(AccountService):
             for id, total in totals.items()
             if id in projects
         }
-        reader = SpendingReader(self._usage, SYSTEM, None, self._clock())
+        reader = SpendingReader(UsageReports(self._store, self._clock), SYSTEM, None, self._clock())
         return [
             WatchedBalance(
                 projects[id], one.budget.amount - one.spent, tuple(owners_of.get(id, ()))

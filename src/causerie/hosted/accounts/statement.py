@@ -31,7 +31,7 @@ from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id
-from causerie.hosted.accounts.usage import RecordFilter, UsageReader, provider_of
+from causerie.hosted.accounts.usage import RecordFilter, provider_of
 from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.metering.ledger import CLIENT_GONE, UsageRecord
 from causerie.protocol.key_statements import (
@@ -50,10 +50,6 @@ _LONGEST_NOTE = 200
 
 class Credits(AccountService):
     """Credits of projects and their balances."""
-
-    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self._reader = reader
 
     async def put(
         self, actor: Actor, project_id: str, amount: Decimal, note: str = "", payment: str = ""
@@ -123,7 +119,9 @@ class Credits(AccountService):
             put_in = await tx.credits.total(project_id)
         if put_in is None:
             return None
-        return put_in - (await self._reader.spent(f"project:{project_id}", "", BEGINNING)).amount
+        return (
+            put_in - (await self._store.usage.spent(f"project:{project_id}", "", BEGINNING)).amount
+        )
 
     async def _end_newcomers_budget(self, tx: Transaction, actor: Actor, project_id: str) -> None:
         before = await tx.keys.bounds(f"project:{project_id}")
@@ -140,13 +138,13 @@ class Credits(AccountService):
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
         await self.require(actor, Action.USAGE_SEE, project_id)
-        return await _balance(self._store, self._reader, project_id)
+        return await _balance(self._store, project_id)
 
 
-async def _balance(store: SqlStore, reader: UsageReader, project_id: str) -> Balance:
+async def _balance(store: SqlStore, project_id: str) -> Balance:
     async with store.reading() as tx:
         put_in = await tx.credits.total(project_id)
-    spent = await reader.spent(f"project:{project_id}", "", BEGINNING)
+    spent = await store.usage.spent(f"project:{project_id}", "", BEGINNING)
     return Balance(put_in or Decimal(0), spent.amount)
 
 
@@ -156,11 +154,8 @@ _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.
 class Statements:
     """Answers ``GET /key``, ``GET /credits`` and ``GET /generation`` for an account's API key."""
 
-    def __init__(
-        self, store: SqlStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances
-    ) -> None:
+    def __init__(self, store: SqlStore, clock: Clock, free_days: FreeAllowances) -> None:
         self._store = store
-        self._reader = reader
         self._clock = clock
         self._free_days = free_days
 
@@ -170,7 +165,7 @@ class Statements:
         key, now = member.grant.key, self._clock()
         owner = f"key:{key.id}"
         spent = {
-            period: (await self._reader.spent(owner, "", period.start(now))).amount
+            period: (await self._store.usage.spent(owner, "", period.start(now))).amount
             for period in BudgetPeriod
         }
         free = await self._free_days.of(key.project_id)
@@ -202,13 +197,13 @@ class Statements:
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
-        found = await _balance(self._store, self._reader, _account_caller(caller).project)
+        found = await _balance(self._store, _account_caller(caller).project)
         return CreditsStatement(total_credits=float(found.put_in), total_usage=float(found.spent))
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
         project, now = _account_caller(caller).project, self._clock()
-        found = await self._reader.records(
+        found = await self._store.usage.records(
             RecordFilter(
                 BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
             )

@@ -15,6 +15,7 @@ from msgspec import UNSET
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
+from causerie.hosted.accounts.reports import UsageBucket, time_buckets
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (
     TOKEN_CLASSES,
@@ -22,10 +23,8 @@ from causerie.hosted.accounts.usage import (
     RankingPeriod,
     RecordFilter,
     Step,
-    UsageBucket,
     UsageQuery,
     UsageSum,
-    time_buckets,
 )
 from causerie.hosted.management import requests, views
 from causerie.hosted.management.routing import Call, WithQuery, moment, route
