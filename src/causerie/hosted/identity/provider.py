@@ -507,9 +507,7 @@ def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:
         with suppress(JoseError, ValueError, TypeError, KeyError):  # one that is not known here
-            key = JWKRegistry.import_key(each)
-            key.check_use("sig")
-            keys.append(key)
+            keys.append(JWKRegistry.import_key(each))
     return keys
 
 
