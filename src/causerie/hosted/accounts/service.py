@@ -59,7 +59,7 @@ class Policies:
         if first is None:
             return None
         kept = tuple(one for one in first.bounds.budgets if one.unit is not Unit.MONEY)
-        bounds = replace(first.bounds, budgets=(*kept, NOTHING_FOR_NEWCOMERS))
+        bounds = LimitsAndBudgets(first.bounds.limits, (*kept, NOTHING_FOR_NEWCOMERS))
         return replace(first, bounds=bounds)
 
     def name_of(self, user: User) -> str:

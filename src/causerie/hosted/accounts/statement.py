@@ -8,7 +8,6 @@ nothing a month that projects of people who signed up have ends with the first c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from causerie.hosted.accounts.bounds import (
     Budget,
     BudgetPeriod,
     Credit,
+    LimitsAndBudgets,
     Unit,
 )
 from causerie.hosted.accounts.free_days import FreeAllowances
@@ -128,7 +128,7 @@ class Credits(AccountService):
         budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
         if budgets != before.budgets:
             await self._set_bounds(
-                tx, actor, "project.bounds", project_id, replace(before, budgets=budgets)
+                tx, actor, "project.bounds", project_id, LimitsAndBudgets(before.limits, budgets)
             )
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:

@@ -76,7 +76,7 @@ def _checked_claims(
     payload: bytes, issuer: str, client_id: str, nonce: str, now: float
 ) -> Mapping[str, Any]:
     try:
-        found = bounded_json.decode(payload, dict[str, Any])
+        found: dict[str, Any] = bounded_json.decode(payload, dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise BadToken("its payload is no JSON object") from failure
     claims = {name: each for name, each in found.items() if each is not None}

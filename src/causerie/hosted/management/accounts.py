@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from causerie.access.allowed import Access
+from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.management import requests, views
 from causerie.hosted.management.routing import Call, WithBody, WithQuery, route
 
@@ -21,7 +23,11 @@ async def set_many_bounds(call: WithBody[requests.ManyBounds]) -> views.ChangedV
         members = await call.accounts.projects.members(actor, body.members_of)
         users |= {each.user.id for each in members}
     changed = await call.accounts.bulk_bounds.set(
-        actor, body.bounds(), users=[*users], projects=[*body.projects], keep=body.keep
+        actor,
+        LimitsAndBudgets(body.limits, body.budgets),
+        users=[*users],
+        projects=[*body.projects],
+        keep=body.keep,
     )
     return views.ChangedView(changed=changed)
 
@@ -42,11 +48,10 @@ async def _see_access(call: Call, project: str = "", user: str = "") -> views.Ac
 
 
 async def _set_access(
-    call: WithBody[requests.AccessBody], project: str = "", user: str = ""
+    call: WithBody[Access], project: str = "", user: str = ""
 ) -> views.AccessView:
-    access = call.body.access()
-    await call.accounts.access.set(call.actor, access, project, user)
-    return views.AccessView.of(access, call)
+    await call.accounts.access.set(call.actor, call.body, project, user)
+    return views.AccessView.of(call.body, call)
 
 
 _WHOSE, _WHAT = "/projects/{project}", "the models and doors that"

@@ -15,11 +15,13 @@ import msgspec
 from msgspec import Struct
 
 import causerie
+from causerie.access import allowed
 from causerie.access.keys import Credential, KeyDigest, matching
 from causerie.access.limits import Rates, RateScope, Tokens, tell
 from causerie.access.networks import Network
 from causerie.access.windows import MemoryCounters
 from causerie.errors import Error, NotFound, Unauthenticated
+from causerie.hosted.accounts import bounds, issuing
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import OperatorKeyIssuing
@@ -82,6 +84,7 @@ class OperatorKeys:
             return actor
 
 
+_ACCOUNT_TYPES = (views, requests, bounds, issuing)
 _HANDLED = (
     each
     for module in (accounts, usage, operator)
@@ -91,7 +94,7 @@ _HANDLED = (
 ROUTES: Sequence[ApiRoute] = sorted(
     (
         *_HANDLED,
-        *acts("accounts", views, requests),
+        *acts("accounts", *_ACCOUNT_TYPES),
         *acts("operations", operator, ports, configuring),
     ),
     key=lambda one: one.path,
@@ -103,7 +106,17 @@ _FIELDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 _KINDS = {
     name: each
-    for module in (views, requests, operator, ports, configuring, provider_models)
+    for module in (
+        views,
+        requests,
+        allowed,
+        bounds,
+        issuing,
+        operator,
+        ports,
+        configuring,
+        provider_models,
+    )
     for name, each in vars(module).items()
 }
 _REF = "#/components/schemas/{name}"

@@ -9,14 +9,15 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.issuing import Word
 from causerie.hosted.accounts.records import EntryKind
-from causerie.hosted.management.requests import Body, Count, Word
+from causerie.hosted.management.requests import Body
 from causerie.hosted.management.routing import ApiCall, Call, WithBody, WithQuery, route
 from causerie.hosted.management.views import viewed
 from causerie.hosted.operations.configuring import (
+    EntryKey,
     EntryView,
     EntryWish,
     Settings,
@@ -109,9 +110,6 @@ async def explain_route(call: WithBody[ExplainRoute]) -> RoutingExplanation:
     return await call.operations.explain(call.actor, question)
 
 
-Key = Annotated[str, Meta(max_length=4096)]
-
-
 class EntryList(Struct, frozen=True, kw_only=True):
     """Entries by kind, providers first; of each kind those of the file first."""
 
@@ -123,7 +121,7 @@ class CreateEntry(Body, frozen=True):
 
     kind: EntryKind
     settings: Settings
-    key: Key = ""
+    key: EntryKey = ""
     enabled: bool = True
 
     def arguments(self) -> dict[str, Any]:
@@ -131,23 +129,11 @@ class CreateEntry(Body, frozen=True):
         return {"kind": self.kind, "wish": wish}
 
 
-class ChangeEntry(Body, frozen=True):
-    """All that an entry is from now on."""
-
-    settings: Settings
-    key: Key | None = None
-    enabled: bool = True
-    version: Count | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        return {"wish": EntryWish(**asdict(self))}
-
-
 class TestProvider(Body, frozen=True):
     """A provider to try: one that is not kept, or with `entry` or `filed` one that is, as it is."""
 
     settings: Settings = msgspec.field(default_factory=dict)
-    key: Key = ""
+    key: EntryKey = ""
     model: Annotated[str, Meta(max_length=300)] = ""
     entry: Annotated[str, Meta(max_length=64)] = ""
     filed: Annotated[str, Meta(max_length=64)] = ""

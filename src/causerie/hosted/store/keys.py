@@ -5,7 +5,7 @@ which are only added to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
@@ -175,7 +175,11 @@ class SqlKeys(SqlRepository):
         ]
         if rows:
             await self._execute(limits.insert(), rows)
-        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.budgets]
+        rows = [
+            {"owner": who, **structs.asdict(one)}
+            for who, all in bounds.items()
+            for one in all.budgets
+        ]
         for row in rows:
             money = row["unit"] is Unit.MONEY
             row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
@@ -200,7 +204,7 @@ class SqlKeys(SqlRepository):
     async def set_access(self, owner: str, access: Access) -> None:
         await self._execute(access_rules.delete().where(access_rules.c.owner == owner))
         if access != ALL:
-            await self._execute(access_rules.insert().values(owner=owner, **asdict(access)))
+            await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
     async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
         """Return the rules of these that restrict something; of a member: `member:PROJECT/USER`."""
