@@ -38,7 +38,7 @@ from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.free_days import FreeOptions
-from causerie.hosted.accounts.key_cache import visitor
+from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import GroupGrant, Role, RoleColumn, User, actor_of
 from causerie.hosted.accounts.projects import Projects
@@ -243,15 +243,15 @@ class LiveServiceView(Struct):
     async def complete(
         self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
     ) -> None:
-        place = await self._projects.ask(actor_of(user), project_id)
+        grant = await self._projects.ask(actor_of(user), project_id)
         ways = sorted(self._ways(), key=lambda way: routed and way.door.kind != "router")
         doors = [way.door.name for way in ways]
         if not doors:
             raise NotFound("There is no door for keys of accounts.")
         open_doors = [
-            name for name in doors if all(each.access.opens(name) for each in place.access)
+            name for name in doors if all(each.access.opens(name) for each in grant.access)
         ]
-        caller = visitor(user, place, (open_doors or doors)[0])
+        caller = admitted(grant, (open_doors or doors)[0])
         await self._running.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:

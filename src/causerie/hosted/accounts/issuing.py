@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import difference
+from causerie.hosted.accounts.audit import differences
 from causerie.hosted.accounts.authorization import (
     conflict,
     handed_over,
@@ -134,7 +134,8 @@ class KeyIssuing(AccountService):
             changed = _edited_key(key, edit, now)
             if edit.bounds is not UNSET:
                 await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
-            await self._save_change(tx, actor, "key.edit", changed, **_differences(key, changed))
+            details = differences(_words(key), _words(changed))
+            await self._save_change(tx, actor, "key.edit", changed, **details)
         return changed
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
@@ -249,11 +250,6 @@ def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     if edit.bounds is not UNSET:
         edit.bounds.check("bounds.")
     return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
-
-
-def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    old, new = _words(before), _words(after)
-    return {name: difference(old[name], new[name]) for name in old if old[name] != new[name]}
 
 
 def _words(key: ApiKey) -> dict[str, str]:

@@ -66,7 +66,7 @@ class ScopeBudgets(AccountService):
         bounds = LimitsAndBudgets(budgets=tuple(budgets))
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
-            await self._set_bounds(tx, actor, f"{kind}.bounds", name, bounds)
+            await self._set_bounds(tx, actor, f"{kind}:{name}", bounds)
         return await self.every(actor)
 
 

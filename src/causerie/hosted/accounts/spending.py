@@ -147,7 +147,7 @@ class PersonBounds(AccountService):
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await found_user(tx, user_id)
-            await self._set_bounds(tx, actor, "user.bounds", user_id, bounds)
+            await self._set_bounds(tx, actor, f"user:{user_id}", bounds)
         return bounds
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:

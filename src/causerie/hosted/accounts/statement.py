@@ -127,9 +127,8 @@ class Credits(AccountService):
         before = await tx.keys.bounds(f"project:{project_id}")
         budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
         if budgets != before.budgets:
-            await self._set_bounds(
-                tx, actor, "project.bounds", project_id, LimitsAndBudgets(before.limits, budgets)
-            )
+            bounds = LimitsAndBudgets(before.limits, budgets)
+            await self._set_bounds(tx, actor, f"project:{project_id}", bounds)
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""
