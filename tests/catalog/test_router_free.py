@@ -17,8 +17,8 @@ from ledgerkit import record
 from servicekit import ServiceView, service_view
 
 from causerie.errors import RateLimited, StoreUnavailable, UpstreamFailed
-from causerie.hosted.accounts.free_days import FreeAllowances, FreeOptions
 from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.statement import FreeAllowances, FreeOptions
 from causerie.hosted.accounts.usage import UsageQuery, UsageSum
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import UsageRecord

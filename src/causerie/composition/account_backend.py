@@ -27,22 +27,22 @@ from causerie.hosted.accounts.bookkeeping import Bookkeeping
 from causerie.hosted.accounts.bounds import Unit
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file
-from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.recordings import Recorder, Retention
-from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets, ScopeBudgets
 from causerie.hosted.accounts.spending import (
     ExpiringKey,
+    LiveScopeBudgets,
+    ScopeBudgets,
     ScopeSpending,
     WatchedBalance,
     WatchedBudget,
     WatchedKey,
     Watching,
 )
-from causerie.hosted.accounts.statement import Statements
+from causerie.hosted.accounts.statement import FreeAllowances, Statements
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import (
     Database,
@@ -55,9 +55,12 @@ from causerie.hosted.store.database import (
     upgrade_plan,
 )
 from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
-from causerie.hosted.store.measurements import SqlMeasurements
-from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
-from causerie.hosted.store.retention import SqlRetention
+from causerie.hosted.store.operations import (
+    SqlAlertBook,
+    SqlMeasurements,
+    SqlProbeResults,
+    SqlRetention,
+)
 from causerie.hosted.store.usage import SqlUsage
 from causerie.http.tasks import owned
 from causerie.metering.ledger import Ledger

@@ -37,7 +37,6 @@ from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
-from causerie.hosted.accounts.free_days import FreeOptions
 from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import LinkKind
 from causerie.hosted.accounts.people import GroupGrant, Role, RoleColumn, User, actor_of
@@ -45,7 +44,7 @@ from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.provisioning import GroupClaims
 from causerie.hosted.accounts.recordings import RetentionOptions
 from causerie.hosted.accounts.service import LOGGERS, Beginning, Policies
-from causerie.hosted.accounts.statement import Credits
+from causerie.hosted.accounts.statement import Credits, FreeOptions
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
@@ -111,7 +110,7 @@ def _project_defaults(policy: PolicySettings) -> Beginning:
     limits = (alike(Limit, policy.limits),) if policy.limits != LimitSettings() else ()
     set_here: dict[str, Any] = {
         name: money(given) if isinstance(given, str) else frozenset(given)
-        for name in Access.__dataclass_fields__
+        for name in Access.__struct_fields__
         if (given := getattr(policy, name)) is not None
     }
     access = Access(**set_here)

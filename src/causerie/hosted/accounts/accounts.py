@@ -10,10 +10,9 @@ from causerie.hosted.accounts.projects import AccessRules, Projects
 from causerie.hosted.accounts.provisioning import GroupMemberships, Provisioning, SsoProvisioning
 from causerie.hosted.accounts.recordings import Recordings
 from causerie.hosted.accounts.reports import Rankings, UsageReports
-from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets
 from causerie.hosted.accounts.service import Policies
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
-from causerie.hosted.accounts.spending import PersonBounds, Summaries
+from causerie.hosted.accounts.spending import BulkBounds, PersonBounds, ScopeBudgets, Summaries
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.accounts.users import SignUps, Users
 from causerie.hosted.store.accounts import SqlStore

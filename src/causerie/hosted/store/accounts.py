@@ -12,8 +12,16 @@ from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import SqlEntries, SqlRecordings
 from causerie.hosted.store.keys import SqlCredits, SqlKeys, SqlOperatorKeys
-from causerie.hosted.store.people import SqlAudit, SqlGroups, SqlPeople, SqlProjects
-from causerie.hosted.store.sign_in import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
+from causerie.hosted.store.people import (
+    SqlAttempts,
+    SqlAudit,
+    SqlFactors,
+    SqlGroups,
+    SqlLinks,
+    SqlPeople,
+    SqlProjects,
+    SqlSessions,
+)
 from causerie.hosted.store.usage import SqlUsageReader
 
 
