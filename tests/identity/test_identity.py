@@ -17,9 +17,9 @@ from oidcserver import CLIENT, SECRET, RunningIssuer
 from structlog.testing import capture_logs
 
 from causerie.errors import Unauthenticated, UpstreamFailed
+from causerie.hosted.accounts.people import GroupClaims, Vouched
 from causerie.hosted.identity.provider import (
     ATTEMPT_SECONDS,
-    Claims,
     IdentityHttp,
     OidcProvider,
     ProviderOptions,
@@ -72,7 +72,7 @@ class Browser:
         )
         return kept.get(found["state"]), returned
 
-    async def come(self) -> Claims:
+    async def come(self) -> Vouched:
         """All the way."""
         return await self.provider.finish(*await self.leave())
 
@@ -108,8 +108,11 @@ def browser(oidc: RunningIssuer) -> Browser:
 
 
 async def test_there_and_back(browser: Browser) -> None:
-    assert await browser.come() == Claims(
-        browser.service_view.issuer, "ada-1", "ada@example.org", email_verified=True, name="Ada"
+    assert await browser.come() == Vouched(
+        *(browser.service_view.issuer, "ada-1", "ada@example.org"),
+        email_verified=True,
+        name="Ada",
+        groups=GroupClaims("test"),
     )
     await browser.come()
     assert browser.service_view.asked() == {"discovery": 1, "keys": 1, "token": 2}
@@ -141,7 +144,8 @@ async def test_what_good_providers_do(
     browser: Browser, ways: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     browser.service_view.behave(**ways)
-    plain = Claims(browser.service_view.issuer, "ada-1", "ada@example.org", True, "Ada")
+    issuer, groups = browser.service_view.issuer, GroupClaims("test")
+    plain = Vouched(issuer, "ada-1", "ada@example.org", True, "Ada", groups)
     assert await browser.come() == replace(plain, **changes)
 
 

@@ -39,9 +39,15 @@ from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import LinkKind
-from causerie.hosted.accounts.people import GroupGrant, Role, RoleColumn, User, actor_of
+from causerie.hosted.accounts.people import (
+    GroupClaims,
+    GroupGrant,
+    Role,
+    RoleColumn,
+    User,
+    actor_of,
+)
 from causerie.hosted.accounts.projects import Projects
-from causerie.hosted.accounts.provisioning import GroupClaims
 from causerie.hosted.accounts.recordings import RetentionOptions
 from causerie.hosted.accounts.service import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.statement import Credits, FreeOptions
@@ -50,7 +56,6 @@ from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import OpenPages, Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
-from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
@@ -157,7 +162,7 @@ def directory_keys(
     listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
 ) -> Mapping[KeyDigest, GroupClaims]:
     return {
-        KeyDigest.parse(key): directory(provider.options)
+        KeyDigest.parse(key): provider.options.directory
         for each, provider in zip(listed, providers, strict=True)
         for key in each.scim_keys
     }

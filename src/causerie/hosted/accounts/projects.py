@@ -28,7 +28,6 @@ from causerie.hosted.accounts.bounds import LimitsAndBudgets, own_bounds
 from causerie.hosted.accounts.keys import (
     ApiKey,
     Grant,
-    LinkGrant,
     LinkKind,
     NewLink,
     OneTimeLink,
@@ -238,12 +237,8 @@ class Projects(AccountService):
         address = tidy_email(email) if email else None
         async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
-            made = new_link(
-                LinkKind.INVITATION,
-                self._clock(),
-                actor,
-                LinkGrant(email=address, project_id=project_id, role=role),
-            )
+            granted = {"email": address, "project_id": project_id, "role": role}
+            made = new_link(LinkKind.INVITATION, self._clock(), actor, **granted)
             if address:  # the last one that was sent works
                 await withdraw_open(tx, project_id, address, self._clock(), others=False)
             await tx.links.add(made.link)

@@ -30,7 +30,7 @@ from joserfc.jwk import JWKRegistry, Key
 from joserfc.jwt import JWTClaimsRegistry
 
 from causerie.errors import Unauthenticated, UpstreamFailed
-from causerie.hosted.accounts.people import GroupGrant
+from causerie.hosted.accounts.people import NO_GROUPS, GroupClaims, GroupGrant, Vouched
 from causerie.http.addresses import IpNetwork
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
@@ -134,6 +134,11 @@ class ProviderOptions:
     join: str = "never"
     """Accounts that an equal verified address joins."""
 
+    @property
+    def directory(self) -> GroupClaims:
+        """The grants of the groups that the provider's directory provisions."""
+        return GroupClaims(self.name, grants=self.groups, provisioned=True)
+
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
@@ -153,19 +158,6 @@ class Returned:
     code: str = field(default="", repr=False)
     error: str = ""
     issuer: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """Identity asserted by the provider; ``email`` is in lower case, or empty."""
-
-    issuer: str
-    subject: str
-    email: str
-    email_verified: bool
-    name: str
-    groups: frozenset[str] | None = frozenset()
-    """``None``: the provider refers to another place for them."""
 
 
 class OidcProvider:
@@ -217,8 +209,8 @@ class OidcProvider:
         joint = "&" if "?" in metadata.authorization else "?"
         return f"{metadata.authorization}{joint}{query}"
 
-    async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Claims:
-        """Return the verified claims of a sign-in; ``attempt`` is the one of the state.
+    async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Vouched:
+        """Return the verified identity of a sign-in; ``attempt`` is the one of the state.
 
         Raises :class:`Unauthenticated` if the identity is not proved, and :class:`UpstreamFailed`
         if the provider is unavailable.
@@ -282,7 +274,7 @@ class OidcProvider:
 
     async def _asserted(
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
-    ) -> Claims:
+    ) -> Vouched:
         # OpenID Connect Core 1.0, section 5.3.2.
         options, access = self.options, reply.get("access_token")
         lacks_groups = options.groups and options.groups_claim not in claims
@@ -296,7 +288,7 @@ class OidcProvider:
         address = email.strip().lower() if isinstance(email, str) else ""
         verified = claims.get(options.verified_claim)
         trusted = verified is None and address.rpartition("@")[2] in options.trusted_domains
-        return Claims(
+        return Vouched(
             issuer=options.issuer,
             subject=claims["sub"],
             email=address,
@@ -305,16 +297,19 @@ class OidcProvider:
             groups=self._groups(claims),
         )
 
-    def _groups(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
+    def _groups(self, claims: Mapping[str, Any]) -> GroupClaims:
         # A list of names, or one; or (section 5.6.2) in another place.
-        name = self.options.groups_claim
+        options, name = self.options, self.options.groups_claim
+        if options.provisioned:
+            return options.directory
         elsewhere = claims.get("_claim_names")
         if name not in claims and isinstance(elsewhere, dict) and name in elsewhere:
             _log.warning("identity.groups_elsewhere", provider=self.options.name, claim=name)
-            return None
+            return NO_GROUPS
         claim = claims.get(name)
         listed = claim if isinstance(claim, list) else [claim]
-        return frozenset(each for each in listed if isinstance(each, str) and each)
+        names = frozenset(each for each in listed if isinstance(each, str) and each)
+        return GroupClaims(options.name, names, options.groups)
 
     def _unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
         _log.warning("identity.provider_failed", provider=self.options.name, why=str(failure))
