@@ -206,7 +206,7 @@ NO_GROUPS = GroupClaims("")
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """Identity asserted by a trusted provider; ``email`` (in lower case) and ``name`` may be empty."""
+    """Identity asserted by a provider; ``email``, in lower case, and ``name`` may be empty."""
 
     issuer: str
     subject: str
