@@ -18,7 +18,6 @@ from causerie.hosted.accounts.people import SYSTEM, Actor, Membership, Project, 
 from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database
-from causerie.hosted.store.usage import SqlUsageReader
 
 SEAL = Cipher(["a-key-of-the-tests-with-some-length-to-it"])
 PASSWORD = "seven green kettles sing"
@@ -44,7 +43,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.store = SqlStore(self.database, SEAL)
-        accounts = Accounts(self.store, SqlUsageReader(self.database), self.passwords, self.clock)
+        accounts = Accounts(self.store, self.passwords, self.clock)
         self.accounts = accounts
         self.users = accounts.users
         self.sign_ups = accounts.sign_ups

@@ -94,10 +94,10 @@ async def office(
     """The database in this folder, or at ``url``, with a project."""
     url = url or f"sqlite:///{folder}/causerie.db"
     async with opened(StoreSettings(url=url, folder=str(folder))) as database:
-        reader, seal = SqlUsageReader(database), Cipher([_secret(folder)])
+        seal = Cipher([_secret(folder)])
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
         store = SqlStore(database, seal)
-        accounts = Accounts(store, reader, Passwords(hasher), lambda: datetime.now(UTC))
+        accounts = Accounts(store, Passwords(hasher), lambda: datetime.now(UTC))
         if project is None:
             project = (await accounts.projects.create(SYSTEM, "Project")).id
-        yield Office(accounts, reader, project, store)
+        yield Office(accounts, store.usage, project, store)

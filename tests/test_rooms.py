@@ -154,7 +154,7 @@ PLANTED = {
         "distributed may not import pipeline",
     ),
     "for type checkers alone": Planted(
-        "hosted/accounts/usage.py",
+        "hosted/accounts/reports.py",
         "if TYPE_CHECKING:\n    from causerie.hosted.store.database import Database",
         "hosted.accounts may not import hosted.store.database",
     ),

@@ -16,7 +16,7 @@ from causerie.hosted.accounts.people import SYSTEM, Project, Role, User, actor_o
 from causerie.hosted.accounts.recordings import Recorder, Retention
 from causerie.hosted.accounts.records import Recording
 from causerie.hosted.store.accounts import SqlStore
-from causerie.hosted.store.retention import SqlRetention
+from causerie.hosted.store.operations import SqlRetention
 from causerie.hosted.store.tables import recordings
 from causerie.http.tasks import owned
 from causerie.metering.ledger import UsageRecord, record_id

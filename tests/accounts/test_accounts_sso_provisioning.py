@@ -9,8 +9,8 @@ import pytest
 from accountkit import PASSWORD, World
 
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
-from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
-from causerie.hosted.accounts.provisioning import ANY_DOMAIN, Vouched
+from causerie.hosted.accounts.people import SYSTEM, Role, Vouched, actor_of
+from causerie.hosted.accounts.provisioning import ANY_DOMAIN
 from causerie.hosted.accounts.tokens import SessionClient
 
 HERE = SessionClient("192.0.2.1", "Firefox")

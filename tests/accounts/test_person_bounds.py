@@ -22,7 +22,7 @@ from causerie.errors import Forbidden, NotFound, OverBudget, RateLimited
 from causerie.hosted.accounts.bookkeeping import Bookkeeping, ModelPrices
 from causerie.hosted.accounts.bounds import UNBOUNDED, Budget, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.budgets import Budgets
-from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions, visitor
+from causerie.hosted.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions, admitted
 from causerie.hosted.accounts.people import SYSTEM, actor_of
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.store.usage import SqlUsage
@@ -46,8 +46,8 @@ async def _callers(world: World, keys: KeyCache) -> list[Caller]:
     await world.person_bounds.set(SYSTEM, ada.id, BOUNDS)
     made = [await world.key(atlas, ada), await world.key(zephyr, ada), await world.key(atlas, bo)]
     entered = [await keys.authenticate(Door(), Credential.of(each.credential)) for each in made]
-    place = await world.projects.ask(actor_of(ada), atlas.id)
-    return [*entered[:2], visitor(ada, place, "hosted"), entered[2]]
+    grant = await world.projects.ask(actor_of(ada), atlas.id)
+    return [*entered[:2], admitted(grant, "hosted"), entered[2]]
 
 
 async def _spend(desk: Bookkeeping, caller: Caller) -> None:

@@ -9,8 +9,8 @@ import pytest
 from accountkit import World
 
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.people import SYSTEM, GroupGrant, Role, User
-from causerie.hosted.accounts.provisioning import GroupClaims, ProvisionedPerson, WantedGroup
+from causerie.hosted.accounts.people import SYSTEM, GroupClaims, GroupGrant, Role, User
+from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
 
 ADA = ProvisionedPerson("Ada@corp.example", "ada@example.org", "Ada", "object-1")
 

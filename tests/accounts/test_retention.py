@@ -14,7 +14,7 @@ from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.recordings import Retention, RetentionOptions
 from causerie.hosted.accounts.records import Recording
 from causerie.hosted.accounts.usage import Step, UsageQuery
-from causerie.hosted.store.retention import SqlRetention
+from causerie.hosted.store.operations import SqlRetention
 from causerie.hosted.store.tables import audit, recordings, usage_records
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import record_id

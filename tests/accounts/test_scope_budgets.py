@@ -27,7 +27,7 @@ from causerie.hosted.accounts.bounds import (
     bounded,
 )
 from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
-from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets
+from causerie.hosted.accounts.spending import LiveScopeBudgets
 from causerie.hosted.store.usage import SqlUsage
 
 BASE = "/gateway/v1"

@@ -319,8 +319,8 @@ async def test_who_asks_without_a_key_is_bounded_by_them_too(world: World) -> No
     """The playground is at the project's expense like everything else."""
     project = await world.project(member=(user := await world.person()))
     await world.credits.put(SYSTEM, project.id, Decimal(7))
-    view = await world.projects.ask(actor_of(user), project.id)
-    assert view.bounds.budgets == (CreditBudget(Decimal(7), BudgetPeriod.NEVER),)
+    grant = await world.projects.ask(actor_of(user), project.id)
+    assert grant.project_bounds.budgets == (CreditBudget(Decimal(7), BudgetPeriod.NEVER),)
     assert (await world.projects.see(SYSTEM, project.id)).bounds == LimitsAndBudgets()
 
 

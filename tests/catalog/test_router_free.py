@@ -17,9 +17,9 @@ from ledgerkit import record
 from servicekit import ServiceView, service_view
 
 from causerie.errors import RateLimited, StoreUnavailable, UpstreamFailed
-from causerie.hosted.accounts.free_days import FreeAllowances, FreeOptions
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.usage import UsageQuery, UsageReader, UsageSum
+from causerie.hosted.accounts.statement import FreeAllowances, FreeOptions
+from causerie.hosted.accounts.usage import UsageQuery, UsageSum
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 from causerie.metering.ledger import UsageRecord
 
@@ -37,11 +37,11 @@ class Passing:
         return self.now
 
 
-def days_of(world: World, seconds: Passing, reader: UsageReader | None = None) -> FreeAllowances:
+def days_of(world: World, seconds: Passing, reader: SqlUsageReader | None = None) -> FreeAllowances:
     """Those of a process that has just been started."""
-    made = FreeAllowances(
-        world.store, reader or SqlUsageReader(world.database), world.clock, seconds
-    )
+    if reader is not None:
+        world.store.usage = reader
+    made = FreeAllowances(world.store, world.clock, seconds)
     made.options = OPTIONS
     return made
 

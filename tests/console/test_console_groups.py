@@ -14,8 +14,16 @@ from oidcserver import CLIENT, SECRET, RunningIssuer
 from test_console_openid import come
 
 from causerie.hosted.accounts.keys import KeyState
-from causerie.hosted.accounts.people import SYSTEM, GroupGrant, Project, Role, User, actor_of
-from causerie.hosted.accounts.provisioning import GroupClaims, ProvisionedPerson, WantedGroup
+from causerie.hosted.accounts.people import (
+    SYSTEM,
+    GroupClaims,
+    GroupGrant,
+    Project,
+    Role,
+    User,
+    actor_of,
+)
+from causerie.hosted.accounts.provisioning import ProvisionedPerson, WantedGroup
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 
 

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 from accountkit import World
 
-from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets
+from causerie.hosted.accounts.spending import LiveScopeBudgets
 from causerie.hosted.store import database
 from causerie.http import tasks
 

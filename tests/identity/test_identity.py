@@ -17,9 +17,9 @@ from oidcserver import CLIENT, SECRET, RunningIssuer
 from structlog.testing import capture_logs
 
 from causerie.errors import Unauthenticated, UpstreamFailed
+from causerie.hosted.accounts.people import GroupClaims, Vouched
 from causerie.hosted.identity.provider import (
     ATTEMPT_SECONDS,
-    Claims,
     IdentityHttp,
     OidcProvider,
     ProviderOptions,
@@ -72,7 +72,7 @@ class Browser:
         )
         return kept.get(found["state"]), returned
 
-    async def come(self) -> Claims:
+    async def come(self) -> Vouched:
         """All the way."""
         return await self.provider.finish(*await self.leave())
 
@@ -108,8 +108,11 @@ def browser(oidc: RunningIssuer) -> Browser:
 
 
 async def test_there_and_back(browser: Browser) -> None:
-    assert await browser.come() == Claims(
-        browser.service_view.issuer, "ada-1", "ada@example.org", email_verified=True, name="Ada"
+    assert await browser.come() == Vouched(
+        *(browser.service_view.issuer, "ada-1", "ada@example.org"),
+        email_verified=True,
+        name="Ada",
+        groups=GroupClaims("test"),
     )
     await browser.come()
     assert browser.service_view.asked() == {"discovery": 1, "keys": 1, "token": 2}
@@ -141,7 +144,8 @@ async def test_what_good_providers_do(
     browser: Browser, ways: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     browser.service_view.behave(**ways)
-    plain = Claims(browser.service_view.issuer, "ada-1", "ada@example.org", True, "Ada")
+    issuer, groups = browser.service_view.issuer, GroupClaims("test")
+    plain = Vouched(issuer, "ada-1", "ada@example.org", True, "Ada", groups)
     assert await browser.come() == replace(plain, **changes)
 
 
@@ -157,23 +161,23 @@ async def test_what_good_providers_do(
             {"signed": "ec", "document": {"id_token_signing_alg_values_supported": ["RS256"]}},
             "its issuer does not offer",
         ),
-        ({"claims": {"nonce": "another"}}, "another attempt"),
-        ({"claims": {"nonce": None}}, "another attempt"),
-        ({"claims": {"nonce": 7}}, "another attempt"),
-        ({"claims": {"aud": "another"}}, "somebody else"),
-        ({"claims": {"aud": None}}, "somebody else"),
-        ({"claims": {"aud": [CLIENT, "another"]}}, "given to somebody else"),
-        ({"claims": {"azp": "another"}}, "given to somebody else"),
-        ({"claims": {"iss": "http://127.0.0.1:2"}}, "another issuer"),
-        ({"claims": {"sub": None}}, "names nobody"),
-        ({"claims": {"sub": ""}}, "names nobody"),
-        ({"claims": {"sub": "x" * 300}}, "names nobody"),
-        ({"times": {"exp": -120}}, "has expired"),
-        ({"claims": {"exp": None}}, "times are missing"),
-        ({"claims": {"exp": "9999999999"}}, "times are missing"),
-        ({"claims": {"exp": True}}, "times are missing"),
-        ({"times": {"iat": 3600}}, "of the future"),
-        ({"times": {"nbf": 3600}}, "of the future"),
+        ({"claims": {"nonce": "another"}}, "claim: 'nonce'"),
+        ({"claims": {"nonce": None}}, "claim: 'nonce'"),
+        ({"claims": {"nonce": 7}}, "claim: 'nonce'"),
+        ({"claims": {"aud": "another"}}, "claim: 'aud'"),
+        ({"claims": {"aud": None}}, "claim: 'aud'"),
+        ({"claims": {"aud": [CLIENT, "another"]}}, "claim: 'azp'"),
+        ({"claims": {"azp": "another"}}, "claim: 'azp'"),
+        ({"claims": {"iss": "http://127.0.0.1:2"}}, "claim: 'iss'"),
+        ({"claims": {"sub": None}}, "claim: 'sub'"),
+        ({"claims": {"sub": ""}}, "claim: 'sub'"),
+        ({"claims": {"sub": "x" * 300}}, "subject is too long"),
+        ({"times": {"exp": -120}}, "expired_token"),
+        ({"claims": {"exp": None}}, "claim: 'exp'"),
+        ({"claims": {"exp": "9999999999"}}, "'exp' must be a NumericDate"),
+        ({"claims": {"exp": True}}, "'exp' must be a NumericDate"),
+        ({"times": {"iat": 3600}}, "issued in the future"),
+        ({"times": {"nbf": 3600}}, "not yet valid"),
         ({"reply": {"id_token": None}}, "no id token"),
         ({"reply": {"id_token": "x.y.z"}}, "no signed token"),
         ({"reply": {"id_token": ""}}, "no signed token"),

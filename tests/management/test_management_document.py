@@ -82,7 +82,7 @@ def test_schemas_are_schemas() -> None:
 
 
 async def test_an_amount_is_exact_as_text_and_as_a_number(world: World) -> None:
-    amount = DOCUMENT["components"]["schemas"]["BudgetBody"]["properties"]["amount"]
+    amount = DOCUMENT["components"]["schemas"]["Budget"]["properties"]["amount"]
     assert amount["type"] == ["string", "number"]
     async with office(world) as services:
         user = await world.person("ann")

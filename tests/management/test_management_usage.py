@@ -21,7 +21,7 @@ from managekit import OPERATOR, Office, office
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.usage import UsageQuery, UsageSum
-from causerie.hosted.management import usage
+from causerie.hosted.management import handlers
 from causerie.hosted.store import usage as stored_usage
 from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
 
@@ -361,7 +361,7 @@ async def test_nothing_that_a_table_needs_much_of_is_made_in_the_loop(
         return seen
 
     monkeypatch.setattr(stored_usage, "_sum", watched(stored_usage._sum))
-    monkeypatch.setattr(usage, "_csv_line", watched(usage._csv_line))
+    monkeypatch.setattr(handlers, "_csv_line", watched(handlers._csv_line))
     await services.ask(OPERATOR, "/usage.csv?by=model")
     assert made
     assert threading.get_ident() not in made

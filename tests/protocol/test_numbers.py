@@ -18,10 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import causerie
+from causerie.access import allowed
+from causerie.access.allowed import Access
 from causerie.catalog.page_cache import Filters
 from causerie.chat.call_syntax.choices import resolved
 from causerie.chat.schema.references import Addresses
 from causerie.errors import InvalidRequest
+from causerie.hosted.accounts import bounds as accounts_bounds
+from causerie.hosted.accounts import issuing
+from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.console.catalog_search import CatalogQuery, CostAssumptions
@@ -98,18 +103,17 @@ def test_only_one_place_makes_decimals_of_what_comes_from_outside() -> None:
 async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(text: str) -> None:
     kinds = {
         name
-        for name, kind in inspect.getmembers(requests, inspect.isclass)
+        for module in (requests, allowed, accounts_bounds, issuing)
+        for name, kind in inspect.getmembers(module, inspect.isclass)
         if issubclass(kind, msgspec.Struct)
         and any(
             hint is Decimal or Decimal in get_args(hint) for hint in get_type_hints(kind).values()
         )
     }
-    assert kinds == {"AccessBody", "BudgetBody", "PutCredits"}
-    bounds = msgspec.json.decode(
-        f'{{"budgets":[{{"amount":"{text}"}}]}}', type=requests.BoundsBody
-    ).bounds()
+    assert kinds == {"Access", "Budget", "PutCredits"}
+    bounds = msgspec.json.decode(f'{{"budgets":[{{"amount":"{text}"}}]}}', type=LimitsAndBudgets)
     put = msgspec.json.decode(f'{{"amount":"{text}"}}', type=requests.PutCredits)
-    access = msgspec.json.decode(f'{{"prompt_price":"{text}"}}', type=requests.AccessBody).access()
+    access = msgspec.json.decode(f'{{"prompt_price":"{text}"}}', type=Access)
     with pytest.raises(InvalidRequest) as refused:
         bounds.check()
     assert refused.value.param == "budgets[0].amount"
@@ -118,7 +122,7 @@ async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(t
     assert refused.value.param == "prompt_price"
     nothing: Any = None
     with pytest.raises((InvalidRequest, AttributeError)) as refused_or_stored:
-        await Credits(nothing, nothing, lambda: datetime.now(UTC)).put(SYSTEM, "prj_1", put.amount)
+        await Credits(nothing, lambda: datetime.now(UTC)).put(SYSTEM, "prj_1", put.amount)
     assert (refused_or_stored.type is AttributeError) == (text == "-1")
 
 

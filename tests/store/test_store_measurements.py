@@ -11,8 +11,7 @@ from routingkit import ASK, BROKEN, REPLY, Clock, Scripted, middle
 
 from causerie.errors import StoreUnavailable
 from causerie.hosted.store.database import Database
-from causerie.hosted.store.measurements import SqlMeasurements
-from causerie.hosted.store.retention import SqlRetention
+from causerie.hosted.store.operations import SqlMeasurements, SqlRetention
 from causerie.hosted.store.tables import moment_of
 from causerie.protocol.targets import DAY_SECONDS, QUARTER_SECONDS, Candidate
 from causerie.routing.measurements import Measurements, MeasurementStore

@@ -7,11 +7,10 @@ a model is remembered until the model is another one, so that a request costs a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from causerie.errors import Forbidden, InvalidRequest
 from causerie.protocol.numbers import money
@@ -24,17 +23,24 @@ _MOST_NAMES = 500
 _MOST_PRICE = Decimal(1_000_000)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A rule; ``None`` does not restrict. Prices are the highest, of 1M tokens."""
+_Names = Annotated[
+    frozenset[Annotated[str, Meta(min_length=1, max_length=_LONGEST_NAME)]],
+    Meta(max_length=_MOST_NAMES),
+]
 
-    models: frozenset[str] | None = None
+
+class Access(Struct, frozen=True, forbid_unknown_fields=True):
+    """Allowed models and doors; ``null`` does not restrict, what is not in it ends."""
+
+    models: _Names | None = None
     """Names; with ``*`` at the end all names that begin so."""
-    doors: frozenset[str] | None = None
-    providers: frozenset[str] | None = None
+    doors: _Names | None = None
+    providers: _Names | None = None
     """``causerie`` stands for models that this service runs itself."""
     prompt_price: Decimal | None = None
     completion_price: Decimal | None = None
+    """Prices are the highest, of 1M tokens."""
+    """Prices are the highest, of 1M tokens."""
 
     def opens(self, door: str) -> bool:
         return self.doors is None or door in self.doors
@@ -67,12 +73,12 @@ class Access:
     def words(self) -> str:
         """Return one line for the audit log."""
         found = []
-        for each in fields(self):
-            value: Any = getattr(self, each.name)
+        for name in self.__struct_fields__:
+            value: Any = getattr(self, name)
             if isinstance(value, frozenset):
                 value = ", ".join(sorted(value)) or "none"
             if value is not None:
-                found.append(f"{each.name} {value}")
+                found.append(f"{name} {value}")
         return "; ".join(found) or "all"
 
 

@@ -6,9 +6,9 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol, Self
+from typing import Annotated, Literal, Protocol, Self
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from causerie.errors import InvalidRequest, RateLimited, ServiceError, counted
 from causerie.protocol.events import Usage
@@ -21,14 +21,17 @@ ScopeKind = Literal["key", "user", "member", "project", "model", "door"]
 Measure = Literal["requests", "tokens", "input_tokens", "output_tokens", "concurrent"]
 
 
+Bound = Annotated[int, Meta(ge=1, le=2**53 - 1)]
+
+
 class Rates(Struct, frozen=True, kw_only=True):
     """Limits as they are configured; ``None`` is no limit."""
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    input_tokens_per_minute: int | None = None
-    output_tokens_per_minute: int | None = None
-    concurrent: int | None = None
+    requests_per_minute: Bound | None = None
+    tokens_per_minute: Bound | None = None
+    input_tokens_per_minute: Bound | None = None
+    output_tokens_per_minute: Bound | None = None
+    concurrent: Bound | None = None
 
 
 class RateScope:

@@ -27,22 +27,22 @@ from causerie.hosted.accounts.bookkeeping import Bookkeeping
 from causerie.hosted.accounts.bounds import Unit
 from causerie.hosted.accounts.budgets import Budgets
 from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file
-from causerie.hosted.accounts.free_days import FreeAllowances
 from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.recordings import Recorder, Retention
-from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets, ScopeBudgets
 from causerie.hosted.accounts.spending import (
     ExpiringKey,
+    LiveScopeBudgets,
+    ScopeBudgets,
     ScopeSpending,
     WatchedBalance,
     WatchedBudget,
     WatchedKey,
     Watching,
 )
-from causerie.hosted.accounts.statement import Statements
+from causerie.hosted.accounts.statement import FreeAllowances, Statements
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import (
     Database,
@@ -55,10 +55,13 @@ from causerie.hosted.store.database import (
     upgrade_plan,
 )
 from causerie.hosted.store.encrypted import holds_secrets, seal_secrets, unopened_entries
-from causerie.hosted.store.measurements import SqlMeasurements
-from causerie.hosted.store.operations import SqlAlertBook, SqlProbeResults
-from causerie.hosted.store.retention import SqlRetention
-from causerie.hosted.store.usage import SqlUsage, SqlUsageReader
+from causerie.hosted.store.operations import (
+    SqlAlertBook,
+    SqlMeasurements,
+    SqlProbeResults,
+    SqlRetention,
+)
+from causerie.hosted.store.usage import SqlUsage
 from causerie.http.tasks import owned
 from causerie.metering.ledger import Ledger
 from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
@@ -224,14 +227,14 @@ async def account_backend(
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(opened(store))
         cipher = await sealed(database, store, secret_keys)
-        sql, reader = SqlStore(database, cipher), SqlUsageReader(database)
+        sql = SqlStore(database, cipher)
         key_cache = KeyCache(sql, KeyCacheOptions(offline_seconds=store.offline_seconds))
         write_ahead_log = _write_ahead_log(store, 1 if place is None else place.number)
         if write_ahead_log is not None:
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
-        budgets = Budgets(reader, time.time_ns, shared_budgets=shared_budgets)
-        accounts = Accounts(sql, reader, Passwords(), _clock)
+        budgets = Budgets(sql.usage, time.time_ns, shared_budgets=shared_budgets)
+        accounts = Accounts(sql, Passwords(), _clock)
         scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
         recorder, retention = Recorder(sql, _clock), Retention(SqlRetention(database), _clock)
         try:
@@ -245,14 +248,14 @@ async def account_backend(
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))
         _ = await stack.enter_async_context(recorder)
-        free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
-        watching = Watching(sql, accounts.usage, _clock)
+        free_days = FreeAllowances(sql, _clock, time.monotonic)
+        watching = Watching(sql, _clock)
         yield AccountBackend(
             accounts,
             key_cache,
             Bookkeeping(ledger, budgets, recorder, scope_budgets),
             free_days,
-            Statements(sql, reader, _clock, free_days),
+            Statements(sql, _clock, free_days),
             _clock,
             AccountConditions(SqlAlertBook(database), watching, accounts.scope_budgets, _clock),
             SqlProbeResults(database),
@@ -267,7 +270,7 @@ async def account_backend(
 async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
     """Open accounts alone, also beside a running service. Raises :class:`CannotStart`."""
     async with opened(store) as database:
-        yield Accounts(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
+        yield Accounts(SqlStore(database), Passwords(), _clock)
 
 
 @asynccontextmanager

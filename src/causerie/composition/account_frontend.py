@@ -37,21 +37,25 @@ from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
-from causerie.hosted.accounts.free_days import FreeOptions
-from causerie.hosted.accounts.key_cache import visitor
+from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import LinkKind
-from causerie.hosted.accounts.people import GroupGrant, Role, RoleColumn, User, actor_of
+from causerie.hosted.accounts.people import (
+    GroupClaims,
+    GroupGrant,
+    Role,
+    RoleColumn,
+    User,
+    actor_of,
+)
 from causerie.hosted.accounts.projects import Projects
-from causerie.hosted.accounts.provisioning import GroupClaims
 from causerie.hosted.accounts.recordings import RetentionOptions
 from causerie.hosted.accounts.service import LOGGERS, Beginning, Policies
-from causerie.hosted.accounts.statement import Credits
+from causerie.hosted.accounts.statement import Credits, FreeOptions
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
 from causerie.hosted.console.request_context import OpenPages, Site
 from causerie.hosted.console.service_view import DoorView, ModelVerdict
-from causerie.hosted.console.sign_in import directory
 from causerie.hosted.identity.provider import IdentityHttp, OidcProvider, ProviderOptions
 from causerie.hosted.management.application import Management, OperatorKeys
 from causerie.hosted.management.scim import Scim
@@ -111,7 +115,7 @@ def _project_defaults(policy: PolicySettings) -> Beginning:
     limits = (alike(Limit, policy.limits),) if policy.limits != LimitSettings() else ()
     set_here: dict[str, Any] = {
         name: money(given) if isinstance(given, str) else frozenset(given)
-        for name in Access.__dataclass_fields__
+        for name in Access.__struct_fields__
         if (given := getattr(policy, name)) is not None
     }
     access = Access(**set_here)
@@ -158,7 +162,7 @@ def directory_keys(
     listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
 ) -> Mapping[KeyDigest, GroupClaims]:
     return {
-        KeyDigest.parse(key): directory(provider.options)
+        KeyDigest.parse(key): provider.options.directory
         for each, provider in zip(listed, providers, strict=True)
         for key in each.scim_keys
     }
@@ -243,15 +247,15 @@ class LiveServiceView(Struct):
     async def complete(
         self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
     ) -> None:
-        place = await self._projects.ask(actor_of(user), project_id)
+        grant = await self._projects.ask(actor_of(user), project_id)
         ways = sorted(self._ways(), key=lambda way: routed and way.door.kind != "router")
         doors = [way.door.name for way in ways]
         if not doors:
             raise NotFound("There is no door for keys of accounts.")
         open_doors = [
-            name for name in doors if all(each.access.opens(name) for each in place.access)
+            name for name in doors if all(each.access.opens(name) for each in grant.access)
         ]
-        caller = visitor(user, place, (open_doors or doors)[0])
+        caller = admitted(grant, (open_doors or doors)[0])
         await self._running.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:

@@ -9,12 +9,11 @@ from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.projects import AccessRules, Projects
 from causerie.hosted.accounts.provisioning import GroupMemberships, Provisioning, SsoProvisioning
 from causerie.hosted.accounts.recordings import Recordings
-from causerie.hosted.accounts.scope_budgets import BulkBounds, ScopeBudgets
+from causerie.hosted.accounts.reports import Rankings, UsageReports
 from causerie.hosted.accounts.service import Policies
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
-from causerie.hosted.accounts.spending import PersonBounds, Summaries
+from causerie.hosted.accounts.spending import BulkBounds, PersonBounds, ScopeBudgets, Summaries
 from causerie.hosted.accounts.statement import Credits
-from causerie.hosted.accounts.usage import Rankings, UsageReader, UsageReports
 from causerie.hosted.accounts.users import SignUps, Users
 from causerie.hosted.store.accounts import SqlStore
 
@@ -22,9 +21,7 @@ from causerie.hosted.store.accounts import SqlStore
 class Accounts:
     """The services of one store."""
 
-    def __init__(
-        self, store: SqlStore, reader: UsageReader, passwords: Passwords, clock: Clock
-    ) -> None:
+    def __init__(self, store: SqlStore, passwords: Passwords, clock: Clock) -> None:
         self.users = Users(store, passwords, clock)
         self.sign_ups = SignUps(store, clock)
         self.profile = OwnAccount(store, passwords, clock)
@@ -32,17 +29,17 @@ class Accounts:
         self.projects = Projects(store, clock)
         self.keys = KeyIssuing(store, clock)
         self.operator_keys = OperatorKeyIssuing(store, clock)
-        self.scope_budgets = ScopeBudgets(store, reader, clock)
+        self.scope_budgets = ScopeBudgets(store, clock)
         self.bulk_bounds = BulkBounds(store, clock)
         self.access = AccessRules(store, clock)
-        self.usage = UsageReports(store, reader)
-        self.credits = Credits(store, reader, clock)
+        self.usage = UsageReports(store, clock)
+        self.credits = Credits(store, clock)
         self.recordings = Recordings(store, clock)
         self.attempts = Attempts(store, clock)
-        self.summaries = Summaries(store, self.usage, clock)
+        self.summaries = Summaries(store, clock)
         self.entries = Entries(store, clock)
-        self.person_bounds = PersonBounds(store, reader, clock)
-        self.rankings = Rankings(store, reader, clock)
+        self.person_bounds = PersonBounds(store, clock)
+        self.rankings = Rankings(store, clock)
         self._governed = (self.users, self.projects, self.recordings)
         memberships = GroupMemberships(store, clock)
         self.arrivals = SsoProvisioning(self.users, self.sign_in, memberships)

@@ -106,6 +106,15 @@ def difference(before: object, after: object) -> str:
     return f"{before}{_BECAME}{after}"
 
 
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """Return the details of those values that differ."""
+    return {
+        name: difference(before[name], after[name])
+        for name in before
+        if before[name] != after[name]
+    }
+
+
 def both(detail: str) -> tuple[str, str] | None:
     """Return the two values of a :func:`difference`; ``None`` for other details."""
     before, became, after = detail.partition(_BECAME)

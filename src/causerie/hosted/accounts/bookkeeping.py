@@ -21,7 +21,7 @@ from causerie.errors import InternalError, StoreUnavailable
 from causerie.hosted.accounts.budgets import Budgets, Entitlements, Reservation
 from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.recordings import Recorder
-from causerie.hosted.accounts.scope_budgets import LiveScopeBudgets
+from causerie.hosted.accounts.spending import LiveScopeBudgets
 from causerie.metering.ledger import (
     INTERRUPTED,
     INTERRUPTED_WORDS,

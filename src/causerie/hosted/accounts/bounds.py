@@ -6,10 +6,14 @@ kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from causerie.access.limits import Rates
 from causerie.errors import InvalidRequest
@@ -20,6 +24,9 @@ SCOPES = ("tag", "provider")
 LIMITS = Rates.__struct_fields__
 _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
+
+
+BoundModel = Annotated[str, Meta(max_length=200)]
 
 
 class BudgetPeriod(StrEnum):
@@ -67,14 +74,13 @@ def covers(bound: str, model: str) -> bool:
     return bound in ("", model) or (bound.endswith("*") and model.startswith(bound[:-1]))
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """An amount within a period, of the models that its own :func:`covers`."""
+class Budget(Struct, frozen=True, forbid_unknown_fields=True):
+    """An amount within a period, of one model or (empty) of all."""
 
     amount: Decimal
     period: BudgetPeriod = BudgetPeriod.MONTH
     unit: Unit = Unit.MONEY
-    model: str = ""
+    model: BoundModel = ""
     soft: bool = False
     """It refuses nothing; its use is notified."""
 
@@ -95,8 +101,7 @@ class Budget:
         return f"{amount} {period}{' (soft)' if self.soft else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class CreditBudget(Budget):
+class CreditBudget(Budget, frozen=True):
     """The credits of a project, as the budget that bounds it."""
 
     def words(self) -> str:
@@ -104,18 +109,17 @@ class CreditBudget(Budget):
         return exact(self.amount)
 
 
-class Limit(Rates, frozen=True):
+class Limit(Rates, frozen=True, forbid_unknown_fields=True):
     """Limits of one model or (empty) of all."""
 
-    model: str = ""
+    model: BoundModel = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsAndBudgets:
-    """All limits and budgets of one key, person or project."""
+class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
+    """All limits and budgets of one key, person or project; what is not in it ends."""
 
-    limits: tuple[Limit, ...] = ()
-    budgets: tuple[Budget, ...] = ()
+    limits: Annotated[tuple[Limit, ...], Meta(max_length=200)] = ()
+    budgets: Annotated[tuple[Budget, ...], Meta(max_length=200)] = ()
 
     @property
     def spends_nothing(self) -> bool:
@@ -155,26 +159,28 @@ class LimitsAndBudgets:
             budgets[place] = min(budgets.get(place, one), one, key=lambda each: each.amount)
         return LimitsAndBudgets((*limits.values(),), (*budgets.values(),))
 
-    def check(self) -> None:
-        """Raise :class:`InvalidRequest` for wrong limits and budgets."""
+    def check(self, within: str = "") -> None:
+        """Raise :class:`InvalidRequest` for wrong ones; ``within`` precedes the field's name."""
         for index, budget in enumerate(self.budgets):
             if problem := _amount_problem(budget):
-                raise InvalidRequest(problem, param=f"budgets[{index}].amount")
+                raise InvalidRequest(problem, param=f"{within}budgets[{index}].amount")
         for index, limit in enumerate(self.limits):
             if limit == Limit(limit.model):
                 raise InvalidRequest(
                     "A limit needs a number in one of its fields; without one, remove it.",
-                    param=f"limits[{index}].requests_per_minute",
+                    param=f"{within}limits[{index}].requests_per_minute",
                 )
             for name in LIMITS:
                 value = getattr(limit, name)
                 if value is not None and not 1 <= value < 2**53:
                     raise InvalidRequest(
                         "A limit is a whole number from 1; unset it, or disable the key.",
-                        param=f"limits[{index}].{name}",
+                        param=f"{within}limits[{index}].{name}",
                     )
-        _unique([(each.model,) for each in self.limits], "limits", "model")
-        _unique([_place_of(each) for each in self.budgets], "budgets", "model, unit and period")
+        _unique([(each.model,) for each in self.limits], f"{within}limits", "model")
+        _unique(
+            [_place_of(each) for each in self.budgets], f"{within}budgets", "model, unit and period"
+        )
 
 
 UNBOUNDED = LimitsAndBudgets()

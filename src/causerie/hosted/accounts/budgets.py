@@ -43,7 +43,7 @@ _SECOND = 1_000_000_000
 
 
 class SpentReader(Protocol):
-    """The part of :class:`~causerie.hosted.accounts.usage.UsageReader` that budgets need."""
+    """The part of :class:`~causerie.hosted.store.usage.SqlUsageReader` that budgets need."""
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
 

@@ -8,15 +8,16 @@ need.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import difference
+from causerie.hosted.accounts.audit import differences
 from causerie.hosted.accounts.authorization import (
     conflict,
     handed_over,
@@ -44,28 +45,33 @@ GRACE = timedelta(hours=24)
 _LAST_YEAR = 9000  # what dates can hold, in every time zone, with room
 
 
-@dataclass(frozen=True, slots=True)
-class KeyDraft:
-    """Properties of a key to create."""
+Name = Annotated[str, Meta(min_length=1, max_length=100)]
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Names = Annotated[frozenset[Word], Meta(max_length=500)]
+Networks = Annotated[tuple[Word, ...], Meta(max_length=200)]
 
-    name: str
+
+class KeyDraft(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key to create. ``null`` for doors and models: all that the project has; empty: none."""
+
+    name: Name
     purpose: Purpose = Purpose.INFERENCE
-    expires_at: datetime | None = None
-    doors: frozenset[str] | None = None
-    models: frozenset[str] | None = None
+    expires_at: Moment | None = None
+    doors: Names | None = None
+    models: Names | None = None
     bounds: LimitsAndBudgets = UNBOUNDED
-    networks: tuple[str, ...] | None = None
+    networks: Networks | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyEdit:
-    """Changes to a key; unset fields keep their values."""
+class KeyEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes to a key; omitted fields keep their values."""
 
-    name: str | UnsetType = UNSET
-    expires_at: datetime | UnsetType | None = UNSET
-    doors: frozenset[str] | UnsetType | None = UNSET
-    models: frozenset[str] | UnsetType | None = UNSET
-    networks: tuple[str, ...] | UnsetType | None = UNSET
+    name: Name | UnsetType = UNSET
+    expires_at: Moment | UnsetType | None = UNSET
+    doors: Names | UnsetType | None = UNSET
+    models: Names | UnsetType | None = UNSET
+    networks: Networks | UnsetType | None = UNSET
     bounds: LimitsAndBudgets | UnsetType = UNSET
 
 
@@ -87,16 +93,16 @@ class KeyIssuing(AccountService):
     async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
         """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
         now = self._clock()
-        draft.bounds.check()
+        draft.bounds.check("bounds.")
         check_end(draft.expires_at, now)
-        values: dict[str, Any] = {each.name: getattr(draft, each.name) for each in fields(draft)}
+        tidied = {"name": tidy_name(draft.name), "networks": tidy_networks(draft.networks)}
         key = ApiKey(
             id=new_key_id(),
             project_id=project_id,
             created_by=actor.id,
             created_at=now,
             person=actor.person,
-            **values | {"name": tidy_name(draft.name), "networks": tidy_networks(draft.networks)},
+            **asdict(draft) | tidied,
         )
         credential = new_secret(key.id)
         async with self._store.writing() as tx:
@@ -128,7 +134,8 @@ class KeyIssuing(AccountService):
             changed = _edited_key(key, edit, now)
             if edit.bounds is not UNSET:
                 await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
-            await self._save_change(tx, actor, "key.edit", changed, **_differences(key, changed))
+            details = differences(_words(key), _words(changed))
+            await self._save_change(tx, actor, "key.edit", changed, **details)
         return changed
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
@@ -233,7 +240,7 @@ def check_end(end: datetime | None, now: datetime) -> None:
 
 
 def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
-    values: dict[str, Any] = {each.name: getattr(edit, each.name) for each in fields(edit)}
+    values = asdict(edit)
     if edit.name is not UNSET:
         values["name"] = tidy_name(edit.name)
     if edit.expires_at is not UNSET:
@@ -241,13 +248,8 @@ def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     if edit.networks is not UNSET:
         values["networks"] = tidy_networks(edit.networks)
     if edit.bounds is not UNSET:
-        edit.bounds.check()
+        edit.bounds.check("bounds.")
     return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
-
-
-def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
-    old, new = _words(before), _words(after)
-    return {name: difference(old[name], new[name]) for name in old if old[name] != new[name]}
 
 
 def _words(key: ApiKey) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Verification of API keys on the request path, from memory; and the callers of the playground.
+"""Verification of API keys on the request path, from memory.
 
 Changes in the database are read twice a second, so a revoked key stops everywhere within a second.
 While the database is unavailable, known keys work for a configured time and others get 503, never
@@ -19,9 +19,8 @@ from causerie.access.allowed import Permissions
 from causerie.access.keys import Caller, Credential, Named, no_key, wrong_key
 from causerie.errors import Forbidden, ServiceError, StoreUnavailable
 from causerie.hosted.accounts.bounds import SCOPES
-from causerie.hosted.accounts.keys import ApiKey, Grant, Purpose
-from causerie.hosted.accounts.people import Actor, User
-from causerie.hosted.accounts.projects import PlaygroundProject
+from causerie.hosted.accounts.keys import Grant, Purpose
+from causerie.hosted.accounts.people import Actor
 from causerie.hosted.accounts.records import CHANGED
 from causerie.hosted.store.accounts import SqlStore
 
@@ -273,31 +272,3 @@ def _subjects(grant: Grant) -> tuple[str, ...]:
     key = grant.key
     found = f"key:{key.id}", f"project:{key.project_id}"
     return (*found, f"user:{key.person}") if key.person else found
-
-
-def visitor(user: User, place: PlaygroundProject, door: str) -> AccountCaller:
-    """Return a caller without a key: a signed-in user whose requests the project pays for."""
-    project = place.project
-    key = ApiKey(
-        id="",
-        project_id=project.id,
-        created_by=user.id,
-        name=user.name,
-        purpose=Purpose.INFERENCE,
-        doors=None,
-        models=None,
-        created_at=user.created_at,
-        person=user.id,
-    )
-    grant = Grant(
-        key=key,
-        works=True,
-        until=None,
-        project_bounds=place.bounds,
-        person_bounds=place.person_bounds,
-        member_bounds=place.member_bounds,
-        access=place.access,
-        recorded=project.recording_days is not None,
-        project_networks=project.networks,
-    )
-    return admitted(grant, door)

@@ -7,9 +7,10 @@ and works while that person may have it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from causerie.access.allowed import AccessRule
 from causerie.access.networks import NetworkList
@@ -192,21 +193,21 @@ _LIFETIMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OneTimeLink:
     """A link without its secret."""
 
     id: str
     kind: LinkKind
     digest: bytes = field(repr=False)
-    email: str | None
+    email: str | None = None
     """Only address that may use an invitation."""
-    project_id: str | None
+    project_id: str | None = None
     """Project that its bearer joins."""
-    role: Role | None
+    role: Role | None = None
     """Role of its bearer in the project."""
-    operator: bool
-    user_id: str | None
+    operator: bool = False
+    user_id: str | None = None
     """User whose password it resets."""
     created_by: str
     created_at: datetime
@@ -231,25 +232,14 @@ class NewLink:
     token: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkGrant:
-    """Rights that a link gives; the fields are those of :class:`OneTimeLink`."""
-
-    email: str | None = None
-    project_id: str | None = None
-    role: Role | None = None
-    operator: bool = False
-    user_id: str | None = None
-
-
-def new_link(kind: LinkKind, now: datetime, actor: Actor, grant: LinkGrant) -> NewLink:
-    """Create a link with the lifetime of its kind."""
+def new_link(kind: LinkKind, now: datetime, actor: Actor, **granted: Any) -> NewLink:
+    """Create a link with the lifetime of its kind, which gives what is ``granted``."""
     token = new_token()
     link = OneTimeLink(
         id=new_id("lnk"),
         kind=kind,
         digest=digest(token),
-        **asdict(grant),
+        **granted,
         created_by=actor.label,
         created_at=now,
         expires_at=now + _LIFETIMES[kind],

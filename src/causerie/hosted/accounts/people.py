@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
@@ -170,6 +170,55 @@ SYSTEM = Actor("system", "cli", "command line", operator=True)
 
 def actor_of(user: User) -> Actor:
     return Actor("user", user.id, user.name, operator=user.operator, rights=user.rights)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClaims:
+    """The groups of a user at a provider, and the grants of the provider's groups."""
+
+    provider: str
+    groups: frozenset[str] = frozenset()
+    grants: Sequence[GroupGrant] = ()
+    provisioned: bool = False
+    """The groups are those that the provider has provisioned."""
+
+    @property
+    def held(self) -> Sequence[GroupGrant]:
+        """Grants of the user's groups."""
+        return [each for each in self.grants if each.group in self.groups]
+
+    def mark(self, grant: GroupGrant) -> str:
+        """Return the mark that a grant leaves on a membership or user."""
+        return f"{self.provider}:{grant.group}"
+
+    def gave(self, mark: str) -> bool:
+        """Return whether a mark is of this provider."""
+        return mark.startswith(f"{self.provider}:")
+
+    @property
+    def actor(self) -> Actor:
+        """The provider as an actor of the audit log."""
+        return Actor("system", self.provider, f"provider {self.provider}")
+
+
+NO_GROUPS = GroupClaims("")
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """Identity asserted by a provider; ``email``, in lower case, and ``name`` may be empty."""
+
+    issuer: str
+    subject: str
+    email: str = ""
+    email_verified: bool = False
+    name: str = ""
+    groups: GroupClaims = NO_GROUPS
+    """:data:`NO_GROUPS` also where the provider refers to another place for them."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.issuer, self.subject
 
 
 class Extent(IntEnum):

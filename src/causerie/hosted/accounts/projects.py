@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, counted
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference
+from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference, differences
 from causerie.hosted.accounts.authorization import (
     Narrowed,
     conflict,
@@ -23,15 +24,15 @@ from causerie.hosted.accounts.authorization import (
     withdraw_open,
     working,
 )
-from causerie.hosted.accounts.bounds import LimitsAndBudgets, bounded, own_bounds
+from causerie.hosted.accounts.bounds import LimitsAndBudgets, own_bounds
 from causerie.hosted.accounts.keys import (
     ApiKey,
-    LinkGrant,
+    Grant,
     LinkKind,
     NewLink,
     OneTimeLink,
+    Purpose,
     new_link,
-    rules_of,
 )
 from causerie.hosted.accounts.people import (
     Action,
@@ -59,17 +60,6 @@ class ProjectOverview:
     """Those that operators have set."""
     own: LimitsAndBudgets
     """Those that owners have set."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlaygroundProject:
-    """A project for requests from the playground, with the bounds of project and person."""
-
-    project: Project
-    bounds: LimitsAndBudgets
-    person_bounds: LimitsAndBudgets
-    member_bounds: LimitsAndBudgets
-    access: tuple[AccessRule, ...] = ()
 
 
 class Projects(AccountService):
@@ -128,8 +118,8 @@ class Projects(AccountService):
             granted, own = map((await tx.keys.bounds_of(owners)).__getitem__, owners)
             return ProjectOverview(project, granted.tightened(own), granted, own)
 
-    async def ask(self, actor: Actor, project_id: str) -> PlaygroundProject:
-        """Return a project for requests from the playground, bounded by its credits.
+    async def ask(self, actor: Actor, project_id: str) -> Grant:
+        """Return what a user may ask without a key, in a project that pays for it.
 
         Raises :class:`Forbidden` if it is archived, too.
         """
@@ -137,14 +127,19 @@ class Projects(AccountService):
             project = await visible_project(tx, actor, project_id, Action.MODELS_ASK)
             if project.archived_at is not None:
                 raise Forbidden("The project is archived; bring it back first.", code="archived")
-            put_in = await tx.credits.total(project_id)
-            member = own_bounds(project_id, actor.person)
-            owners = f"project:{project_id}", own_bounds(project_id), f"user:{actor.person}", member
-            found = await tx.keys.bounds_of(owners)
-            granted, own, person, inside = (found[each] for each in owners)
-            bounds = bounded(granted.tightened(own), put_in)
-            access = await found_rules(tx, project_id, actor.person)
-            return PlaygroundProject(project, bounds, person, inside, access)
+            key = ApiKey(
+                id="",
+                project_id=project_id,
+                created_by=actor.id,
+                name=actor.name,
+                purpose=Purpose.INFERENCE,
+                doors=None,
+                models=None,
+                created_at=self._clock(),
+                person=actor.person,
+            )
+            recorded = project.recording_days is not None
+            return await tx.keys.granted(key, networks=project.networks, recorded=recorded)
 
     async def of(self, user: User) -> Sequence[tuple[Project, Membership]]:
         """Return the projects of a user, by name."""
@@ -162,42 +157,33 @@ class Projects(AccountService):
             return await tx.projects.every()
 
     async def rename(self, actor: Actor, project_id: str, name: str) -> Project:
-        async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.PROJECT_RENAME)
-            changed = replace(project, name=tidy_name(name))
-            await tx.projects.change(changed)
-            await self._record(
-                *(tx, actor, "project.rename", project.id, project.id),
-                name=difference(project.name, changed.name),
-            )
-        return changed
+        changed = {"name": tidy_name(name)}
+        return await self._change(actor, project_id, Action.PROJECT_RENAME, "rename", **changed)
 
     async def set_networks(
         self, actor: Actor, project_id: str, networks: Sequence[str] | None
     ) -> Project:
         """Set the networks from which keys of a project work; nothing: all."""
-        async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.PROJECT_NETWORKS)
-            changed = replace(project, networks=tidy_networks(networks))
-            await tx.projects.change(changed)
-            await tx.keys.announce(f"project:{project.id}", self._clock())
-            words = [", ".join(each.networks or ("all",)) for each in (project, changed)]
-            await self._record(
-                *(tx, actor, "project.networks", project.id, project.id),
-                networks=difference(*words),
-            )
-        return changed
+        changed = {"networks": tidy_networks(networks)}
+        return await self._change(actor, project_id, Action.PROJECT_NETWORKS, "networks", **changed)
 
     async def archive(self, actor: Actor, project_id: str, *, archived: bool = True) -> Project:
         """Archive a project, so that its keys stop, or restore it."""
+        verb = "archive" if archived else "restore"
+        changed = {"archived_at": self._clock() if archived else None}
+        return await self._change(actor, project_id, Action.PROJECT_ARCHIVE, verb, **changed)
+
+    async def _change(
+        self, actor: Actor, project_id: str, action: Action, verb: str, **changed: Any
+    ) -> Project:
         async with self._store.writing() as tx:
-            project = await visible_project(tx, actor, project_id, Action.PROJECT_ARCHIVE)
-            changed = replace(project, archived_at=self._clock() if archived else None)
-            await tx.projects.change(changed)
-            await tx.keys.announce(f"project:{project.id}", self._clock())
-            verb = "project.archive" if archived else "project.restore"
-            await self._record(tx, actor, verb, project.id, project.id)
-        return changed
+            before = await visible_project(tx, actor, project_id, action)
+            after = replace(before, **changed)
+            await tx.projects.change(after)
+            await tx.keys.announce(f"project:{project_id}", self._clock())
+            details = differences(_words(before), _words(after))
+            await self._record(tx, actor, f"project.{verb}", project_id, project_id, **details)
+        return after
 
     async def set_bounds(
         self, actor: Actor, project_id: str, bounds: LimitsAndBudgets
@@ -205,7 +191,7 @@ class Projects(AccountService):
         """Replace the limits and budgets of a project; raise :class:`InvalidRequest`."""
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET, project_id) as tx:
-            await self._set_bounds(tx, actor, "project.bounds", project_id, bounds)
+            await self._set_bounds(tx, actor, f"project:{project_id}", bounds)
         return bounds
 
     async def member_bounds(self, actor: Actor, project_id: str, user_id: str) -> LimitsAndBudgets:
@@ -227,13 +213,11 @@ class Projects(AccountService):
                 await self._member(tx, project_id, user_id)
             before = await tx.keys.bounds(owner)
             await tx.keys.set_bounds(owner, bounds)
+            kind, subject = ("member", user_id) if user_id else ("project", project_id)
             changed = f"user:{user_id}" if user_id else f"project:{project_id}"
             await tx.keys.announce(changed, self._clock())
-            await self._record(
-                *(tx, actor, "member.lower" if user_id else "project.lower"),
-                *(user_id or project_id, project_id),
-                bounds=difference(before.words(), bounds.words()),
-            )
+            words = difference(before.words(), bounds.words())
+            await self._record(tx, actor, f"{kind}.lower", subject, project_id, bounds=words)
         return bounds
 
     async def members(self, actor: Actor, project_id: str) -> Sequence[ProjectMember]:
@@ -253,12 +237,8 @@ class Projects(AccountService):
         address = tidy_email(email) if email else None
         async with self._writing(actor, Action.MEMBERS_INVITE, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
-            made = new_link(
-                LinkKind.INVITATION,
-                self._clock(),
-                actor,
-                LinkGrant(email=address, project_id=project_id, role=role),
-            )
+            granted = {"email": address, "project_id": project_id, "role": role}
+            made = new_link(LinkKind.INVITATION, self._clock(), actor, **granted)
             if address:  # the last one that was sent works
                 await withdraw_open(tx, project_id, address, self._clock(), others=False)
             await tx.links.add(made.link)
@@ -395,11 +375,8 @@ class Projects(AccountService):
         return Narrowed(keys_transferred=tuple(given))
 
 
-async def found_rules(tx: Transaction, project_id: str, user_id: str) -> tuple[AccessRule, ...]:
-    owners = rules_of(project_id, user_id)
-    return tuple(
-        AccessRule(owners[owner], rule) for owner, rule in (await tx.keys.access([*owners])).items()
-    )
+def _words(project: Project) -> dict[str, str]:
+    return {"name": project.name, "networks": ", ".join(project.networks or ("all",))}
 
 
 class AccessRules(AccountService):
@@ -417,7 +394,7 @@ class AccessRules(AccountService):
     async def mine(self, actor: Actor, project_id: str) -> Sequence[AccessRule]:
         """Return the rules for keys of the actor in a project."""
         async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
-            return await found_rules(tx, project_id, actor.person)
+            return await tx.keys.access_rules(project_id, actor.person)
 
     async def set(
         self, actor: Actor, access: Access, project_id: str = "", user_id: str = ""

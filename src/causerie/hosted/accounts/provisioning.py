@@ -26,12 +26,13 @@ from causerie.hosted.accounts.authorization import (
 )
 from causerie.hosted.accounts.people import (
     REMOVED,
-    Actor,
+    GroupClaims,
     GroupGrant,
     IdentityGroup,
     Membership,
     Role,
     User,
+    Vouched,
 )
 from causerie.hosted.accounts.records import Taken
 from causerie.hosted.accounts.service import AccountService
@@ -265,38 +266,6 @@ _log = structlog.get_logger(__name__)
 _RANK = {role: rank for rank, role in enumerate(Role)}  # owner first
 
 
-@dataclass(frozen=True, slots=True)
-class GroupClaims:
-    """The groups of a user at a provider, and the grants of the provider's groups."""
-
-    provider: str
-    groups: frozenset[str] = frozenset()
-    grants: Sequence[GroupGrant] = ()
-    provisioned: bool = False
-    """The groups are those that the provider has provisioned."""
-
-    @property
-    def held(self) -> Sequence[GroupGrant]:
-        """Grants of the user's groups."""
-        return [each for each in self.grants if each.group in self.groups]
-
-    def mark(self, grant: GroupGrant) -> str:
-        """Return the mark that a grant leaves on a membership or user."""
-        return f"{self.provider}:{grant.group}"
-
-    def gave(self, mark: str) -> bool:
-        """Return whether a mark is of this provider."""
-        return mark.startswith(f"{self.provider}:")
-
-    @property
-    def actor(self) -> Actor:
-        """The provider as an actor of the audit log."""
-        return Actor("system", self.provider, f"provider {self.provider}")
-
-
-NO_GROUPS = GroupClaims("")
-
-
 class GroupMemberships(AccountService):
     """Memberships and operator rights that come from groups.
 
@@ -408,22 +377,6 @@ def _wanted_grants(claims: GroupClaims) -> Mapping[str, GroupGrant]:
 
 ANY_DOMAIN = "*"
 JOIN_NEVER, JOIN_ALL = "never", "all"
-
-
-@dataclass(frozen=True, slots=True)
-class Vouched:
-    """Identity asserted by a trusted provider; ``email`` and ``name`` may be empty."""
-
-    issuer: str
-    subject: str
-    email: str = ""
-    email_verified: bool = False
-    name: str = ""
-    groups: GroupClaims = NO_GROUPS
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        return self.issuer, self.subject
 
 
 class SsoProvisioning:

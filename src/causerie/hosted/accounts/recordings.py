@@ -32,7 +32,7 @@ from causerie.hosted.accounts.people import Action, Actor, Extent, Project, Role
 from causerie.hosted.accounts.records import LONGEST_DAYS, Recording
 from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.store.accounts import SqlStore
-from causerie.hosted.store.retention import SqlRetention
+from causerie.hosted.store.operations import SqlRetention
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import Contents
 from causerie.protocol.events import Usage

@@ -12,7 +12,12 @@ from decimal import Decimal
 from causerie.access.allowed import ALL, Access
 from causerie.hosted.accounts.audit import AuditEntry, difference, entry
 from causerie.hosted.accounts.authorization import Clock, require, visible_project
-from causerie.hosted.accounts.bounds import NOTHING_FOR_NEWCOMERS, UNBOUNDED, LimitsAndBudgets, Unit
+from causerie.hosted.accounts.bounds import (
+    NOTHING_FOR_NEWCOMERS,
+    UNBOUNDED,
+    LimitsAndBudgets,
+    Unit,
+)
 from causerie.hosted.accounts.people import Action, Actor, Role, RoleColumn, User
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
@@ -59,7 +64,7 @@ class Policies:
         if first is None:
             return None
         kept = tuple(one for one in first.bounds.budgets if one.unit is not Unit.MONEY)
-        bounds = replace(first.bounds, budgets=(*kept, NOTHING_FOR_NEWCOMERS))
+        bounds = LimitsAndBudgets(first.bounds.limits, (*kept, NOTHING_FOR_NEWCOMERS))
         return replace(first, bounds=bounds)
 
     def name_of(self, user: User) -> str:
@@ -117,9 +122,8 @@ class AccountService:
         await tx.audit.add(entry(self._clock(), actor, action, subject, project_id, **details))
 
     async def _set_bounds(
-        self, tx: Transaction, actor: Actor, action: str, id: str, bounds: LimitsAndBudgets
+        self, tx: Transaction, actor: Actor, owner: str, bounds: LimitsAndBudgets
     ) -> None:
-        owner = f"{action.partition('.')[0]}:{id}"
         before = await tx.keys.bounds(owner)
         await tx.keys.set_bounds(owner, bounds)
         await tx.keys.announce(owner, self._clock())

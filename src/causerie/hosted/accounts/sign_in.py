@@ -26,7 +26,6 @@ from causerie.hosted.accounts.authorization import (
 )
 from causerie.hosted.accounts.keys import (
     ADDRESS,
-    LinkGrant,
     LinkKind,
     NewLink,
     OneTimeLink,
@@ -452,7 +451,7 @@ class OwnAccount(AccountService):
         if user.user_name:
             raise conflict("provisioned", "Your directory sets the address of this account.")
         await self._prove(user, password, client)
-        made = new_link(LinkKind.ADDRESS, now, ADDRESS, LinkGrant(email, user_id=user.id))
+        made = new_link(LinkKind.ADDRESS, now, ADDRESS, email=email, user_id=user.id)
         async with self._store.writing() as tx:
             if await tx.people.by_email(email) is not None:
                 return None

@@ -1,4 +1,4 @@
-"""Queries of usage: sums over time, single requests, and rankings of models and providers.
+"""Queries of usage and their answers: sums over time, single requests, and rankings.
 
 Sums come from the ledger's rollups, so their cost does not depend on the number of requests. Their
 intervals are whole hours or days in UTC.
@@ -6,20 +6,13 @@ intervals are whole hours or days in UTC.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal, Protocol
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.authorization import Clock, require, visible_project
-from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.service import AccountService
-from causerie.hosted.store.accounts import SqlStore
-from causerie.metering.ledger import UsageRecord
 from causerie.protocol.money import amount_of
 
 _MOST_RECORDS = 1000
@@ -228,152 +221,10 @@ class ChargedQuery:
     limit: int = 5000
 
 
-class UsageReader(Protocol):
-    """Reader of usage, as the store implements it.
-
-    ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
-    is that of ``key:ID``, ``user:ID``, ``project:ID``, ``tag:NAME`` or ``provider:NAME``, with an
-    empty ``model`` for all models.
-    ``charged_failures`` are the charged requests of models whose id ends with ``suffix`` that were
-    rejected or failed.
-    """
-
-    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]: ...  # by start, then group
-    async def used(
-        self, by: By, since: datetime, project: str | None = None
-    ) -> Mapping[str, Used]: ...
-    async def first_tokens(
-        self, question: UsageQuery, shares: Sequence[float]
-    ) -> Sequence[FirstTokens]: ...  # by start
-    async def by_target(
-        self, since: datetime, until: datetime
-    ) -> Mapping[tuple[str, str], TargetUse]: ...  # of whole hours, by model and target
-    async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]: ...  # by place
-    async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]: ...  # newest first
-    async def charged_failures(self, project: str, since: datetime, suffix: str) -> int: ...
-    async def spent(self, owner: str, model: str, since: datetime) -> Spent: ...
-    async def last_used(self, project: str) -> Mapping[str, datetime]: ...  # by key
-
-
-class UsageReports:
-    """Usage of projects and of the whole service, for actors with the right to see it."""
-
-    def __init__(self, store: SqlStore, reader: UsageReader) -> None:
-        self._store = store
-        self._reader = reader
-
-    async def sums(
-        self, actor: Actor, project_id: str | None, question: UsageQuery
-    ) -> Sequence[UsageSum]:
-        """Return the sums of a project, or with ``None`` of the whole service."""
-        await self._require(actor, project_id, Action.USAGE_SEE)
-        question.check()
-        return await self._reader.sums(replace(question, project=project_id or question.project))
-
-    async def used(
-        self, actor: Actor, by: By, since: datetime, project_id: str | None = None
-    ) -> Mapping[str, Used]:
-        """Return cost and last day of use since a midnight UTC, by project or user.
-
-        With a project, by its keys.
-        """
-        await self._require(actor, project_id, Action.USAGE_SEE)
-        return await self._reader.used(by, since, project_id)
-
-    async def first_tokens(
-        self, actor: Actor, project_id: str | None, question: UsageQuery
-    ) -> Sequence[FirstTokens]:
-        """Return median, 90th and 99th percentile of the time to the first token, by start.
-
-        They can be grouped by one of :data:`TIMED`. Groups without a first token are left out.
-        """
-        await self._require(actor, project_id, Action.USAGE_SEE)
-        question.check()
-        question.check_times()
-        narrowed = replace(question, project=project_id or question.project)
-        return await self._reader.first_tokens(narrowed, PERCENTILES)
-
-    async def requests(
-        self, actor: Actor, project_id: str | None, filter: RecordFilter
-    ) -> Sequence[UsageRecord]:
-        """Return single requests of a project, or of the whole service, newest first."""
-        await self._require(actor, project_id, Action.ACTIVITY_SEE)
-        return await self._reader.records(replace(filter, project=project_id or filter.project))
-
-    async def charged(
-        self, actor: Actor, question: ChargedQuery
-    ) -> AsyncGenerator[Sequence[ChargedSum]]:
-        """Yield what was charged for in pieces, which each check the actor's right again."""
-        while True:
-            await self._require(actor, question.project, Action.USAGE_SEE)
-            found = await self._reader.charged(question)
-            yield found
-            if len(found) < question.limit:
-                return
-            question = replace(question, after=found[-1].place)
-
-    async def every_request(
-        self, actor: Actor, project_id: str | None, filter: RecordFilter
-    ) -> AsyncGenerator[Sequence[UsageRecord]]:
-        """Yield all requests of a filter in pieces, newest first, as :meth:`requests`."""
-        filter = replace(filter, limit=_MOST_RECORDS)
-        while True:
-            found = await self.requests(actor, project_id, filter)
-            yield found
-            if len(found) < _MOST_RECORDS:
-                return
-            filter = replace(filter, before=(found[-1].at, found[-1].id))
-
-    async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
-        """Return when each key of a project was last used, if it was."""
-        await self._require(actor, project_id, Action.KEYS_SEE)
-        return await self._reader.last_used(project_id)
-
-    async def _require(self, actor: Actor, project_id: str | None, action: Action) -> None:
-        async with self._store.reading() as tx:
-            if project_id is None:
-                await require(tx, actor, Action.USAGE_SEE_ALL)
-                await require(tx, actor, action)
-            else:
-                await visible_project(tx, actor, project_id, action)
-
-
 def provider_of(served_by: str) -> str:
     """Return the provider of a target: this service for own models; empty without a target."""
     provider, slash, _ = served_by.partition("/")
     return provider if slash or not served_by else OWN_PROVIDER
-
-
-_MOST_INTERVALS = 64
-_FASTEST_GROWTH = 4  # times as long as the bucket before
-_MANY = 1000
-
-UsageBucket = tuple[UsageQuery, Sequence[UsageSum]]
-
-
-async def time_buckets(
-    usage: UsageReports, actor: Actor, project: str | None, question: UsageQuery
-) -> AsyncGenerator[UsageBucket]:
-    """Yield the sums of a query in buckets of time, so that nobody holds all of them at once.
-
-    They are of one project, or with ``None`` of the whole service. Each bucket checks the actor's
-    right again. If all time is one interval, there is one bucket.
-    """
-    since, until, length = question.since, question.until, 1
-    while since < question.until:
-        if question.step is not Step.ALL:
-            first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-            if question.step is Step.HOUR:
-                end = first + timedelta(hours=length)
-            else:
-                end = first.replace(hour=0) + timedelta(days=length)
-            until = min(end, question.until)
-        asked = replace(question, since=since, until=until)
-        sums = await usage.sums(actor, project, asked)
-        yield asked, sums
-        fitting = length * _MANY // max(len(sums), 1)
-        length = max(min(fitting, length * _FASTEST_GROWTH, _MOST_INTERVALS), 1)
-        since = until
 
 
 class RankingPeriod(StrEnum):
@@ -413,83 +264,3 @@ class Ranking:
     @property
     def tokens(self) -> int:
         return sum(each.tokens for each in self.rows)
-
-
-_Served = tuple[str, str]  # a model, and the target that answered
-_Use = Mapping[_Served, TargetUse]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    read_at: datetime
-    since: datetime
-    until: datetime
-    now: _Use
-    before: _Use
-
-
-class Rankings(AccountService):
-    """Rankings over all projects; the sums are read once a minute at most."""
-
-    def __init__(self, store: SqlStore, reader: UsageReader, clock: Clock) -> None:
-        super().__init__(store, clock)
-        self._reader = reader
-        self._cached_sums: dict[RankingPeriod, _Sums] = {}
-        self._turn = asyncio.Lock()
-
-    async def of_all(
-        self, by: Literal["model", "provider"], actor: Actor, period: RankingPeriod
-    ) -> Ranking:
-        """Return the ranking of all models or providers for operators; raise :class:`Forbidden`."""
-        await self.require(actor, Action.USAGE_SEE_ALL)
-        sums = await self._sums(period)
-        if by == "model":
-            return _ranking(period, sums, lambda served: served[0])
-        return _ranking(period, sums, lambda served: provider_of(served[1]))
-
-    async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
-        """Return the ranking of these models for everybody, which the caller has to allow."""
-        sums = await self._sums(period)
-        return _ranking(period, sums, lambda served: served[0] if served[0] in models else "")
-
-    async def providers(self, endpoints: Mapping[_Served, str], period: RankingPeriod) -> Ranking:
-        """Return the ranking of the providers of these endpoints for everybody.
-
-        ``endpoints`` maps a model and a target to the provider.
-        """
-        sums = await self._sums(period)
-        return _ranking(period, sums, lambda served: endpoints.get(served, ""))
-
-    async def _sums(self, period: RankingPeriod) -> _Sums:
-        async with self._turn:
-            kept, now = self._cached_sums.get(period), self._clock()
-            if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[period] = await self._read(period, now)
-            return kept
-
-    async def _read(self, period: RankingPeriod, now: datetime) -> _Sums:
-        until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        if period is not RankingPeriod.DAY and until.hour:
-            until = until.replace(hour=0) + timedelta(days=1)
-        since = until - period.length
-        before = await self._reader.by_target(since - period.length, since)
-        return _Sums(now, since, until, await self._reader.by_target(since, until), before)
-
-
-def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
-    now, before = _by_name(sums.now, name), _by_name(sums.before, name)
-    ranks_before = {each: rank for rank, each in enumerate(before, 1)}
-    rows = [
-        Ranked(each, rank, use.tokens, use.requests, ranks_before.get(each))
-        for rank, (each, use) in enumerate(now.items(), 1)
-    ]
-    return Ranking(period, sums.since, sums.until, rows)
-
-
-def _by_name(sums: _Use, name: Callable[[_Served], str]) -> Mapping[str, TargetUse]:
-    found: dict[str, TargetUse] = {}
-    for served, use in sums.items():
-        if use.tokens and (each := name(served)):
-            so_far = found.get(each, TargetUse(0, 0))
-            found[each] = TargetUse(so_far.tokens + use.tokens, so_far.requests + use.requests)
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1].tokens, pair[0])))

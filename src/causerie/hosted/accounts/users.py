@@ -25,7 +25,6 @@ from causerie.hosted.accounts.keys import (
     APPROVED,
     FORGOTTEN,
     SIGN_UP,
-    LinkGrant,
     LinkKind,
     NewLink,
     OneTimeLink,
@@ -79,7 +78,7 @@ class SignUps(AccountService):
         an account; so must be the answer to the client.
         """
         now, email = self._clock(), tidy_email(email)
-        made = new_link(LinkKind.INVITATION, now, SIGN_UP, LinkGrant(email=email))
+        made = new_link(LinkKind.INVITATION, now, SIGN_UP, email=email)
         async with self._store.writing() as tx:
             await tx.links.forget(SIGN_UP.label, email, now)
             await tx.links.add(made.link)
@@ -94,8 +93,8 @@ class SignUps(AccountService):
         async with self._store.writing() as tx:
             user = await tx.people.by_email(email)
             known = user is not None and user.password is not None and user.disabled_at is None
-            grant = LinkGrant(email=email, user_id=user.id if known and user else None)
-            made = new_link(LinkKind.RESET, now, FORGOTTEN, grant)
+            user_id = user.id if known and user else None
+            made = new_link(LinkKind.RESET, now, FORGOTTEN, email=email, user_id=user_id)
             await tx.links.forget(FORGOTTEN.label, email, now)
             await tx.links.add(made.link)
         return Asked(made, known)
@@ -118,7 +117,7 @@ class SignUps(AccountService):
             link = await tx.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
-            made = new_link(LinkKind.INVITATION, now, APPROVED, LinkGrant(email=link.email))
+            made = new_link(LinkKind.INVITATION, now, APPROVED, email=link.email)
             made = replace(made, link=replace(made.link, person=actor.person))
             await tx.links.withdraw(link.id)
             await tx.links.add(made.link)
@@ -141,7 +140,7 @@ class Users(AccountService):
         async with self._store.writing() as tx:
             if await tx.people.operators():
                 return None
-            made = new_link(LinkKind.OWNER, self._clock(), SYSTEM, LinkGrant(operator=True))
+            made = new_link(LinkKind.OWNER, self._clock(), SYSTEM, operator=True)
             await tx.links.add(made.link)
             return made
 
@@ -150,13 +149,13 @@ class Users(AccountService):
     ) -> NewLink:
         """Create an invitation to the service; with ``email``, only for this address."""
         address = tidy_email(email) if email else None
-        grant = LinkGrant(email=address, operator=operator)
         async with self._writing(actor, Action.USERS_INVITE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
-            made = new_link(LinkKind.INVITATION, self._clock(), actor, grant)
+            now = self._clock()
+            made = new_link(LinkKind.INVITATION, now, actor, email=address, operator=operator)
             if address:  # the last one that was sent works
-                await withdraw_open(tx, None, address, self._clock(), others=False)
+                await withdraw_open(tx, None, address, now, others=False)
             await tx.links.add(made.link)
             await self._record(tx, actor, "user.invite", made.link.id, email=address or "anybody")
             return made
@@ -402,7 +401,7 @@ class Users(AccountService):
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._writing(actor, Action.USERS_INVITE) as tx:
             await self._require_for(tx, actor, await found_user(tx, user_id))
-            made = new_link(LinkKind.RESET, self._clock(), actor, LinkGrant(user_id=user_id))
+            made = new_link(LinkKind.RESET, self._clock(), actor, user_id=user_id)
             await tx.links.add(made.link)
             await self._record(tx, actor, "user.reset_link", user_id)
             return made

@@ -67,11 +67,8 @@ async def show(context: RequestContext) -> None:
 
 
 async def complete(context: RequestContext) -> None:
-    view = await context.accounts.projects.ask(context.actor, context.params["project"])
-    routed = context.query.get("routed") == "yes"
-    await context.service_view.complete(
-        context.exchange, context.me, view.project.id, routed=routed
-    )
+    project, routed = context.params["project"], context.query.get("routed") == "yes"
+    await context.service_view.complete(context.exchange, context.me, project, routed=routed)
 
 
 _LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=10.0)

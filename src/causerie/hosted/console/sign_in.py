@@ -24,7 +24,6 @@ from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
 from causerie.hosted.accounts.keys import SIGN_UP, LinkKind, NewLink, OneTimeLink
 from causerie.hosted.accounts.people import SYSTEM
-from causerie.hosted.accounts.provisioning import NO_GROUPS, GroupClaims, Vouched
 from causerie.hosted.accounts.tokens import (
     SECOND_FACTOR_LIFE,
     NewSession,
@@ -36,9 +35,7 @@ from causerie.hosted.console.fields import page_of
 from causerie.hosted.console.request_context import PREFIX, RequestContext
 from causerie.hosted.console.words import WORDS
 from causerie.hosted.identity.provider import (
-    Claims,
     OidcProvider,
-    ProviderOptions,
     Returned,
     SignInAttempt,
 )
@@ -297,16 +294,16 @@ async def return_from_provider(context: RequestContext) -> None:
     accounts, client, options = context.accounts, context.client, provider.options
     async with accounts.sign_in.audited(client, options.issuer) as who:
         async with accounts.attempts.from_address("provider", client):
-            claims = await provider.finish(
+            vouched = await provider.finish(
                 login_state.attempt if login_state is not None else None, returned
             )
-        who.email, who.identity = claims.email, (claims.issuer, claims.subject)
+        who.email, who.identity = vouched.email, vouched.identity
         if login_state is not None and login_state.joins:
-            await accounts.users.link_identity(context.me, claims.issuer, claims.subject)
+            await accounts.users.link_identity(context.me, *vouched.identity)
             context.go("/profile", done="identity-linked")
             return
         started = await accounts.arrivals.enter(
-            _vouched_person(claims, options),
+            vouched,
             client,
             domains=options.domains,
             join=options.join,
@@ -315,22 +312,6 @@ async def return_from_provider(context: RequestContext) -> None:
         )
     after = await _page_after(context, login_state) if login_state is not None else ""
     go_on(context, started, after)
-
-
-def directory(options: ProviderOptions) -> GroupClaims:
-    """Return the grants of the groups that a provider's directory provisions."""
-    return GroupClaims(options.name, grants=options.groups, provisioned=True)
-
-
-def _vouched_person(claims: Claims, options: ProviderOptions) -> Vouched:
-    groups = NO_GROUPS
-    if options.provisioned:
-        groups = directory(options)
-    elif claims.groups is not None:
-        groups = GroupClaims(options.name, claims.groups, options.groups)
-    return Vouched(
-        claims.issuer, claims.subject, claims.email, claims.email_verified, claims.name, groups
-    )
 
 
 async def unlink_identity(context: RequestContext) -> None:

@@ -19,6 +19,7 @@ from causerie.errors import Forbidden
 from causerie.hosted.accounts.exports import Month, statement_rows
 from causerie.hosted.accounts.keys import ApiKey
 from causerie.hosted.accounts.people import Project, User
+from causerie.hosted.accounts.reports import UsageBucket, time_buckets
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     TIMED,
@@ -26,10 +27,8 @@ from causerie.hosted.accounts.usage import (
     By,
     FirstTokens,
     Step,
-    UsageBucket,
     UsageQuery,
     UsageSum,
-    time_buckets,
 )
 from causerie.hosted.console.charts import Chart, lines, stacked
 from causerie.hosted.console.fields import (

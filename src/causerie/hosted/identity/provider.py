@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import secrets
 import ssl
 import time
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
@@ -27,20 +27,20 @@ import structlog
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key
+from joserfc.jwt import JWTClaimsRegistry
 
 from causerie.errors import Unauthenticated, UpstreamFailed
-from causerie.hosted.accounts.people import GroupGrant
+from causerie.hosted.accounts.people import NO_GROUPS, GroupClaims, GroupGrant, Vouched
 from causerie.http.addresses import IpNetwork
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.protocol import bounded_json
 
 _LEEWAY = 60  # seconds by which clocks may differ
-_KINDS = {
-    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
-    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
-    **dict.fromkeys(("EdDSA", "Ed25519"), "OKP"),
-}
+_ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
+)
 
 
 class BadToken(Exception):
@@ -51,104 +51,59 @@ class UnknownKey(BadToken):
     """None of the keys signed the token; there may be newer ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Expected claims of a token; ``now`` is in seconds since 1970."""
-
-    issuer: str
-    client_id: str
-    nonce: str
-    algorithms: frozenset[str]
-    now: float
-
-
-def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
-    """Return the claims of a valid token; raise :class:`BadToken`."""
+def _signed_payload(token: str, keys: Sequence[Key], algorithms: Sequence[str]) -> bytes:
     try:
-        header = jws.extract_compact(token.encode()).headers()
+        signed = jws.extract_compact(token.encode())
     except (JoseError, ValueError, TypeError, RecursionError) as failure:
         raise BadToken("it is no signed token") from failure
-    algorithm = header.get("alg")
-    if not isinstance(algorithm, str) or algorithm not in _KINDS:
-        raise BadToken(f"signed by {str(algorithm)[:20]!r}, which is no signature by a public key")
-    if expected.algorithms and algorithm not in expected.algorithms:
-        raise BadToken(f"signed by {algorithm}, which its issuer does not offer")
-    if "crit" in header:
-        raise BadToken("it demands an extension")
-    claims = _decoded_claims(_payload(token, algorithm, header.get("kid"), keys))
-    for wrong in _claim_faults(claims, expected):
-        raise BadToken(wrong)
-    return claims
-
-
-def _payload(token: str, algorithm: str, kid: object, keys: Sequence[Key]) -> bytes:
-    fitting = [
-        key
-        for key in keys
-        if key.key_type == _KINDS[algorithm]
-        and (kid is None or key.get("kid") == kid)
-        and key.get("alg") in (None, algorithm)
-    ]
-    for key in fitting:
-        try:
-            found = jws.deserialize_compact(token.encode(), key, algorithms=[algorithm])
-        except (JoseError, ValueError, TypeError):
-            continue
-        return found.payload or b""
-    if kid is not None and fitting:
+    algorithm, kid = signed.headers().get("alg"), signed.headers().get("kid")
+    if algorithm not in algorithms:
+        raise BadToken(
+            f"signed by {str(algorithm)[:20]!r}, which is no signature by a public key, or one "
+            "that its issuer does not offer"
+        )
+    named = [key for key in keys if kid is None or key.get("kid") == kid]
+    for key in named:
+        with suppress(JoseError, ValueError, TypeError):
+            if jws.validate_compact(signed, key, algorithms):
+                return signed.payload or b""
+    if kid is not None and named:
         raise BadToken("its signature is wrong")
     raise UnknownKey("no key of its issuer signed it")
 
 
-def _decoded_claims(payload: bytes) -> Mapping[str, Any]:
+def _checked_claims(
+    payload: bytes, issuer: str, client_id: str, nonce: str, now: float
+) -> Mapping[str, Any]:
     try:
-        claims: Any = bounded_json.decode(payload)
+        found: dict[str, Any] = bounded_json.decode(payload, dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
-        raise BadToken("its payload is no JSON") from failure
-    if not isinstance(claims, dict):
-        raise BadToken("its payload is no object")
+        raise BadToken("its payload is no JSON object") from failure
+    claims = {name: each for name, each in found.items() if each is not None}
+    several = isinstance(claims.get("aud"), list) and len(claims["aud"]) > 1
+    rules = JWTClaimsRegistry(
+        now=int(now),
+        leeway=_LEEWAY,
+        iss={"essential": True, "value": issuer},
+        aud={"essential": True, "value": client_id},
+        azp={"essential": several, "value": client_id},
+        nonce={"essential": True, "value": nonce},
+        sub={"essential": True},
+        exp={"essential": True},
+        iat={"essential": True},
+    )
+    try:
+        rules.validate(claims)
+    except JoseError as failure:
+        raise BadToken(str(failure)) from failure
+    if len(claims["sub"]) > _LONGEST_SUBJECT:
+        raise BadToken("its subject is too long")
     return claims
-
-
-def _claim_faults(claims: Mapping[str, Any], expected: Expected) -> Iterator[str]:
-    if claims.get("iss") != expected.issuer:
-        yield "it is of another issuer"
-    audience = claims.get("aud")
-    audiences = audience if isinstance(audience, list) else [audience]
-    if expected.client_id not in audiences:
-        yield "it is for somebody else"
-    azp = claims.get("azp")
-    if (len(audiences) > 1 or azp is not None) and azp != expected.client_id:
-        yield "it was given to somebody else"
-    nonce = claims.get("nonce")
-    if not isinstance(nonce, str) or not hmac.compare_digest(
-        nonce.encode("utf-8", "replace"), expected.nonce.encode()
-    ):
-        yield "it is of another attempt"
-    subject = claims.get("sub")
-    if not isinstance(subject, str) or not 0 < len(subject) <= 255:
-        yield "it names nobody"
-    yield from _wrong_times(claims, expected.now)
-
-
-def _wrong_times(claims: Mapping[str, Any], now: float) -> Iterator[str]:
-    expires, issued = claims.get("exp"), claims.get("iat")
-    begins = claims.get("nbf", issued)
-    if not (_is_time(expires) and _is_time(issued) and _is_time(begins)):
-        yield "its times are missing, or none"
-        return
-    if expires + _LEEWAY < now:
-        yield "it has expired"
-    if max(issued, begins) - _LEEWAY > now:
-        yield "it is of the future"
-
-
-def _is_time(value: object) -> TypeGuard[float]:
-    return type(value) in (int, float)
 
 
 ATTEMPT_SECONDS = 600
 _LONGEST = 4096
+_LONGEST_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 _log = structlog.get_logger(__name__)
 
 
@@ -179,6 +134,11 @@ class ProviderOptions:
     join: str = "never"
     """Accounts that an equal verified address joins."""
 
+    @property
+    def directory(self) -> GroupClaims:
+        """The grants of the groups that the provider's directory provisions."""
+        return GroupClaims(self.name, grants=self.groups, provisioned=True)
+
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
@@ -198,19 +158,6 @@ class Returned:
     code: str = field(default="", repr=False)
     error: str = ""
     issuer: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """Identity asserted by the provider; ``email`` is in lower case, or empty."""
-
-    issuer: str
-    subject: str
-    email: str
-    email_verified: bool
-    name: str
-    groups: frozenset[str] | None = frozenset()
-    """``None``: the provider refers to another place for them."""
 
 
 class OidcProvider:
@@ -262,8 +209,8 @@ class OidcProvider:
         joint = "&" if "?" in metadata.authorization else "?"
         return f"{metadata.authorization}{joint}{query}"
 
-    async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Claims:
-        """Return the verified claims of a sign-in; ``attempt`` is the one of the state.
+    async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Vouched:
+        """Return the verified identity of a sign-in; ``attempt`` is the one of the state.
 
         Raises :class:`Unauthenticated` if the identity is not proved, and :class:`UpstreamFailed`
         if the provider is unavailable.
@@ -314,21 +261,20 @@ class OidcProvider:
         token = reply.get("id_token")
         if not isinstance(token, str):
             raise BadToken("there is no id token")
-        expected = Expected(
-            issuer=self.options.issuer,
-            client_id=self.options.client_id,
-            nonce=attempt.nonce,
-            algorithms=metadata.algorithms,
-            now=self._now(),
-        )
+        offered = metadata.algorithms or _ALGORITHMS
+        algorithms = [each for each in _ALGORITHMS if each in offered]
         try:
-            return verified(token, await self._provider.keys(), expected)
+            payload = _signed_payload(token, await self._provider.keys(), algorithms)
         except UnknownKey:
-            return verified(token, await self._provider.keys(anew=True), expected)
+            payload = _signed_payload(token, await self._provider.keys(anew=True), algorithms)
+        options = self.options
+        return _checked_claims(
+            payload, options.issuer, options.client_id, attempt.nonce, self._now()
+        )
 
     async def _asserted(
         self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
-    ) -> Claims:
+    ) -> Vouched:
         # OpenID Connect Core 1.0, section 5.3.2.
         options, access = self.options, reply.get("access_token")
         lacks_groups = options.groups and options.groups_claim not in claims
@@ -342,7 +288,7 @@ class OidcProvider:
         address = email.strip().lower() if isinstance(email, str) else ""
         verified = claims.get(options.verified_claim)
         trusted = verified is None and address.rpartition("@")[2] in options.trusted_domains
-        return Claims(
+        return Vouched(
             issuer=options.issuer,
             subject=claims["sub"],
             email=address,
@@ -351,16 +297,19 @@ class OidcProvider:
             groups=self._groups(claims),
         )
 
-    def _groups(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
+    def _groups(self, claims: Mapping[str, Any]) -> GroupClaims:
         # A list of names, or one; or (section 5.6.2) in another place.
-        name = self.options.groups_claim
+        options, name = self.options, self.options.groups_claim
+        if options.provisioned:
+            return options.directory
         elsewhere = claims.get("_claim_names")
         if name not in claims and isinstance(elsewhere, dict) and name in elsewhere:
             _log.warning("identity.groups_elsewhere", provider=self.options.name, claim=name)
-            return None
+            return NO_GROUPS
         claim = claims.get(name)
         listed = claim if isinstance(claim, list) else [claim]
-        return frozenset(each for each in listed if isinstance(each, str) and each)
+        names = frozenset(each for each in listed if isinstance(each, str) and each)
+        return GroupClaims(options.name, names, options.groups)
 
     def _unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
         _log.warning("identity.provider_failed", provider=self.options.name, why=str(failure))
@@ -552,14 +501,8 @@ def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
     listed = found.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:
-        if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC", "OKP"):
-            continue
-        if each.get("use", "sig") != "sig":
-            continue
-        try:
+        with suppress(JoseError, ValueError, TypeError, KeyError):  # one that is not known here
             keys.append(JWKRegistry.import_key(each))
-        except (JoseError, ValueError, TypeError, KeyError):
-            continue
     return keys
 
 

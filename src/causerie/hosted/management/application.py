@@ -15,16 +15,18 @@ import msgspec
 from msgspec import Struct
 
 import causerie
+from causerie.access import allowed
 from causerie.access.keys import Credential, KeyDigest, matching
 from causerie.access.limits import Rates, RateScope, Tokens, tell
 from causerie.access.networks import Network
 from causerie.access.windows import MemoryCounters
 from causerie.errors import Error, NotFound, Unauthenticated
+from causerie.hosted.accounts import bounds, issuing
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.issuing import OperatorKeyIssuing
 from causerie.hosted.accounts.people import Actor
-from causerie.hosted.management import accounts, operator, requests, usage, views
+from causerie.hosted.management import handlers, requests, views
 from causerie.hosted.management.requests import NoQuery
 from causerie.hosted.management.routing import (
     ID_PATTERN,
@@ -82,17 +84,13 @@ class OperatorKeys:
             return actor
 
 
-_HANDLED = (
-    each
-    for module in (accounts, usage, operator)
-    for each in vars(module).values()
-    if isinstance(each, ApiRoute)
-)
+_ACCOUNT_TYPES = (views, requests, bounds, issuing)
+_HANDLED = (each for each in vars(handlers).values() if isinstance(each, ApiRoute))
 ROUTES: Sequence[ApiRoute] = sorted(
     (
         *_HANDLED,
-        *acts("accounts", views, requests),
-        *acts("operations", operator, ports, configuring),
+        *acts("accounts", *_ACCOUNT_TYPES),
+        *acts("operations", handlers, ports, configuring),
     ),
     key=lambda one: one.path,
 )
@@ -101,11 +99,8 @@ ROUTES: Sequence[ApiRoute] = sorted(
 _FIELDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
     Path(__file__).with_name("fields.toml").read_text("utf-8")
 )
-_KINDS = {
-    name: each
-    for module in (views, requests, operator, ports, configuring, provider_models)
-    for name, each in vars(module).items()
-}
+_MODULES = (*_ACCOUNT_TYPES, allowed, handlers, ports, configuring, provider_models)
+_KINDS = {name: each for module in _MODULES for name, each in vars(module).items()}
 _REF = "#/components/schemas/{name}"
 _ERRORS: Mapping[str, str] = _FIELDS["errors"]
 _WITH_BODY = ("408", "409", "413", "415")

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from causerie.access.allowed import Access
-from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.audit import AuditKind
-from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
-from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
-from causerie.hosted.accounts.keys import Purpose
+from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets
+from causerie.hosted.accounts.issuing import Moment, Name, Networks
 from causerie.hosted.accounts.people import Role
 from causerie.hosted.accounts.records import LONGEST_DAYS
 from causerie.hosted.accounts.usage import Step
 
-Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Email = Annotated[str, Meta(min_length=3, max_length=254)]
 Id = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
-Word = Annotated[str, Meta(min_length=1, max_length=200)]
-Moment = Annotated[datetime, Meta(tz=True)]
 Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Days = Annotated[int, Meta(ge=1, le=LONGEST_DAYS)]
-Names = Annotated[frozenset[Word], Meta(max_length=500)]
-Networks = Annotated[tuple[Word, ...], Meta(max_length=200)]
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,47 +34,7 @@ class NoBody(Body, frozen=True):
     """Nothing, or an empty object."""
 
 
-class LimitBody(Body, frozen=True):
-    """By the minute, and at the same time."""
-
-    model: Annotated[str, Meta(max_length=200)] = ""
-    requests_per_minute: Count | None = None
-    tokens_per_minute: Count | None = None
-    input_tokens_per_minute: Count | None = None
-    output_tokens_per_minute: Count | None = None
-    concurrent: Count | None = None
-
-
-class BudgetBody(Body, frozen=True):
-    """So much, within a period."""
-
-    amount: Decimal
-    period: BudgetPeriod = BudgetPeriod.MONTH
-    unit: Unit = Unit.MONEY
-    model: Annotated[str, Meta(max_length=200)] = ""
-    soft: bool = False
-
-
-class BoundsBody(Body, frozen=True):
-    """All limits and budgets; what is not in it ends."""
-
-    limits: Annotated[tuple[LimitBody, ...], Meta(max_length=200)] = ()
-    budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
-
-    def bounds(self) -> LimitsAndBudgets:
-        return LimitsAndBudgets(
-            tuple(Limit(**asdict(each)) for each in self.limits),
-            tuple(Budget(**asdict(each)) for each in self.budgets),
-        )
-
-    def arguments(self) -> dict[str, Any]:
-        return {"bounds": self.bounds()}
-
-
-Price = Decimal
-
-
-class ManyBounds(BoundsBody, frozen=True):
+class ManyBounds(LimitsAndBudgets, frozen=True, kw_only=True):
     """Limits and budgets, and whose they are."""
 
     users: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
@@ -97,23 +49,7 @@ class ScopeBody(Body, frozen=True):
 
     kind: Literal["tag", "provider"]
     name: Annotated[str, Meta(min_length=1, max_length=80)]
-    budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
-
-    def arguments(self) -> dict[str, Any]:
-        return asdict(self) | {"budgets": BoundsBody(budgets=self.budgets).bounds().budgets}
-
-
-class AccessBody(Body, frozen=True):
-    """Allowed models and doors; ``null`` does not restrict, what is not in it ends."""
-
-    models: Names | None = None
-    doors: Names | None = None
-    providers: Names | None = None
-    prompt_price: Price | None = None
-    completion_price: Price | None = None
-
-    def access(self) -> Access:
-        return Access(**asdict(self))
+    budgets: Annotated[tuple[Budget, ...], Meta(max_length=200)] = ()
 
 
 class CreateUser(Body, frozen=True):
@@ -196,45 +132,6 @@ class ChangeMember(Body, frozen=True):
     """Changes to a member."""
 
     role: Role
-
-
-class CreateKey(Body, frozen=True):
-    """A key. ``null`` for doors and models: all that the project has; empty: none."""
-
-    name: Name
-    purpose: Purpose = Purpose.INFERENCE
-    expires_at: Moment | None = None
-    doors: Names | None = None
-    models: Names | None = None
-    networks: Networks | None = None
-    bounds: BoundsBody = BoundsBody()
-
-    def arguments(self) -> dict[str, Any]:
-        return {"draft": KeyDraft(**asdict(self) | {"bounds": _checked_bounds(self.bounds)})}
-
-
-class EditKey(Body, frozen=True):
-    """Changes to a key; omitted fields keep their values."""
-
-    name: Name | UnsetType = UNSET
-    expires_at: Moment | UnsetType | None = UNSET
-    doors: Names | UnsetType | None = UNSET
-    models: Names | UnsetType | None = UNSET
-    networks: Networks | UnsetType | None = UNSET
-    bounds: BoundsBody | UnsetType = UNSET
-
-    def arguments(self) -> dict[str, Any]:
-        bounds = UNSET if self.bounds is UNSET else _checked_bounds(self.bounds)
-        return {"edit": KeyEdit(**asdict(self) | {"bounds": bounds})}
-
-
-def _checked_bounds(body: BoundsBody) -> LimitsAndBudgets:
-    bounds = body.bounds()
-    try:
-        bounds.check()
-    except InvalidRequest as failure:
-        raise InvalidRequest(failure.message, param=f"bounds.{failure.param}") from failure
-    return bounds
 
 
 class RotateKey(Body, frozen=True):

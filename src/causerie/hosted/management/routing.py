@@ -100,13 +100,23 @@ def route(place: str, summary: str) -> Callable[[Handler], ApiRoute]:
 
 
 class Act(Struct, frozen=True, array_like=True):
-    """An operation that is one method of a service: a row of the table of them."""
+    """An operation that is one method of a service: a row of the table of them.
+
+    ``asks`` is the type of body or query, of which the method gets the fields by their names. With
+    an argument before it, like ``draft: KeyDraft``, that argument gets the body.
+    """
 
     summary: str
     method: str
     answer: str = ""
     asks: str = ""
     fixed: Mapping[str, Any] = {}
+
+    def arguments(self, body: Struct) -> dict[str, Any]:
+        name, _, _ = self.asks.rpartition(": ")
+        if name:
+            return {name: body}
+        return body.arguments() if isinstance(body, Body) else {}
 
 
 _ACTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("acts.toml").read_text("utf-8"))
@@ -119,7 +129,7 @@ def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> S
         types |= vars(module)
     found = []
     for place, row in msgspec.convert(_ACTS[services], dict[str, Act]).items():
-        answer, asks = types[row.answer] or NoneType, types[row.asks]
+        answer, asks = types[row.answer] or NoneType, types[row.asks.rpartition(": ")[2]]
         takes_body = place.startswith(_WITH_BODY)
         query = PageQuery if issubclass(answer, Page) else asks if not takes_body else None
         body = asks if takes_body else None
@@ -131,11 +141,13 @@ def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> S
 
 
 async def _act(
-    services: str, row: Act, answer: type[Any], call: ApiCall[Any, Body], **ids: str
+    services: str, row: Act, answer: type[Any], call: ApiCall[Any, Any], **ids: str
 ) -> Any:
     method = attrgetter(row.method)(getattr(call, services))
     asked = {} if issubclass(answer, Page) else asdict(call.query)
-    found = await method(call.actor, *ids.values(), **row.fixed, **asked, **call.body.arguments())
+    found = await method(
+        call.actor, *ids.values(), **row.fixed, **asked, **row.arguments(call.body)
+    )
     if issubclass(answer, Page):
         return page_of(answer, found, call.query, call)
     if issubclass(answer, View):

@@ -24,9 +24,8 @@ from causerie.access.keys import KeyDigest, matching, no_key, wrong_key
 from causerie.access.limits import Rates, RateScope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.errors import InvalidRequest, NotFound, ServiceError
-from causerie.hosted.accounts.people import IdentityGroup, User
+from causerie.hosted.accounts.people import GroupClaims, IdentityGroup, User
 from causerie.hosted.accounts.provisioning import (
-    GroupClaims,
     ProvisionedPerson,
     Provisioning,
     WantedGroup,

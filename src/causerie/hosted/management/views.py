@@ -110,17 +110,6 @@ class Me(View, frozen=True, kw_only=True):
     project: str | None
 
 
-class LimitView(View, frozen=True, kw_only=True):
-    """By the minute, and at the same time; ``null`` is unbounded."""
-
-    model: str
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
-    input_tokens_per_minute: int | None
-    output_tokens_per_minute: int | None
-    concurrent: int | None
-
-
 class BudgetView(View, frozen=True, kw_only=True):
     """So much, within a period."""
 
@@ -134,7 +123,7 @@ class BudgetView(View, frozen=True, kw_only=True):
 class BoundsView(View, frozen=True, kw_only=True):
     """All limits and budgets."""
 
-    limits: tuple[LimitView, ...]
+    limits: tuple[Limit, ...]
     budgets: tuple[BudgetView, ...]
 
 
@@ -340,7 +329,6 @@ class NewKeyView(KeyView, frozen=True, kw_only=True):
 
 _VIEWS: Mapping[type, type[View]] = {
     LimitsAndBudgets: BoundsView,
-    Limit: LimitView,
     Budget: BudgetView,
 }
 """Views of what is part of others."""

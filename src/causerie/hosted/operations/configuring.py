@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from causerie.errors import ServiceError
 from causerie.hosted.accounts.people import Actor
@@ -206,13 +206,16 @@ class EntryView(Struct, frozen=True, kw_only=True):
     updated_by: str = ""
 
 
-class EntryWish(Struct, frozen=True, kw_only=True):
+EntryKey = Annotated[str, Meta(max_length=4096)]
+
+
+class EntryWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Wanted state of an entry; ``key``: unset keeps the stored one, empty removes it."""
 
-    settings: dict[str, Any]
-    key: str | None = None
+    settings: Settings
+    key: EntryKey | None = None
     enabled: bool = True
-    version: int | None = None
+    version: Annotated[int, Meta(ge=1, le=2**53 - 1)] | None = None
     """Version of the entry that was read; unset: any."""
 
 

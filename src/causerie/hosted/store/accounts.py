@@ -12,8 +12,17 @@ from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import SqlEntries, SqlRecordings
 from causerie.hosted.store.keys import SqlCredits, SqlKeys, SqlOperatorKeys
-from causerie.hosted.store.people import SqlAudit, SqlGroups, SqlPeople, SqlProjects
-from causerie.hosted.store.sign_in import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
+from causerie.hosted.store.people import (
+    SqlAttempts,
+    SqlAudit,
+    SqlFactors,
+    SqlGroups,
+    SqlLinks,
+    SqlPeople,
+    SqlProjects,
+    SqlSessions,
+)
+from causerie.hosted.store.usage import SqlUsageReader
 
 
 class Transaction:
@@ -49,6 +58,7 @@ class SqlStore:
     def __init__(self, database: Database, cipher: Cipher | None = None) -> None:
         self._database = database
         self._cipher = cipher or Cipher(())
+        self.usage = SqlUsageReader(database)
         self.on_audit: Callable[[AuditEntry], None] | None = None
 
     @asynccontextmanager

@@ -5,7 +5,7 @@ which are only added to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
@@ -175,7 +175,11 @@ class SqlKeys(SqlRepository):
         ]
         if rows:
             await self._execute(limits.insert(), rows)
-        rows = [{"owner": who, **asdict(one)} for who, all in bounds.items() for one in all.budgets]
+        rows = [
+            {"owner": who, **structs.asdict(one)}
+            for who, all in bounds.items()
+            for one in all.budgets
+        ]
         for row in rows:
             money = row["unit"] is Unit.MONEY
             row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
@@ -200,13 +204,19 @@ class SqlKeys(SqlRepository):
     async def set_access(self, owner: str, access: Access) -> None:
         await self._execute(access_rules.delete().where(access_rules.c.owner == owner))
         if access != ALL:
-            await self._execute(access_rules.insert().values(owner=owner, **asdict(access)))
+            await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
     async def access(self, owners: Sequence[str]) -> Mapping[str, Access]:
         """Return the rules of these that restrict something; of a member: `member:PROJECT/USER`."""
         query = select(access_rules).where(access_rules.c.owner.in_(owners))
         found = (await self._execute(query)).mappings()
         return {values.pop("owner"): Access(**values) for values in map(dict, found)}
+
+    async def access_rules(self, project_id: str, user_id: str) -> tuple[AccessRule, ...]:
+        """Return the rules for keys of a user (empty: of nobody) in a project."""
+        whose = rules_of(project_id, user_id)
+        found = await self.access([*whose])
+        return tuple(AccessRule(whose[owner], rule) for owner, rule in found.items())
 
     async def announce(self, subject: str, at: datetime) -> None:
         await self.announce_all([subject], at)
@@ -256,27 +266,33 @@ class SqlKeys(SqlRepository):
         if row is None:
             return None
         key = _key_of(row)
-        owners = [f"key:{key.id}", f"project:{key.project_id}"]
-        project = key.project_id
-        owners += [own_bounds(project)]
-        owners += [f"user:{key.person}", own_bounds(project, key.person)] if key.person else []
-        bounds = await self._bounds(owners)
-        access = rules_of(key.project_id, key.person)
-        rules = await self.access([*access])
-        put_in = await SqlCredits(self.connection, self.cipher, self.writing).total(key.project_id)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         works = all(each is None for each in stopped) and not key.withdrawn
         ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
+        found = await self.granted(
+            key, networks=row["project_networks"], recorded=row["recording_days"] is not None
+        )
+        return replace(found, works=works, until=min(ends, default=None))
+
+    async def granted(
+        self, key: ApiKey, *, networks: tuple[str, ...] | None, recorded: bool
+    ) -> Grant:
+        """Return what a key may do that works, in a project with these networks."""
+        project, person = key.project_id, key.person
+        names = [f"key:{key.id}", f"project:{project}", own_bounds(project)]
+        names += [f"user:{person}", own_bounds(project, person)] if person else []
+        bounds = await self._bounds(names)
+        put_in = await SqlCredits(self.connection, self.cipher, self.writing).total(project)
         return Grant(
-            key=replace(key, bounds=bounds[owners[0]]),
-            works=works,
-            until=min(ends, default=None),
-            project_bounds=bounded(bounds[owners[1]].tightened(bounds[owners[2]]), put_in),
-            person_bounds=bounds.get(f"user:{key.person}", UNBOUNDED),
-            member_bounds=bounds.get(own_bounds(project, key.person), UNBOUNDED),
-            access=tuple(AccessRule(access[owner], rule) for owner, rule in rules.items()),
-            recorded=row["recording_days"] is not None,
-            project_networks=row["project_networks"],
+            key=replace(key, bounds=bounds[names[0]]),
+            works=True,
+            until=None,
+            project_bounds=bounded(bounds[names[1]].tightened(bounds[names[2]]), put_in),
+            person_bounds=bounds.get(f"user:{person}", UNBOUNDED),
+            member_bounds=bounds.get(own_bounds(project, person), UNBOUNDED),
+            access=await self.access_rules(project, person),
+            recorded=recorded,
+            project_networks=networks,
         )
 
     async def _bounds(self, owners: Sequence[str]) -> dict[str, LimitsAndBudgets]:

@@ -1,19 +1,35 @@
-"""Alerts, their deliveries and results of probes, shared by all processes."""
+"""Alerts, their deliveries, results of probes and measurements of targets, shared by all processes;
+and deletion of rows whose time is over, a bounded number at a time: the sums of usage stay.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, Table, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.repository import row_of, upsert
-from causerie.hosted.store.tables import alert_deliveries, alerts, probe_results
+from causerie.hosted.store.tables import (
+    alert_deliveries,
+    alerts,
+    audit,
+    microseconds,
+    probe_results,
+    recordings,
+    target_days,
+    target_quarters,
+    usage_records,
+)
+from causerie.hosted.store.usage import adding
 from causerie.observe.alerts import AlertKind, Condition, Delivery, DeliveryState, StoredAlert
+from causerie.protocol.targets import DAY_SECONDS
+from causerie.routing.measurements import Row, Sums
 
 
 class SqlAlertBook:
@@ -137,3 +153,88 @@ class SqlProbeResults:
         values = {"provider": provider, "model": model, "kept": kept}
         async with self._database.writing() as connection:
             await upsert(connection, probe_results, values)
+
+
+MEASURED: tuple[Table, ...] = (target_quarters, target_days)
+_NAMES = [column.name for column in target_quarters.c]
+
+
+class SqlMeasurements:
+    """Implements :class:`MeasurementStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, quarters: Sequence[Row]) -> None:
+        sums: dict[tuple[str, int], Sums] = {}
+        for target, start, each in quarters:
+            day = target, start - start % DAY_SECONDS
+            sums[day] = sums.get(day, Sums()).plus(each)
+        days = [(*day, each) for day, each in sums.items()]
+        async with self._database.writing() as connection:
+            for table, rows in zip(MEASURED, (quarters, days), strict=True):
+                # In the same order by everybody, so that processes wait instead of deadlocking.
+                values = [
+                    dict(zip(_NAMES, (target, start, *each), strict=True))
+                    for target, start, each in sorted(rows)
+                ]
+                await connection.execute(adding(self._database, table), values)
+
+    async def quarters(self, since: int) -> Sequence[Row]:
+        return await self._rows_since(target_quarters, since)
+
+    async def days(self, since: int) -> Sequence[Row]:
+        return await self._rows_since(target_days, since)
+
+    async def _rows_since(self, table: Table, start: int) -> Sequence[Row]:
+        rows = await self._database.rows(select(table).where(table.c.start >= start))
+        return await asyncio.to_thread(  # they may be many
+            lambda: [
+                (row["target"], row["start"], Sums(*(row[name] for name in Sums._fields)))
+                for row in rows
+            ]
+        )
+
+
+class SqlRetention:
+    """Deletes at most so many rows that are older, and returns their number."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def requests(self, before: datetime, most: int) -> int:
+        of = usage_records.c
+        return await self._delete(
+            usage_records, select(of.id).where(of.at < microseconds(before)).limit(most)
+        )
+
+    async def audit(self, before: datetime, most: int) -> int:
+        # The oldest have the lowest ids, and no index has their times.
+        of = audit.c
+        oldest = select(of.id, of.at).order_by(of.id).limit(most).subquery()
+        return await self._delete(audit, select(oldest.c.id).where(oldest.c.at < before))
+
+    async def contents(self, now: datetime, before: datetime | None, most: int) -> int:
+        of = recordings.c
+        over = of.expires_at <= now
+        if before is not None:  # an id begins with the time at which it was made
+            over = or_(over, of.id < _first_id(before))
+        return await self._delete(recordings, select(of.id).where(over).limit(most))
+
+    async def measurements(self, before: datetime, most: int) -> int:
+        start, found = int(before.timestamp()), 0
+        for table in (target_quarters, target_days):
+            key = tuple_(*table.primary_key)
+            over = select(*table.primary_key).where(table.c.start < start).limit(most)
+            async with self._database.writing() as connection:
+                found += (await connection.execute(table.delete().where(key.in_(over)))).rowcount
+        return min(found, most)
+
+    async def _delete(self, table: Table, over: Select[Any]) -> int:
+        async with self._database.writing() as connection:
+            return (await connection.execute(table.delete().where(table.c.id.in_(over)))).rowcount
+
+
+def _first_id(at: datetime) -> str:
+    text = f"{microseconds(at) // 1000:012x}"
+    return f"{text[:8]}-{text[8:]}-7000-8000-000000000000"

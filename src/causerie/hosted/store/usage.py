@@ -328,7 +328,11 @@ _BEGINNING = moment_of(0)
 
 
 class SqlUsageReader:
-    """Implements :class:`UsageReader`."""
+    """Reads usage: sums by start and then group, records newest first.
+
+    ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
+    is that of an owner of budgets, with an empty ``model`` for all models.
+    """
 
     def __init__(self, database: Database) -> None:
         self._rows = database.rows
@@ -376,6 +380,7 @@ class SqlUsageReader:
         )
 
     async def charged_failures(self, project: str, since: datetime, suffix: str) -> int:
+        """Count the charged requests of models with this suffix that were rejected or failed."""
         # As :attr:`UsageRecord.charged` says it, of records in the index of failures.
         of = usage_records.c
         delivered = and_(of.stream, of.first_token_us.is_not(None))

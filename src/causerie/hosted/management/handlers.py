@@ -1,0 +1,538 @@
+"""Operations that are more than one method of a service; the others are in the table of acts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from causerie.access.allowed import Access
+from causerie.errors import InvalidRequest, NotFound
+from causerie.hosted.accounts.audit import AuditFilter
+from causerie.hosted.accounts.bounds import LimitsAndBudgets
+from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
+from causerie.hosted.accounts.issuing import Word
+from causerie.hosted.accounts.records import EntryKind
+from causerie.hosted.accounts.reports import UsageBucket, time_buckets
+from causerie.hosted.accounts.spending import SpendingReader
+from causerie.hosted.accounts.usage import (
+    TOKEN_CLASSES,
+    By,
+    RankingPeriod,
+    RecordFilter,
+    Step,
+    UsageQuery,
+    UsageSum,
+)
+from causerie.hosted.management import requests, views
+from causerie.hosted.management.requests import Body
+from causerie.hosted.management.routing import ApiCall, Call, WithBody, WithQuery, moment, route
+from causerie.hosted.management.views import viewed
+from causerie.hosted.operations.configuring import EntryKey, EntryView, EntryWish, Settings, Trial
+from causerie.hosted.operations.explanation import RoutingExplanation
+from causerie.hosted.operations.ports import ProbeView, ProviderView, RouteQuery, TargetView
+from causerie.hosted.operations.provider_models import (
+    Offer,
+    PickedModel,
+    PriceRules,
+    offers,
+    provider_in_force,
+    publication,
+    router_door,
+)
+from causerie.http.answers import Export, Rows, csv_pieces
+from causerie.protocol.numbers import money
+
+
+class ProviderSummary(Struct, frozen=True, kw_only=True):
+    """A provider, and how its targets stand now; `base_url` is empty for this service itself."""
+
+    name: str
+    base_url: str
+    dialect: str
+    max_concurrent: int | None
+    models: tuple[str, ...]
+    targets: tuple[TargetView, ...]
+
+    @staticmethod
+    def of(view: ProviderView) -> ProviderSummary:
+        return viewed(ProviderSummary, view, models=tuple(model.id for model in view.models))
+
+
+class ProviderList(Struct, frozen=True, kw_only=True):
+    """In the configured order."""
+
+    data: list[ProviderSummary]
+
+
+class ProbeModel(Body, frozen=True):
+    """Model to probe."""
+
+    model: Word
+    quick: bool = False
+
+
+class UseProbe(Body, frozen=True):
+    """Model whose newest result is put in force."""
+
+    model: Word
+
+
+class ExplainRoute(Body, frozen=True):
+    """A request that is not sent."""
+
+    request: dict[str, Any]
+    door: Annotated[str, Meta(max_length=200)] = ""
+    key: Annotated[str, Meta(max_length=64)] = ""
+    session: Annotated[str, Meta(max_length=256)] = ""
+    strict: bool = False
+
+
+@route("GET /providers", "List providers")
+async def list_providers(call: Call) -> ProviderList:
+    found = await call.operations.providers(call.actor)
+    return ProviderList(data=[ProviderSummary.of(view) for view in found])
+
+
+@route("GET /providers/{provider}/probe", "Get the state of the last probe")
+async def see_probe(call: Call, provider: str) -> ProbeView:
+    view = await call.operations.provider(call.actor, provider)
+    if view.probe is None:
+        words = "It has not been probed since the service was started."
+        raise NotFound(words, code="not_found")
+    return view.probe
+
+
+@route("POST /routes/explain", "Explain routing")
+async def explain_route(call: WithBody[ExplainRoute]) -> RoutingExplanation:
+    body = call.body
+    question = RouteQuery(
+        msgspec.json.encode(body.request), body.door, body.key, body.session, body.strict
+    )
+    return await call.operations.explain(call.actor, question)
+
+
+class EntryList(Struct, frozen=True, kw_only=True):
+    """Entries by kind, providers first; of each kind those of the file first."""
+
+    data: list[EntryView]
+
+
+class CreateEntry(Body, frozen=True):
+    """A new entry, or what is added to one of the file."""
+
+    kind: EntryKind
+    settings: Settings
+    key: EntryKey = ""
+    enabled: bool = True
+
+    def arguments(self) -> dict[str, Any]:
+        wish = EntryWish(settings=self.settings, key=self.key, enabled=self.enabled)
+        return {"kind": self.kind, "wish": wish}
+
+
+class TestProvider(Body, frozen=True):
+    """A provider to try: one that is not kept, or with `entry` or `filed` one that is, as it is."""
+
+    settings: Settings = msgspec.field(default_factory=dict)
+    key: EntryKey = ""
+    model: Annotated[str, Meta(max_length=300)] = ""
+    entry: Annotated[str, Meta(max_length=64)] = ""
+    filed: Annotated[str, Meta(max_length=64)] = ""
+
+
+@route("GET /configuration/entries", "List entries of the configuration")
+async def list_entries(call: Call) -> EntryList:
+    return EntryList(data=[*await call.operations.configuration.every(call.actor)])
+
+
+@route("POST /providers/test", "Test a provider")
+async def try_provider(call: WithBody[TestProvider]) -> Trial:
+    body = call.body
+    if body.filed:
+        return await call.operations.configuration.test_filed(call.actor, body.filed, body.model)
+    return await call.operations.configuration.test(
+        call.actor, body.settings, body.key, body.model, body.entry
+    )
+
+
+Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
+Margin = Annotated[str, Meta(pattern=r"^([0-9]{1,3}(\.[0-9]{1,4})?)?$")]
+PromptPrice = Amount
+CompletionPrice = Amount
+
+
+class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rules by which prices follow from those that the provider publishes."""
+
+    margin: Margin = ""
+    prompt: PromptPrice = ""
+    completion: CompletionPrice = ""
+
+
+class PublishedModel(Body, frozen=True):
+    """A model of the provider's list that is to be published, and its id in the catalog."""
+
+    id: Word
+    catalog_id: Annotated[str, Meta(max_length=140)] = ""
+
+
+class PublishModels(Body, frozen=True):
+    """Models to publish as the provider lists them now, and those to drop."""
+
+    models: Annotated[tuple[PublishedModel, ...], Meta(max_length=500)] = ()
+    gone: Annotated[tuple[Word, ...], Meta(max_length=500)] = ()
+    margin: Margin = ""
+    prompt: PromptPrice = ""
+    completion: CompletionPrice = ""
+    open_door: bool = False
+
+
+class OfferList(Struct, frozen=True, kw_only=True):
+    """Models in the order of the provider's list; those that are gone come last."""
+
+    data: list[Offer]
+
+
+class PublishedList(Struct, frozen=True, kw_only=True):
+    """Entries of the catalog that have an endpoint of the provider."""
+
+    data: list[EntryView]
+
+
+@route("GET /providers/{provider}/offers", "Compare a provider's list with the catalog")
+async def list_offers(call: WithQuery[OfferQuery], provider: str) -> OfferList:
+    _, _, found = await _offers(call, provider, _rules(call.query))
+    return OfferList(data=[*found])
+
+
+@route("POST /providers/{provider}/offers", "Publish models of a provider in the catalog")
+async def publish_models(call: WithBody[PublishModels], provider: str) -> PublishedList:
+    body, rules = call.body, _rules(call.body)
+    source, entries, listed = await _offers(call, provider, rules)
+    found = {each.id: each for each in listed}
+    picked = []
+    for each in body.models:
+        offer = found.get(each.id)
+        if offer is None or offer.listed is None:
+            raise InvalidRequest(f"The provider lists no model {each.id}.", param="models")
+        picked.append(PickedModel(offer.listed, each.catalog_id or offer.catalog_id))
+    steps = [*publication(source, entries, picked, body.gone, rules)]
+    door = router_door(entries) if body.open_door else None
+    if steps or door:
+        await call.operations.configuration.apply(call.actor, [*([door] if door else []), *steps])
+    published = []
+    for entry in await call.operations.configuration.every(call.actor):
+        endpoints = entry.settings.get("endpoints", ()) if entry.kind == "catalog_model" else ()
+        if any(one.get("provider") == provider for one in endpoints):
+            published.append(entry)
+    return PublishedList(data=published)
+
+
+async def _offers(
+    call: ApiCall[Any, Any], name: str, rules: PriceRules
+) -> tuple[EntryView, Sequence[EntryView], Sequence[Offer]]:
+    entries = await call.operations.configuration.every(call.actor)
+    provider = provider_in_force(entries, name)
+    trial = await call.operations.configuration.listed(call.actor, provider.name)
+    if not trial.listing.ok:
+        words = f"The list of {provider.name} could not be read: {trial.listing.problem}"
+        raise InvalidRequest(words, code="not_listed", status=409)
+    return provider, entries, offers(provider, trial.models, entries, rules)
+
+
+def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
+    margin = money(asked.margin) if asked.margin else None
+    return PriceRules(margin, asked.prompt or None, asked.completion or None)
+
+
+@route("GET /me", "Get the identity of the key")
+async def me(call: Call) -> views.Me:
+    return views.viewed(views.Me, call.actor)
+
+
+@route("PUT /bounds", "Set limits and budgets of many users and projects")
+async def set_many_bounds(call: WithBody[requests.ManyBounds]) -> views.ChangedView:
+    actor, body = call.actor, call.body
+    users = set(body.users)
+    if body.everyone:
+        users |= {each.id for each in await call.accounts.users.every(actor)}
+    if body.members_of is not None:
+        members = await call.accounts.projects.members(actor, body.members_of)
+        users |= {each.user.id for each in members}
+    changed = await call.accounts.bulk_bounds.set(
+        actor,
+        LimitsAndBudgets(body.limits, body.budgets),
+        users=[*users],
+        projects=[*body.projects],
+        keep=body.keep,
+    )
+    return views.ChangedView(changed=changed)
+
+
+@route("GET /projects", "List projects")
+async def list_projects(call: WithQuery[requests.PageQuery]) -> views.ProjectList:
+    projects = call.accounts.projects
+    if call.actor.project is not None:
+        found = [(await projects.see(call.actor, call.actor.project)).project]
+    else:
+        found = [*await projects.every(call.actor)]
+    page: views.ProjectList = views.page_of(views.ProjectList, found, call.query, call)
+    return page
+
+
+async def _see_access(call: Call, project: str = "", user: str = "") -> views.AccessView:
+    return views.AccessView.of(await call.accounts.access.see(call.actor, project, user), call)
+
+
+async def _set_access(
+    call: WithBody[Access], project: str = "", user: str = ""
+) -> views.AccessView:
+    await call.accounts.access.set(call.actor, call.body, project, user)
+    return views.AccessView.of(call.body, call)
+
+
+_WHOSE, _WHAT = "/projects/{project}", "the models and doors that"
+see_project_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a project may use")(_see_access)
+set_project_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a project may use")(_set_access)
+see_user_access = route("GET /users/{user}/access", f"Get {_WHAT} a user may use")(_see_access)
+set_user_access = route("PUT /users/{user}/access", f"Set {_WHAT} a user may use")(_set_access)
+_WHOSE += "/members/{user}"
+see_member_access = route(f"GET {_WHOSE}/access", f"Get {_WHAT} a member may use")(_see_access)
+set_member_access = route(f"PUT {_WHOSE}/access", f"Set {_WHAT} a member may use")(_set_access)
+
+
+@route("GET /projects/{project}/credits", "Get credits added, spent and left")
+async def see_credits(call: Call, project: str) -> views.CreditsView:
+    balance = await call.accounts.credits.balance(call.actor, project)
+    listed = await call.accounts.credits.of(call.actor, project)
+    sums = {name: views.amount(getattr(balance, name)) for name in ("put_in", "spent", "left")}
+    return views.CreditsView(**sums, data=[views.CreditView.of(each, call) for each in listed])
+
+
+_USUAL_SPAN = timedelta(days=30)
+_LONGEST_SPAN = {
+    Step.HOUR: timedelta(days=92),
+    Step.DAY: timedelta(days=3660),
+    Step.ALL: timedelta(days=3660),
+}
+
+
+def between(query: requests.Span, now: datetime) -> tuple[datetime, datetime]:
+    """The times that a query names, or the last 30 days. Raises :class:`InvalidRequest`."""
+    end = moment(query.until, "until") or now
+    start = moment(query.since, "since") or end - _USUAL_SPAN
+    if end <= start:
+        raise InvalidRequest("`until` has to be after `since`.", param="until")
+    return start, end
+
+
+def usage_query(query: requests.UsageSpan, now: datetime) -> UsageQuery:
+    """Return the query of sums. Raises :class:`InvalidRequest`."""
+    since, until = between(query, now)
+    longest = _LONGEST_SPAN[query.step]
+    if until - since > longest:
+        raise InvalidRequest(
+            f"With the step `{query.step}` the time asked for is at most {longest.days} days.",
+            param="since",
+        )
+    by = tuple(By(name) for name in query.by.split(",") if name)
+    if len(set(by)) != len(by):
+        raise InvalidRequest("`by` takes each name once.", param="by")
+    return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
+
+
+def narrowed(query: requests.Span) -> dict[str, Any]:
+    """Return the filters in addition to the project; the rest is ``None``."""
+    names = [name for name in ("key", "user", "model", "door") if hasattr(query, name)]
+    return {name: getattr(query, name) or None for name in names}
+
+
+CSV_TYPE = "text/csv; charset=utf-8; header=present"
+_COUNTED = ("requests", "refused", "failed", "aborted", *TOKEN_CLASSES)
+
+
+async def _usage_rows(question: UsageQuery, buckets: AsyncGenerator[UsageBucket]) -> Rows:
+    counted = [views.TOKENS.get(name, name) for name in _COUNTED]
+    yield [["start", *question.by, *counted, "cost", "first_token_seconds", "duration_seconds"]]
+    async with aclosing(buckets):
+        async for _, sums in buckets:
+            yield (_csv_line(each, question) for each in sums)
+
+
+def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
+    start, group = _cursor_of(sum, question)
+    return [
+        start,
+        *group,
+        *(str(getattr(sum, name)) for name in _COUNTED),
+        views.amount(sum.cost),
+        "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}",
+        f"{sum.duration_seconds:.6f}",
+    ]
+
+
+_LARGEST = 2**62
+_RECORD = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+Place = tuple[str, tuple[str, ...]]
+
+
+@route("GET /rankings", "Models or providers by tokens, over all projects")
+async def see_ranking(call: WithQuery[requests.RankingQuery]) -> views.RankingList:
+    period = RankingPeriod(call.query.period)
+    by = call.query.by
+    found = await call.accounts.rankings.of_all(by, call.actor, period)
+    return views.RankingList.of(found, by)
+
+
+@route("GET /usage", "Usage and cost over time")
+async def list_usage(call: WithQuery[requests.UsagePage]) -> views.UsageList:
+    query = call.query
+    asked = usage_query(query, call.now)
+    after = views.place_of(query.cursor, tuple[str, tuple[str, ...]])
+    found: list[UsageSum] = []
+    project = query.project or call.actor.project
+    rest = time_buckets(call.accounts.usage, call.actor, project, _after_cursor(asked, after))
+    async with aclosing(rest):
+        async for _, sums in rest:
+            found += [sum for sum in sums if after is None or _cursor_of(sum, asked) > after]
+            if len(found) > query.limit:
+                break
+    taken = found[: query.limit]
+    more = len(found) > len(taken)
+    return views.UsageList(
+        data=await asyncio.to_thread(lambda: [views.UsageView.of(each) for each in taken]),
+        next=views.cursor(_cursor_of(taken[-1], asked)) if more else None,
+    )
+
+
+@route("GET /usage.csv", "Usage and cost as CSV")
+async def export_usage(call: WithQuery[requests.UsageSpan]) -> Export:
+    asked = usage_query(call.query, call.now)
+    project = call.query.project or call.actor.project
+    buckets = time_buckets(call.accounts.usage, call.actor, project, asked)
+    return Export(CSV_TYPE, "usage.csv", csv_pieces(_usage_rows(asked, buckets)))
+
+
+@route("GET /statement.csv", "Statement of a month as CSV")
+async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
+    month = Month.named(call.query.month, call.now)
+    project = call.query.project or call.actor.project
+    rows = statement_rows(call.accounts, call.actor, project, month)
+    return Export(CSV_TYPE, f"statement-{month.name}.csv", csv_pieces(rows))
+
+
+@route("GET /projects/{project}/spending", "Spending against the budgets of a project")
+async def project_spending(call: Call, project: str) -> views.ProjectSpending:
+    seen = await call.accounts.projects.see(call.actor, project)
+    reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
+    found = await reader.of_project(seen.bounds.budgets)
+    return views.ProjectSpending(budgets=[views.BudgetSpending.of(each) for each in found])
+
+
+@route("GET /keys/{key}/spending", "Spending against the budgets of a key")
+async def key_spending(call: Call, key: str) -> views.KeySpending:
+    seen = await call.accounts.keys.see(call.actor, key)
+    used = await call.accounts.usage.last_used(call.actor, seen.project_id)
+    reader = SpendingReader(call.accounts.usage, call.actor, seen.project_id, call.now)
+    found = await reader.of_owners(By.KEY, {key: seen.bounds.budgets})
+    return views.KeySpending(
+        last_used_at=used.get(key),
+        budgets=[views.BudgetSpending.of(each) for each in found[key]],
+    )
+
+
+@route("GET /usage/first-token", "Time to first token")
+async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.LatencyList:
+    query = call.query
+    since, until = between(query, call.now)
+    by = (By(query.by),) if query.by else ()
+    asked = UsageQuery(since=since, until=until, step=Step.ALL, by=by, **narrowed(query))
+    project = query.project or call.actor.project
+    found = await call.accounts.usage.first_tokens(call.actor, project, asked)
+    found = sorted(found, key=lambda each: each.group)
+    return views.LatencyList(data=[views.LatencyView.of(each, by) for each in found])
+
+
+@route("GET /requests", "Single requests")
+async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestList:
+    query = call.query
+    before = views.place_of(query.cursor, tuple[int, str])
+    if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
+        raise views.no_cursor()
+    wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
+    project = query.project or call.actor.project
+    found = await call.accounts.usage.requests(call.actor, project, wanted)
+    last = found[-1] if len(found) == wanted.count else None
+    return views.RequestList(
+        data=[views.RequestView.of(each) for each in found],
+        next=views.cursor((last.at, last.id)) if last is not None else None,
+    )
+
+
+@route("GET /requests.csv", "Single requests as CSV")
+async def export_requests(call: WithQuery[requests.RequestSpan]) -> Export:
+    project = call.query.project or call.actor.project
+    rows = request_rows(call.accounts, call.actor, project, _filter(call.query, call.now))
+    return Export(CSV_TYPE, "requests.csv", csv_pieces(rows))
+
+
+def _filter(query: requests.RequestSpan, now: datetime) -> RecordFilter:
+    since, until = between(query, now)
+    return RecordFilter(
+        since=since,
+        until=until,
+        status=None if query.status is UNSET else query.status,
+        request_id=query.request_id or None,
+        tag=query.tag or None,
+        operation=query.operation or None,
+        failures_only=query.failures == "true",
+        **narrowed(query),
+    )
+
+
+@route("GET /audit", "Audit log")
+async def list_audit(call: WithQuery[requests.AuditQuery]) -> views.AuditList:
+    query = call.query
+    before = views.place_of(query.cursor, int)
+    if before is not None and not 0 <= before < _LARGEST:
+        raise views.no_cursor()
+    wanted = AuditFilter(
+        actor=query.actor or None,
+        action=query.action or None,
+        subject=query.subject or None,
+        kind=None if query.kind is UNSET else query.kind,
+        before=before,
+        limit=query.limit,
+    )
+    project = query.project or call.actor.project
+    found = await call.accounts.projects.audit(call.actor, project, wanted)
+    full = len(found) == wanted.count
+    return views.AuditList(
+        data=[views.viewed(views.AuditView, each) for each in found],
+        next=views.cursor(found[-1].id) if full else None,
+    )
+
+
+def _cursor_of(sum: UsageSum, asked: UsageQuery) -> Place:
+    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
+    return start, tuple(sum.group[by] for by in asked.by)
+
+
+def _after_cursor(asked: UsageQuery, after: Place | None) -> UsageQuery:
+    if after is None or asked.step is Step.ALL:
+        return asked
+    try:
+        start = moment(after[0], "cursor") or asked.since
+    except InvalidRequest as failure:
+        raise views.no_cursor() from failure
+    if start >= asked.until:
+        raise views.no_cursor()
+    return replace(asked, since=max(asked.since, start))
