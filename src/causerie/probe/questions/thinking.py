@@ -8,7 +8,6 @@ from operator import itemgetter
 
 from causerie.probe.question import (
     SAMPLES,
-    Learned,
     Messages,
     ProbeAnswer,
     ProbeQuestion,
@@ -16,14 +15,11 @@ from causerie.probe.question import (
     Script,
     Steps,
     Subject,
-    answered,
     dig,
     no,
     of_parameter,
     partly,
     question,
-    refusal,
-    streamed,
     unclear,
     user,
     yes,
@@ -45,7 +41,7 @@ def thought(answer: ProbeAnswer) -> bool:
 
 def _with(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
     reply = yield subject.ask(SUM, MOST, **fields).once()
-    return None if refusal(reply) is not None else thought(answered(reply))
+    return None if reply.refusal is not None else thought(reply.answer())
 
 
 @question("thinking", "2.5, 4.2", asks=9, tokens=140)
@@ -62,11 +58,11 @@ def _switch(subject: Subject) -> Script:
             known = replace(subject, quiet=off, loud=on, thinking="switch")
             by_default = "on" if thinks else "off"
             how = f"by `{name}`; {by_default} by default"
-            return Learned(yes(how) if name == _BY_TEMPLATE else partly(how), known)
+            return (yes if name == _BY_TEMPLATE else partly)(how, learned=known)
     if ever:
         known = replace(subject, loud={}, thinking="always", room=ROOM)
-        return Learned(no("it thinks, and no switch turns that off"), known)
-    return Learned(unclear("it never thinks"), replace(subject, thinking="never"))
+        return no("it thinks, and no switch turns that off", learned=known)
+    return unclear("it never thinks", learned=replace(subject, thinking="never"))
 
 
 def _both_ways(name: str, rule: str, words: str, switch: int) -> ProbeQuestion:
@@ -78,13 +74,13 @@ def _both_ways(name: str, rule: str, words: str, switch: int) -> ProbeQuestion:
         replies = []
         for fields in (on, off):
             reply = yield bare.ask(SUM, MOST, **fields).once()
-            if (refused := refusal(reply)) is not None and fields is on:
+            if (refused := reply.refusal) is not None and fields is on:
                 return no(refused)
             replies.append(reply)
-        loud = thought(answered(replies[0]))
-        if (refused := refusal(replies[1])) is not None:
+        loud = thought(replies[0].answer())
+        if (refused := replies[1].refusal) is not None:
             return partly(f"on; off is {refused}") if loud else no(refused)
-        quiet = not thought(answered(replies[1]))
+        quiet = not thought(replies[1].answer())
         if loud and quiet:
             return yes("on and off")
         if subject.thinking == "never":
@@ -99,8 +95,8 @@ def _both_ways(name: str, rule: str, words: str, switch: int) -> ProbeQuestion:
 def _fields(subject: Subject) -> Script:
     """Does reasoning come as `reasoning_content`?"""
     reply = yield subject.loudly(SUM, MOST).once()
-    answer = answered(reply)
-    message = dig(answer.document, "choices", 0, "message")
+    answer = reply.answer()
+    message = answer.at("choices", 0, "message")
     if dig(message, "reasoning_content"):
         return yes()
     if dig(message, "reasoning"):
@@ -113,7 +109,7 @@ def _fields(subject: Subject) -> Script:
 @question("stream.reasoning", "S", tokens=210, loud=True)
 def _order(subject: Subject) -> Script:
     """Does reasoning come before content in streams?"""
-    stream = streamed((yield subject.loudly(SUM, MOST + 64, stream=True)))
+    stream = (yield subject.loudly(SUM, MOST + 64, stream=True)).stream()
     kinds = _kinds(stream)
     if "reasoning" not in kinds:
         return no("no reasoning came in the stream")
@@ -137,12 +133,12 @@ def _kinds(stream: ProbeStream) -> list[str]:
 @of_parameter("thinking_token_budget", asks=2, tokens=140, loud=True)
 def _budget(subject: Subject) -> Script:
     """Does `thinking_token_budget` shorten it?"""
-    free = answered((yield subject.loudly(_LEGS, MOST)))
+    free = (yield subject.loudly(_LEGS, MOST)).answer()
     if len(free.reasoning.split()) < 12:
         return unclear("it thinks too briefly for a budget to show")
-    short = answered((yield subject.loudly(_LEGS, MOST, thinking_token_budget=8)))
+    short = (yield subject.loudly(_LEGS, MOST, thinking_token_budget=8)).answer()
     words = f"{len(free.reasoning)} characters without, {len(short.reasoning)} with a budget of 8"
-    spent = dig(short.document, "usage", "completion_tokens_details", "reasoning_tokens")
+    spent = short.at("usage", "completion_tokens_details", "reasoning_tokens")
     told = isinstance(spent, int) and 0 < spent <= 16
     if len(short.reasoning) < len(free.reasoning) and (told or len(short.reasoning) <= 80):
         return yes(words)
@@ -152,8 +148,8 @@ def _budget(subject: Subject) -> Script:
 @of_parameter("include_reasoning", asks=2, tokens=140, loud=True)
 def _hidden(subject: Subject) -> Script:
     """Does `include_reasoning: false` hide it?"""
-    free = answered((yield subject.loudly(SUM, MOST).once()))
-    answer = answered((yield subject.loudly(SUM, MOST, include_reasoning=False)))
+    free = (yield subject.loudly(SUM, MOST).once()).answer()
+    answer = (yield subject.loudly(SUM, MOST, include_reasoning=False)).answer()
     if not thought(free):
         return unclear("no reasoning comes anyway")
     if thought(answer):
@@ -172,7 +168,7 @@ def _reasoning_sent_back(subject: Subject) -> Script:
     counts = []
     for extra in ({}, {"reasoning_content": "The user wants to know the time, so I ask. " * 3}):
         talk: Messages = [user("What time is it?"), {**said, **extra}, result]
-        counts.append(answered((yield subject.loudly(talk, MOST, tools=tools))).prompt)
+        counts.append((yield subject.loudly(talk, MOST, tools=tools)).answer().prompt)
     bare, full = counts
     if bare is None or full is None:
         return partly("accepted; no usage tells whether the model sees it")
