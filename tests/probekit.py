@@ -8,7 +8,6 @@ from typing import Any
 
 from causerie.probe.interview import Finding, Interview, Patience
 from causerie.probe.question import (
-    Learned,
     ProbeQuestion,
     ProbeReply,
     ProbeRequest,
@@ -109,12 +108,9 @@ def judged(id: str, *replies: ProbeReply, subject: Subject = SUBJECT) -> ProbeVe
 
 def learned(id: str, *replies: ProbeReply, subject: Subject = SUBJECT) -> Subject:
     """Return the facts that later questions know after these replies."""
-    script, left = BY_ID[id].script(subject), list(replies)
-    found = step(script, None)
-    while isinstance(found, ProbeRequest):
-        found = step(script, left.pop(0))
-    assert isinstance(found, Learned)
-    return found.subject
+    verdict, _ = driven(BY_ID[id], replies, subject)
+    assert verdict.learned is not None
+    return verdict.learned
 
 
 def driven(
@@ -126,7 +122,7 @@ def driven(
         asked.append(found)
         assert left, f"asked once more: {found}"
         found = step(script, left.pop(0))
-    return (found.verdict if isinstance(found, Learned) else found), asked
+    return found, asked
 
 
 def says_yes(ask: ProbeRequest) -> ProbeReply:

@@ -10,8 +10,7 @@ from vision_model import write_projector
 
 from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine, with_projector
 from causerie.engines.weights.errors import NotGguf
-from causerie.engines.weights.gguf import read_header
-from causerie.engines.weights.projector import choose_projector, projector_beside
+from causerie.engines.weights.gguf import choose_projector, projector_beside, read_header
 
 WIDTH = 64
 

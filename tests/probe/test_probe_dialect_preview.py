@@ -12,8 +12,6 @@ from causerie.probe.question import (
     ProbeReply,
     ProbeRequest,
     ProbeVerdict,
-    answered,
-    plain,
 )
 from causerie.providers.dialects import DIALECTS
 
@@ -76,11 +74,11 @@ def test_a_stream_stands_for_its_plain_reply() -> None:
     rest = {"index": 0, "function": {"arguments": "{}"}}
     pieces = [chunk(role="assistant"), chunk(reasoning_content="hm"), chunk(content="a")]
     pieces += [chunk(tool_calls=[call]), chunk(tool_calls=[rest]), chunk("tool_calls")]
-    found = answered(plain(stream(*pieces, usage_chunk(7, 3))))
+    found = stream(*pieces, usage_chunk(7, 3)).plain().answer()
     assert (found.text, found.reasoning, found.finish) == ("a", "hm", "tool_calls")
     assert (found.prompt, found.completion) == (7, 3)
     assert [(one.id, one.name, one.arguments) for one in found.calls] == [("c", "f", "{}")]
     whole = answer("b")
-    assert plain(whole) is whole
+    assert whole.plain() is whole
     broken = ProbeReply(200, {"content-type": "text/event-stream"}, b"nothing")
-    assert plain(broken) is broken
+    assert broken.plain() is broken

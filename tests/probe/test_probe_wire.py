@@ -21,7 +21,6 @@ from causerie.probe.question import (
     Subject,
     chat,
     exchange,
-    trouble,
 )
 from causerie.probe.questions import QUESTIONS
 
@@ -166,7 +165,7 @@ async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
 
 @each_of("ended", ["late", "broken"])
 def test_a_reply_that_does_not_end_tells_nothing(ended: str) -> None:
-    verdict = trouble(ProbeReply(200, {}, b"", ended=ended, trouble="no end"))
+    verdict = ProbeReply(200, {}, b"", ended=ended, trouble="no end").failure
     assert verdict is not None
     assert verdict.grade is Grade.UNCLEAR
 

@@ -39,7 +39,7 @@ from causerie.probe.provider_interview import (
     interview,
     run_interview,
 )
-from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject, dig, message_of
+from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject, dig
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
 from causerie.probe.questions.listing import LIST, entries, entry_of, listed_length
 from causerie.providers.dialect import CHAT, Dialect
@@ -112,7 +112,7 @@ class ProbeRun:
             )
         names = self.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
         if not names:
-            why = f"{listed.status}: {message_of(listed)}{advice(listed.status, self.base_url)}"
+            why = f"{listed.status}: {listed.message}{advice(listed.status, self.base_url)}"
             raise CommandFailed(
                 f"{self.base_url}/models lists no models ({why}); name one with --model"
             )

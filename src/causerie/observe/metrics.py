@@ -307,6 +307,4 @@ class _Given(Collector):
 
 
 def _text(families: Sequence[Metric]) -> str:
-    registry = CollectorRegistry()
-    registry.register(_Given(families))
-    return generate_latest(registry).decode()
+    return generate_latest(_Given(families)).decode()

@@ -20,9 +20,9 @@ import msgspec
 from causerie.http.client import HttpClient, Reach
 from causerie.http.client_connection import TransportFailed
 from causerie.probe.question import (
+    BUSY,
     Ended,
     Grade,
-    Learned,
     ProbeQuestion,
     ProbeReply,
     ProbeRequest,
@@ -37,7 +37,7 @@ from causerie.probe.question import (
     unclear,
 )
 from causerie.probe.questions.listing import LONGEST_ASKED, TOO_LONG, longest_prompt
-from causerie.probe.questions.thinking import ROOM
+from causerie.probe.questions.sampling import ROOM
 
 _KEPT = (
     "content-type",
@@ -156,7 +156,6 @@ class ProbeClient:
 
 # The interview.
 
-_BUSY = (429, 503)
 _MAX_SILENT = 3
 # Operations by the question that shows each.
 _OPERATIONS: Mapping[str, str] = {
@@ -244,20 +243,17 @@ class Interview:
 
     async def _finding(self, question: ProbeQuestion) -> Finding:
         found, seen = await self._ask(question, self._asks)
-        if isinstance(found, Learned):
-            self.subject = found.subject
-            found = found.verdict
+        self.subject = found.learned or self.subject
         if self.dialect_preview is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
         other, more = await self._ask(question, self.dialect_preview)
-        other = other.verdict if isinstance(other, Learned) else other
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Finding(question, found, (*seen, *more))
 
     async def _ask(
         self, question: ProbeQuestion, asks: RequestSender
-    ) -> tuple[ProbeVerdict | Learned, tuple[RecordedExchange, ...]]:
+    ) -> tuple[ProbeVerdict, tuple[RecordedExchange, ...]]:
         script = question.script(self.subject)
         seen: list[RecordedExchange] = []
         reply: ProbeReply | None = None
@@ -286,14 +282,14 @@ class Interview:
             return self._replies[as_kept]
         reply = await self._send_counted(ask, asks)
         for turn in range(self._patience.busy_tries):
-            if reply.status not in _BUSY:
+            if reply.status not in BUSY:
                 break
             asked = reply.headers.get("retry-after", "")
             pause = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
             pause = min(pause, self._patience.busy_seconds, self._seconds_left)
             await asyncio.sleep(pause)
             reply = await self._send_counted(ask, asks)
-        self._was_busy = self._was_busy or reply.status in _BUSY
+        self._was_busy = self._was_busy or reply.status in BUSY
         if ask.reuse:
             self._replies[as_kept] = reply
         return reply
@@ -306,10 +302,10 @@ class Interview:
 
 
 def _tokens_spent(reply: ProbeReply) -> int:
-    usage = dig(reply.document(), "usage")
+    usage = reply.at("usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):
-            usage = dig(ProbeReply(body=line.removeprefix(b"data:")).document(), "usage")
+            usage = ProbeReply(body=line.removeprefix(b"data:")).at("usage")
             if usage is not None:
                 break
     total = dig(usage, "total_tokens")

@@ -19,7 +19,6 @@ from causerie.probe.question import (
     RecordedExchange,
     Subject,
     dig,
-    plain,
 )
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import entries, entry_of
@@ -54,7 +53,7 @@ class DialectPreview:
             body = msgspec.json.encode(error.body())
             return ProbeReply(error.status, {"content-type": "application/json"}, body)
         reply = await self.asks.put(replace(ask, body=sent.body), seconds)
-        return reply if request.stream else plain(reply)
+        return reply if request.stream else reply.plain()
 
 
 _OWNERS = {

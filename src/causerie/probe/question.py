@@ -26,6 +26,8 @@ SAMPLES: Mapping[str, Any] = tomllib.loads(
 )
 """What questions send, by its kind."""
 Ended = Literal["whole", "left", "late", "broken", "large"]
+BUSY = (429, 503)
+_WORDS = 160
 
 
 def dig(value: object, *path: str | int) -> object:
@@ -42,7 +44,7 @@ def dig(value: object, *path: str | int) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """One reply."""
+    """One reply, read as a completion: whole, as a stream, or as a refusal."""
 
     status: int = 0  # 0 if none came
     headers: Mapping[str, str] = field(default_factory=dict)  # by lower-case name
@@ -63,6 +65,97 @@ class ProbeReply:
             return bounded_json.decode(self.body, Any, bounded_json.REPLY)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
+
+    def at(self, *path: str | int) -> object:
+        return dig(self.document(), *path)
+
+    @property
+    def message(self) -> str:
+        """Return the words of an error, shortened."""
+        document = self.document()
+        for path in (("error", "message"), ("message",), ("detail",), ("error",)):
+            found = dig(document, *path)
+            if isinstance(found, str) and found:
+                return _shortened(found)
+        return _shortened(self.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why the request was refused (a 4xx other than *busy*); ``None`` if it was not."""
+        if 400 <= self.status < 500 and self.status not in BUSY:
+            return f"refused with {self.status}: {self.message}"
+        return None
+
+    @property
+    def failure(self) -> ProbeVerdict | None:
+        if self.ended == "large":
+            return no(self.trouble)
+        if self.ended in ("late", "broken"):
+            return unclear(self.trouble)
+        if self.refusal is not None:
+            return no(self.refusal)
+        if self.status in BUSY:
+            return unclear(f"the server was busy: {self.status} {self.message}")
+        if self.status >= 500:
+            return no(f"failed with {self.status}: {self.message}")
+        return None if self.status == 200 else no(f"answered with status {self.status}")
+
+    def settle(self) -> None:
+        """Raise :class:`Settled` for a reply that has failed."""
+        if self.failure is not None:
+            raise Settled(self.failure)
+
+    def answer(self, choice: int = 0) -> ProbeAnswer:
+        """Return the choice of a plain completion; raise :class:`Settled` if there is none."""
+        self.settle()
+        document = self.document()
+        if document is None:
+            kind = self.content_type or "no content type"
+            raise Settled(no(f"the reply is not JSON ({kind}): {self.message}"))
+        if dig(document, "error") is not None:
+            raise Settled(no(f"status 200 with an error: {self.message}"))
+        if not isinstance(dig(document, "choices", choice, "message"), dict):
+            raise Settled(no("the reply has no `choices[].message`"))
+        return _answer(document, choice)
+
+    def stream(self) -> ProbeStream:
+        """Return the chunks of a stream; raise :class:`Settled` if there are none."""
+        self.settle()
+        if self.content_type != "text/event-stream":
+            kind = self.content_type or "no content type"
+            raise Settled(no(f"a stream was asked for and {kind} came: {self.message}"))
+        decoder = EventDecoder(max_bytes=max(len(self.body), 1))
+        try:
+            events = [*decoder.feed(self.body), *decoder.close()]
+        except LineTooLong as error:
+            raise Settled(no(str(error))) from error
+        faults = _form_faults(self.body, events)
+        chunks = []
+        for event in events:
+            if event.strip() == b"[DONE]":
+                continue
+            chunk = ProbeReply(body=event).document()
+            if not isinstance(chunk, dict):
+                words = _shortened(event.decode("utf-8", "replace"))
+                faults.append(f"an event that is no JSON object: {words}")
+                continue
+            chunks.append(chunk)
+        errors = [dig(chunk, "error") for chunk in chunks if dig(chunk, "error") is not None]
+        if errors:
+            raise Settled(no(f"an error inside the stream: {_shortened(str(errors[0]))}"))
+        if not chunks:
+            raise Settled(no("the stream has no chunks"))
+        return ProbeStream(tuple(chunks), tuple(faults))
+
+    def plain(self) -> ProbeReply:
+        """Return a stream as the plain reply that it stands for; any other reply as it is."""
+        if self.content_type != "text/event-stream" or self.failure is not None:
+            return self
+        try:
+            body = msgspec.json.encode(self.stream().document())
+        except Settled:
+            return self
+        return replace(self, headers={"content-type": "application/json"}, body=body)
 
 
 Credential = Literal["ours", "none", "wrong"]
@@ -106,6 +199,8 @@ class ProbeVerdict:
 
     grade: Grade
     how: str = ""
+    learned: Subject | None = field(default=None, repr=False, compare=False)
+    """What later questions should know."""
 
     @property
     def good(self) -> bool:
@@ -185,16 +280,8 @@ class Subject:
 
 T = TypeVar("T")
 Steps = Generator[ProbeRequest, ProbeReply, T]  # a part of a script, which comes to some result
-Script = Steps["ProbeVerdict | Learned"]
+Script = Steps[ProbeVerdict]
 MakeQuestion = Callable[[Callable[["Subject"], Script]], "ProbeQuestion"]
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """A verdict, and what later questions should know."""
-
-    verdict: ProbeVerdict
-    subject: Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,21 +309,18 @@ def of_parameter(name: str, words: str = "", **facts: Any) -> MakeQuestion:
     return question(name, "contract 1", words, decides=(name,), **facts)
 
 
-def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:
+def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | ProbeVerdict:
     """Advance the script: return its next request, or its result."""
     try:
         return next(script) if reply is None else script.send(reply)
     except StopIteration as stop:
-        ended: Learned | ProbeVerdict = stop.value
-        return ended
+        verdict: ProbeVerdict = stop.value
+        return verdict
     except Settled as settled:
         return settled.verdict
 
 
 # Replies read as completions, and evidence for people.
-
-_BUSY = (429, 503)
-_WORDS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,58 +345,8 @@ class ProbeAnswer:
     completion: int | None
     document: object
 
-
-def refusal(reply: ProbeReply) -> str | None:
-    """Return why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
-    if 400 <= reply.status < 500 and reply.status not in _BUSY:
-        return f"refused with {reply.status}: {message_of(reply)}"
-    return None
-
-
-def message_of(reply: ProbeReply) -> str:
-    """Return the words of an error, shortened."""
-    document = reply.document()
-    for path in (("error", "message"), ("message",), ("detail",), ("error",)):
-        found = dig(document, *path)
-        if isinstance(found, str) and found:
-            return _shortened(found)
-    return _shortened(reply.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
-
-
-def trouble(reply: ProbeReply) -> ProbeVerdict | None:
-    if reply.ended == "large":
-        return no(reply.trouble)
-    if reply.ended in ("late", "broken"):
-        return unclear(reply.trouble)
-    if (refused := refusal(reply)) is not None:
-        return no(refused)
-    if reply.status in _BUSY:
-        return unclear(f"the server was busy: {reply.status} {message_of(reply)}")
-    if reply.status >= 500:
-        return no(f"failed with {reply.status}: {message_of(reply)}")
-    if reply.status != 200:
-        return no(f"answered with status {reply.status}")
-    return None
-
-
-def settle(reply: ProbeReply) -> None:
-    verdict = trouble(reply)
-    if verdict is not None:
-        raise Settled(verdict)
-
-
-def answered(reply: ProbeReply, choice: int = 0) -> ProbeAnswer:
-    """Return the choice of a plain completion; raise :class:`Settled` if there is none."""
-    settle(reply)
-    document = reply.document()
-    if document is None:
-        kind = reply.content_type or "no content type"
-        raise Settled(no(f"the reply is not JSON ({kind}): {message_of(reply)}"))
-    if dig(document, "error") is not None:
-        raise Settled(no(f"status 200 with an error: {message_of(reply)}"))
-    if not isinstance(dig(document, "choices", choice, "message"), dict):
-        raise Settled(no("the reply has no `choices[].message`"))
-    return _answer(document, choice)
+    def at(self, *path: str | int) -> object:
+        return dig(self.document, *path)
 
 
 def _answer(document: object, choice: int = 0) -> ProbeAnswer:
@@ -356,71 +390,30 @@ class ProbeStream:
         choices = (one for chunk in self.chunks for one in _list(dig(chunk, "choices")))
         return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
 
+    def answer(self) -> ProbeAnswer:
+        """Return the first choice, put together."""
+        return _answer(self.document())
 
-def streamed(reply: ProbeReply) -> ProbeStream:
-    settle(reply)
-    if reply.content_type != "text/event-stream":
-        kind = reply.content_type or "no content type"
-        raise Settled(no(f"a stream was asked for and {kind} came: {message_of(reply)}"))
-    decoder = EventDecoder(max_bytes=max(len(reply.body), 1))
-    try:
-        events = [*decoder.feed(reply.body), *decoder.close()]
-    except LineTooLong as error:
-        raise Settled(no(str(error))) from error
-    faults = _form_faults(reply.body, events)
-    chunks = []
-    for event in events:
-        if event.strip() == b"[DONE]":
-            continue
-        chunk = ProbeReply(body=event).document()
-        if not isinstance(chunk, dict):
-            words = _shortened(event.decode("utf-8", "replace"))
-            faults.append(f"an event that is no JSON object: {words}")
-            continue
-        chunks.append(chunk)
-    errors = [dig(chunk, "error") for chunk in chunks if dig(chunk, "error") is not None]
-    if errors:
-        raise Settled(no(f"an error inside the stream: {_shortened(str(errors[0]))}"))
-    if not chunks:
-        raise Settled(no("the stream has no chunks"))
-    return ProbeStream(tuple(chunks), tuple(faults))
-
-
-def joined(stream: ProbeStream) -> ProbeAnswer:
-    """Return the first choice, put together."""
-    return _answer(_joined_document(stream))
-
-
-def plain(reply: ProbeReply) -> ProbeReply:
-    """Return a stream as the plain reply that it stands for; any other reply as it is."""
-    if reply.content_type != "text/event-stream" or trouble(reply) is not None:
-        return reply
-    try:
-        body = msgspec.json.encode(_joined_document(streamed(reply)))
-    except Settled:
-        return reply
-    return replace(reply, headers={"content-type": "application/json"}, body=body)
-
-
-def _joined_document(stream: ProbeStream) -> dict[str, object]:
-    deltas, calls = stream.deltas(), _joined_calls(stream)
-    message = {
-        "role": "assistant",
-        "content": "".join(_text(delta.get("content")) for delta in deltas),
-        "reasoning": "".join(map(_reasoning, deltas)),
-    }
-    logprobs = [
-        token
-        for chunk in stream.chunks
-        for token in _list(dig(chunk, "choices", 0, "logprobs", "content"))
-    ]
-    choice = {
-        "index": 0,
-        "message": message | ({"tool_calls": calls} if calls else {}),
-        "finish_reason": next(iter(stream.finishes()), None),
-        "logprobs": {"content": logprobs},
-    }
-    return {"choices": [choice], "usage": stream.usage}
+    def document(self) -> dict[str, object]:
+        """Return the plain completion that the stream stands for."""
+        deltas, calls = self.deltas(), _joined_calls(self)
+        message = {
+            "role": "assistant",
+            "content": "".join(_text(delta.get("content")) for delta in deltas),
+            "reasoning": "".join(map(_reasoning, deltas)),
+        }
+        logprobs = [
+            token
+            for chunk in self.chunks
+            for token in _list(dig(chunk, "choices", 0, "logprobs", "content"))
+        ]
+        choice = {
+            "index": 0,
+            "message": message | ({"tool_calls": calls} if calls else {}),
+            "finish_reason": next(iter(self.finishes()), None),
+            "logprobs": {"content": logprobs},
+        }
+        return {"choices": [choice], "usage": self.usage}
 
 
 def _joined_calls(stream: ProbeStream) -> list[dict[str, object]]:
@@ -535,7 +528,7 @@ def _reply(reply: ProbeReply) -> str:
     if reply.content_type == "text/event-stream":
         words += _stream(reply)
     elif reply.status != 200:
-        words += message_of(reply)
+        words += reply.message
     elif isinstance(choices := dig(document, "choices"), list):
         words += " | ".join(_choice(one) for one in choices[:2]) + _usage(document)
     else:
@@ -545,10 +538,10 @@ def _reply(reply: ProbeReply) -> str:
 
 def _stream(reply: ProbeReply) -> str:
     try:
-        stream = streamed(reply)
+        stream = reply.stream()
     except Settled as settled:
         return settled.verdict.how
-    answer = joined(stream)
+    answer = stream.answer()
     last = reply.body[-40:].decode("utf-8", "replace")
     names = ", ".join(str(call.name) for call in answer.calls)
     return (

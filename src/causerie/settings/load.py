@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -164,36 +164,53 @@ class Loaded:
 
     def where(self, path: KeyPath) -> str:
         """Return the origin of a value: flag, variable, or file and line."""
-        if (origin := of_nearest(path, self.origins)) is None:
-            return str(self.file or "")
-        line = origin.removeprefix("line ")
-        return f"{self.file}:{line}" if line != origin else origin
+        return _place(path, self.origins, self.file)
+
+
+def _place(path: KeyPath, origins: Mapping[KeyPath, str], file: Path | None) -> str:
+    if (origin := of_nearest(path, origins)) is None:
+        return str(file or "")
+    line = origin.removeprefix("line ")
+    return f"{file}:{line}" if line != origin else origin
 
 
 @dataclass(slots=True)
 class _Layers:
     values: dict[str, Any]
     origins: dict[KeyPath, str]
-    lines: dict[KeyPath, int]
     file: Path | None
     text: str | None = None
 
     def put(self, path: KeyPath, value: object, origin: str) -> None:
         table: Any = self.values
         for part in path[:-1]:
-            table = table.setdefault(part, {})
-            if not isinstance(table, dict):
+            table = table.setdefault(part, {}) if isinstance(part, str) else table[part]
+            if not isinstance(table, dict | list | tuple):
                 return  # the decoder will say that a table belongs there
+        for below in _paths_below(table.get(path[-1]), path):
+            self.origins.pop(below, None)
         table[path[-1]] = value
         self.origins[path] = origin
 
     def where(self, path: KeyPath) -> str:
-        if (origin := of_nearest(path, self.origins)) is not None:
-            return origin
-        if self.file is None:
-            return ""
-        line = of_nearest(path, self.lines)
-        return f"{self.file}:{line}" if line is not None else str(self.file)
+        return _place(path, self.origins, self.file)
+
+    def all_origins(self) -> Mapping[KeyPath, str]:
+        """Return the origin of each value, also inside of inline tables."""
+        paths = _paths_below(self.values)
+        found = {path: of_nearest(path, self.origins) for path in paths}
+        return {path: origin for path, origin in found.items() if origin} | self.origins
+
+
+def _paths_below(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    items: Iterable[tuple[Any, object]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    for part, item in items:
+        yield (*path, part)
+        yield from _paths_below(item, (*path, part))
 
 
 def load(
@@ -233,7 +250,7 @@ def load(
     problems += [_problem(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
     named = frozenset(secret.env for _, _, secret in secrets(settings) if secret.env)
     ignored = tuple(_ignored(environ, known, named))
-    loaded = Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
+    loaded = Loaded(settings, layers.file, layers.all_origins(), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
     return loaded
@@ -264,9 +281,10 @@ def _usual_file(environ: Mapping[str, str], folder: Path) -> Path | None:
 
 def _read(file: Path | None, text: str | None) -> _Layers:
     if file is None:
-        return _Layers({}, {}, {}, None)
+        return _Layers({}, {}, None)
     text, values = parsed(file, text)
-    return _Layers(values, {}, line_numbers(text), file, text)
+    lines = {path: f"line {line}" for path, line in line_numbers(text).items()}
+    return _Layers(values, lines, file, text)
 
 
 def parsed(file: Path, text: str | None = None) -> tuple[str, dict[str, Any]]:
@@ -327,7 +345,8 @@ def _problem(rule: Broken, layers: _Layers) -> Problem:
 
 
 def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
-    return rule.path[:-1] in layers.origins and any(
+    origin = layers.origins.get(rule.path[:-1], "line")
+    return not origin.startswith("line") and any(
         rule.path[:-2] == PATHS[section] and rule.path[-1] == key for section, key in KEYS.items()
     )
 
@@ -370,8 +389,7 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
             tables.append({**kind, **entry.body, label: entry.name})
             continue
         for name, value in entry.body.items():
-            tables[index][name] = value
-            layers.origins[*path, index, name] = entry.origin
+            layers.put((*path, index, name), value, entry.origin)
 
 
 def _fill_known_providers(values: dict[str, Any]) -> None:
@@ -399,28 +417,6 @@ def _from_text(kind: Any, text: str) -> object:
 
 def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
-
-
-def _origins(layers: _Layers) -> dict[KeyPath, str]:
-    found = {path: f"line {line}" for path, line in layers.lines.items()}
-    for path in _key_paths(layers.values):
-        given = [layers.origins[one] for one in (path[:3], path[:2]) if one in layers.origins]
-        line = of_nearest(path, layers.lines)
-        if given:
-            found[path] = given[0]
-        elif line is not None:
-            found[path] = f"line {line}"
-    return {**found, **layers.origins}
-
-
-def _key_paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield (*path, name)
-            yield from _key_paths(item, (*path, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _key_paths(item, (*path, index))
 
 
 def _ignored(

@@ -21,11 +21,12 @@ from causerie.engines.machine import (
     model_memory_bytes,
     own_groups,
 )
-from causerie.engines.weights.gguf import Header, smaller_that_fits
-from causerie.engines.weights.projector import (
+from causerie.engines.weights.gguf import (
+    Header,
     check_projector,
     projector_beside,
     reads_images_whole,
+    smaller_that_fits,
 )
 
 _CONTEXT_STEP = 256  # the engine rounds a context to multiples of it

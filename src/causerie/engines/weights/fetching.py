@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,9 +32,8 @@ from causerie.engines.weights.errors import (
     WeightsNotFound,
 )
 from causerie.engines.weights.folder import CONFIG, INDEX, OPENVINO, OPENVINO_MODEL
-from causerie.engines.weights.gguf import gguf_parts, read_header
+from causerie.engines.weights.gguf import choose_projector, gguf_parts, read_header
 from causerie.engines.weights.package_index import extract_model, find_wheel, pip_configuration
-from causerie.engines.weights.projector import choose_projector
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
 
 SAFETENSORS = ".safetensors"
@@ -217,8 +216,7 @@ async def fetch(
     reference = (Reference.parse(ref) if isinstance(ref, str) else ref).settled
     if reference.kind is Kind.PATH:
         return await _at_path(reference, _own_file)
-    fetching = _Fetching(reference, Cache(cache), progress, hub)
-    return await fetching.result(fetching.file)
+    return await _Fetching(reference, Cache(cache), progress, hub).result()
 
 
 async def fetch_folder(
@@ -253,8 +251,7 @@ async def fetch_folder(
         if whole := await asyncio.to_thread(store.find, reference):
             return whole
         store = Cache(cache, "outline")
-    fetching = _Fetching(reference, store, progress, hub)
-    return await fetching.result(fetching.whole_folder)
+    return await _Fetching(reference, store, progress, hub).result()
 
 
 async def fetch_for_openvino(
@@ -270,8 +267,7 @@ async def fetch_for_openvino(
     if reference.kind is Kind.HUB and reference.wanted is None:
         # Without the network the file may be here, though the folder is not.
         with suppress(NotForOpenVino, Offline):
-            fetching = _Fetching(reference, Cache(cache, "openvino"), progress, hub)
-            return await fetching.result(fetching.whole_folder)
+            return await _Fetching(reference, Cache(cache, "openvino"), progress, hub).result()
     try:
         return await fetch(reference, cache, progress=progress, hub=hub)
     except NoGgufFile as error:
@@ -288,8 +284,9 @@ class _Fetching:
     progress: Progress
     options: HubOptions
 
-    async def result(self, bring: Callable[[], Awaitable[Sequence[StoredFile]]]) -> CachedWeights:
+    async def result(self) -> CachedWeights:
         reference, store = self.reference, self.store
+        fetched = self._file if store.kind == "file" else self._whole_folder
         if kept := await asyncio.to_thread(store.find, reference):
             return kept
         if self.options.offline:
@@ -300,11 +297,11 @@ class _Fetching:
             if kept := await asyncio.to_thread(store.find, reference):
                 return kept
             try:
-                return await asyncio.to_thread(store.keep, reference, await bring())
+                return await asyncio.to_thread(store.keep, reference, await fetched())
             except OSError as error:
                 raise CacheUnusable(store.folder, error) from error
 
-    async def file(self) -> Sequence[StoredFile]:
+    async def _file(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
             files = await self._downloaded(await self._list(self._choose_file), self.progress)
         else:
@@ -321,7 +318,7 @@ class _Fetching:
         chosen = choose_gguf(repository, files, self.reference.wanted)
         return (*chosen, *(one for one in choose_projector(files) if one not in chosen))
 
-    async def whole_folder(self) -> Sequence[StoredFile]:
+    async def _whole_folder(self) -> Sequence[StoredFile]:
         name = self.reference.name
         sources = await self._list(_CHOICES[self.store.kind])
         sizes = [source.size for source in self._missing_sources(sources)]

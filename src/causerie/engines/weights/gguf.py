@@ -1,6 +1,7 @@
 """Reads a GGUF file, versions 2 and 3, believing none of its numbers.
 
-Yields facts about its model, vocabulary, quantization, and the files that belong together.
+Yields facts about its model, vocabulary, quantization, and the files that belong together: parts,
+and the projector that makes images into tokens.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -315,3 +316,65 @@ def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[i
     if interval > 1 and len(given) == 1:
         per_layer = [n if (i + 1) % interval == 0 else 0 for i, n in enumerate(per_layer)]
     return tuple(max(n, 0) for n in per_layer[: blocks or None])
+
+
+# Projectors: the files (`mmproj`) that make an image into tokens of a text model. One lies beside
+# the weights, in a repository or in a folder, and fits models of one width.
+
+_MMPROJ = re.compile(r"(?<![a-z0-9])mmproj(?![a-z0-9])", re.IGNORECASE)
+# The smallest projector that loses nothing comes first.
+_BEST_KINDS = ("F16", "BF16", "Q8_0", "F32")
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def choose_projector(files: Iterable[str]) -> tuple[str, ...]:
+    """Return the name of the projector among the files of a repository; empty without one."""
+    found = [name for name in files if name.lower().endswith(".gguf") and _MMPROJ.search(name)]
+    return tuple(sorted(found, key=_preference)[:1])
+
+
+def projector_beside(header: Header) -> Path | None:
+    """Return the projector in the folder of a model's weights, or ``None``. Blocks.
+
+    Of several that fit the model, its name is likest to the chosen one's.
+    """
+    if _MMPROJ.search(header.path.name):
+        return None
+    try:
+        files = [file for file in header.path.parent.iterdir() if choose_projector([file.name])]
+    except OSError:
+        return None
+    fitting = [file for file in files if _width(file) == header.embedding_length]
+    own = _words(header.path)
+    fitting.sort(key=lambda file: (-len(own & _words(file)), _preference(file.name)))
+    return fitting[0] if fitting else None
+
+
+def _preference(name: str) -> tuple[int, str]:
+    kind = quantization_of_name(name.removesuffix(".gguf"))
+    return _BEST_KINDS.index(kind) if kind in _BEST_KINDS else len(_BEST_KINDS), name
+
+
+def _words(file: Path) -> set[str]:
+    return set(_WORD.findall(file.stem.lower()))
+
+
+def check_projector(file: Path) -> None:
+    """Raise :class:`NotGguf` unless a file is a projector for images. Blocks."""
+    with open_metadata(file) as data:
+        if data.integer("clip.vision.projection_dim") is None:
+            raise NotGguf(file, "it is no projector for images (`mmproj`)")
+
+
+def reads_images_whole(file: Path) -> bool:
+    """Return whether each token of an image sees all of them, which one step has to read then."""
+    with open_metadata(file) as data:
+        return data.text("clip.projector_type").startswith("gemma")
+
+
+def _width(file: Path) -> int | None:
+    try:
+        with open_metadata(file) as data:
+            return data.integer("clip.vision.projection_dim")
+    except NotGguf:
+        return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from causerie.probe.question import ProbeQuestion
-from causerie.probe.questions import listing, messages, output, sampling, thinking
+from causerie.probe.questions import listing, messages, output, sampling
 
 QUESTIONS: tuple[ProbeQuestion, ...] = (
     *listing.QUESTIONS,
     *messages.COMPLETION_QUESTIONS,
     *listing.OPERATION_QUESTIONS,
-    *thinking.QUESTIONS,
+    *sampling.THINKING_QUESTIONS,
     *messages.QUESTIONS,
     *messages.STREAM_QUESTIONS,
     *sampling.LENGTH_QUESTIONS,

@@ -10,19 +10,16 @@ import msgspec
 
 from causerie.errors import counted
 from causerie.probe.question import (
-    Learned,
     ProbeReply,
     ProbeRequest,
+    ProbeVerdict,
     Script,
+    Steps,
     Subject,
-    answered,
     dig,
-    message_of,
     no,
     partly,
     question,
-    refusal,
-    settle,
     unclear,
     yes,
 )
@@ -42,7 +39,7 @@ _LENGTHS = (
 
 def entries(reply: ProbeReply) -> list[object]:
     """Return the entries of a list of models, empty where the reply is none."""
-    data = dig(reply.document(), "data")
+    data = reply.at("data")
     return (
         [one for one in data if isinstance(dig(one, "id"), str)] if isinstance(data, list) else []
     )
@@ -75,14 +72,14 @@ def _base(subject: Subject) -> Script:
 def _models(subject: Subject) -> Script:
     """Are models listed by id?"""
     reply = yield LIST
-    settle(reply)
-    if not isinstance(dig(reply.document(), "data"), list):
+    reply.settle()
+    if not isinstance(reply.at("data"), list):
         return no("the reply has no array `data`")
     entry, count = entry_of(reply, subject.model), len(entries(reply))
     if entry is None:
         return partly(f"the list has {counted(count, 'model')}, but not this one")
     known = replace(subject, entry=entry, context_length=listed_length(entry))
-    return Learned(yes(counted(count, "model")), known)
+    return yes(counted(count, "model"), learned=known)
 
 
 @question("models.parameters", "1 rule 3", alone=True, asks=0)
@@ -125,12 +122,12 @@ def longest_prompt(length: int) -> int:
 
 
 def _told_length(reply: ProbeReply) -> int | None:
-    told = dig(reply.document(), "error", "metadata", "context_length")
+    told = reply.at("error", "metadata", "context_length")
     if not isinstance(told, int):
-        told = dig(reply.document(), "error", "n_ctx")
+        told = reply.at("error", "n_ctx")
     if isinstance(told, int):
         return told
-    found = _TOLD.search(message_of(reply))
+    found = _TOLD.search(reply.message)
     return int(re.sub("[,_]", "", found[1])) if found else None
 
 
@@ -143,21 +140,21 @@ def _context_length(subject: Subject) -> Script:
     if (length := listed_length(again)) is not None:  # known once the model has been loaded
         return _learned(subject, length, "by the list of models", whole=True)
     reply = yield ProbeRequest("GET", "/props", at_root=True)
-    slot = dig(reply.document(), "default_generation_settings", "n_ctx")
+    slot = reply.at("default_generation_settings", "n_ctx")
     if isinstance(slot, int) and slot > 0:
         return _learned(subject, slot, "by GET /props")
     limit = subject.limit
     reply = yield subject.ask("Say ok.", 4, **{limit: _HUGE})
-    length = _told_length(reply) if refusal(reply) is not None else None
+    length = _told_length(reply) if reply.refusal is not None else None
     if length is not None:
         return _learned(subject, length, "by the refusal of a huge output limit")
     return unclear("nothing tells it")
 
 
-def _learned(subject: Subject, length: int, how: str, *, whole: bool = False) -> Learned:
+def _learned(subject: Subject, length: int, how: str, *, whole: bool = False) -> ProbeVerdict:
     words = f"{length} tokens, {how}"
     known = replace(subject, context_length=length)
-    return Learned(yes(words) if whole else partly(words), known)
+    return (yes if whole else partly)(words, learned=known)
 
 
 @question(TOO_LONG, "contract 3")
@@ -170,15 +167,15 @@ def _too_long(subject: Subject) -> Script:
         return unclear(f"not asked: a prompt of more than {length} tokens might cost as much")
     reply = yield subject.ask("hi " * longest_prompt(length), 1)
     if reply.status == 200:
-        answer = answered(reply)
+        answer = reply.answer()
         return no(f"taken, with a prompt of {answer.prompt} tokens: it was cut in silence")
-    if refusal(reply) is None:
+    if reply.refusal is None:
         if not reply.status:
             return unclear(reply.trouble)
-        return no(f"status {reply.status}: {message_of(reply)}")
-    if dig(reply.document(), "error", "code") == "context_length_exceeded":
-        return yes(message_of(reply))
-    return partly(f"refused under another code: {message_of(reply)}")
+        return no(f"status {reply.status}: {reply.message}")
+    if reply.at("error", "code") == "context_length_exceeded":
+        return yes(reply.message)
+    return partly(f"refused under another code: {reply.message}")
 
 
 CONTEXT_QUESTIONS = (_context_length, _too_long)
@@ -189,39 +186,33 @@ CONTEXT_QUESTIONS = (_context_length, _too_long)
 _QUERY, _NEAR, _FAR = "Which animal barks?", "A dog barks.", "Iron is a metal."
 
 
-def _asked(subject: Subject, operation: str, **fields: object) -> ProbeRequest:
+def _asked(subject: Subject, operation: str, **fields: object) -> Steps[ProbeReply]:
     body = msgspec.json.encode({"model": subject.model, **fields})
-    return ProbeRequest("POST", f"/{operation}", body)
-
-
-def _document(reply: ProbeReply) -> object:
-    settle(reply)
-    return reply.document()
+    reply = yield ProbeRequest("POST", f"/{operation}", body)
+    reply.settle()
+    return reply
 
 
 @question("embeddings", "contract 5", tokens=20, alone=True)
 def _embeddings(subject: Subject) -> Script:
     """Are embeddings made?"""
-    reply = yield _asked(subject, "embeddings", input=[_NEAR, _FAR])
-    document = _document(reply)
-    vectors = [dig(document, "data", index, "embedding") for index in range(2)]
-    numbers = [one for one in vectors if isinstance(one, list) and one]
-    if len(numbers) < len(vectors):
+    reply = yield from _asked(subject, "embeddings", input=[_NEAR, _FAR])
+    first, second = (reply.at("data", index, "embedding") for index in range(2))
+    if not (isinstance(first, list) and first and isinstance(second, list) and second):
         return no("the reply has no vector for each text")
-    if numbers[0] == numbers[1]:
+    if first == second:
         return no("two texts have the same vector")
-    tokens = dig(document, "usage", "prompt_tokens")
+    tokens = reply.at("usage", "prompt_tokens")
     if not isinstance(tokens, int) or not tokens:
         return partly("no usage tells the tokens, which are estimated then")
-    return yes(f"vectors of {len(numbers[0])} numbers")
+    return yes(f"vectors of {len(first)} numbers")
 
 
 @question("rerank", "contract 5", tokens=40, alone=True)
 def _rerank(subject: Subject) -> Script:
     """Are documents ranked?"""
-    reply = yield _asked(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
-    document = _document(reply)
-    results = dig(document, "results") or dig(document, "data")
+    reply = yield from _asked(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
+    results = reply.at("results") or reply.at("data")
     if not isinstance(dig(results, 0, "relevance_score"), int | float):
         return no("the reply has no `relevance_score`")
     if dig(results, 0, "index") != 1:
@@ -232,8 +223,8 @@ def _rerank(subject: Subject) -> Script:
 @question("completions", "contract 5", tokens=10, alone=True)
 def _completions(subject: Subject) -> Script:
     """Are plain texts completed?"""
-    reply = yield _asked(subject, "completions", prompt="One, two, three,", max_tokens=4)
-    if not isinstance(dig(_document(reply), "choices", 0, "text"), str):
+    reply = yield from _asked(subject, "completions", prompt="One, two, three,", max_tokens=4)
+    if not isinstance(reply.at("choices", 0, "text"), str):
         return no("the reply has no `text`")
     return yes()
 

@@ -11,24 +11,18 @@ from dataclasses import replace
 from causerie.probe.question import (
     SAMPLES,
     Credential,
-    Learned,
     ProbeQuestion,
     ProbeReply,
     ProbeRequest,
     Script,
     Subject,
-    answered,
     chat,
     checked,
     dig,
-    joined,
-    message_of,
     no,
     of_parameter,
     partly,
     question,
-    refusal,
-    streamed,
     unclear,
     user,
     weighed,
@@ -73,24 +67,24 @@ def _completion(subject: Subject) -> Script:
         replace(subject, steady={}),
         replace(subject, limit="max_completion_tokens", steady={}),
     ]
-    while refusal(reply) is not None and reply.status in (400, 422) and tried:
+    while reply.refusal is not None and reply.status in (400, 422) and tried:
         subject = tried.pop(0)
         reply = yield subject.ask(HELLO, MOST).once()
-    answer = answered(reply)
+    answer = reply.answer()
     missing = []
     for path, holds in _FIELDS:
-        value = dig(answer.document, *path)
+        value = answer.at(*path)
         if not holds(value):
             seen = "missing" if value is None else f"{value!r:.40}"
             missing.append(f"`{'.'.join(map(str, path))}` is {seen}")
-    return Learned(weighed(missing, of=len(_FIELDS)), subject)
+    return replace(weighed(missing, of=len(_FIELDS)), learned=subject)
 
 
 @question("usage", "2.5", tokens=80)
 def _usage(subject: Subject) -> Script:
     """Does the usage add up, with its details?"""
-    answer = answered((yield subject.ask(HELLO, MOST).once()))
-    usage = dig(answer.document, "usage")
+    answer = (yield subject.ask(HELLO, MOST).once()).answer()
+    usage = answer.at("usage")
     parts, total = (answer.prompt or 0) + (answer.completion or 0), dig(usage, "total_tokens")
     details = (
         ("prompt_tokens_details", "cached_tokens"),
@@ -107,7 +101,7 @@ def _usage(subject: Subject) -> Script:
 def _identity(subject: Subject) -> Script:
     """Are id, fingerprint and model told?"""
     reply = yield subject.ask(HELLO, MOST).once()
-    document = answered(reply).document
+    document = reply.answer().document
     id, model = str(dig(document, "id") or ""), dig(document, "model")
     return checked(
         (not id.startswith("chatcmpl-"), "`id` does not begin with chatcmpl-"),
@@ -130,10 +124,10 @@ def _roles(subject: Subject) -> Script:
     refused = []
     for sample in SAMPLES["roles"]:
         reply = yield subject.ask(sample["messages"], 4)
-        if (why := refusal(reply)) is not None:
+        if (why := reply.refusal) is not None:
             refused.append(f"{sample['words']}: {why}")
         else:
-            answered(reply)
+            reply.answer()
     return weighed(refused, of=len(SAMPLES["roles"]))
 
 
@@ -141,13 +135,13 @@ def _roles(subject: Subject) -> Script:
 def _optional_parameters(subject: Subject) -> Script:
     """Are hints taken?"""
     reply = yield subject.ask("Say ok.", 4, **_HINTS)
-    if refusal(reply) is None:
-        answered(reply)
+    if reply.refusal is None:
+        reply.answer()
         return yes()
     taken = []
     for name, value in _HINTS.items():
         one = yield subject.ask("Say ok.", 4, **{name: value})
-        if refusal(one) is None:
+        if one.refusal is None:
             taken.append(name)
     left = sorted(set(_HINTS) - set(taken))
     if not taken:
@@ -159,10 +153,10 @@ def _optional_parameters(subject: Subject) -> Script:
 def _unknown(subject: Subject) -> Script:
     """Is an unknown field told of?"""
     reply = yield subject.ask("Say ok.", 4, zz_unknown_field=1)
-    refused = refusal(reply)
+    refused = reply.refusal
     if refused is not None:
         return partly(refused)
-    answered(reply)
+    reply.answer()
     named = reply.headers.get("x-request-changes", "")
     if "zz_unknown_field dropped" in named:
         return yes("dropped, and named in x-request-changes")
@@ -172,41 +166,39 @@ def _unknown(subject: Subject) -> Script:
 @of_parameter("documents", asks=2, tokens=130)
 def _documents(subject: Subject) -> Script:
     """Do `documents` reach the prompt?"""
-    plain = answered((yield subject.ask(HELLO, 4)))
     documents = [{"title": "Foxes", "text": "A fox has a red tail. " * 6}]
-    more = answered((yield subject.ask(HELLO, 4, documents=documents)))
-    if plain.prompt is None or more.prompt is None:
-        return unclear("no usage tells the length of the prompt")
-    if more.prompt > plain.prompt + 20:
-        return yes(f"the prompt grew from {plain.prompt} to {more.prompt} tokens")
-    return no("accepted and left out: the prompt is as long as without them")
+    return _lengthens(subject, subject.ask(HELLO, 4, documents=documents), 20, "them")
 
 
 @question("images", "contract 1", asks=2, tokens=2 * _MOST_IMAGE)
 def _images(subject: Subject) -> Script:
     """Do images reach the prompt?"""
-    plain = answered((yield subject.ask(HELLO, 4)))
     image = {"type": "image_url", "image_url": {"url": _RED_SQUARE}}
     said = [user([{"type": "text", "text": HELLO}, image])]
-    more = answered((yield subject.ask(said, 4)))
+    return _lengthens(subject, subject.ask(said, 4), 0, "it")
+
+
+def _lengthens(subject: Subject, with_more: ProbeRequest, least: int, what: str) -> Script:
+    plain = (yield subject.ask(HELLO, 4)).answer()
+    more = (yield with_more).answer()
     if plain.prompt is None or more.prompt is None:
         return unclear("no usage tells the length of the prompt")
-    if more.prompt > plain.prompt:
+    if more.prompt > plain.prompt + least:
         return yes(f"the prompt grew from {plain.prompt} to {more.prompt} tokens")
-    return no("accepted and left out: the prompt is as long as without it")
+    return no(f"accepted and left out: the prompt is as long as without {what}")
 
 
 @question("session_id", "contract 1", tokens=50)
 def _session(subject: Subject) -> Script:
     """Is `session_id` taken?"""
-    answered((yield subject.ask("Say ok.", 4, session_id="probe-1")))
+    (yield subject.ask("Say ok.", 4, session_id="probe-1")).answer()
     return unclear("accepted; where a request goes cannot be seen from outside")
 
 
 @of_parameter("modalities", tokens=50)
 def _modalities(subject: Subject) -> Script:
     """Is `modalities` of text taken?"""
-    answered((yield subject.ask("Say ok.", 4, modalities=["text"])))
+    (yield subject.ask("Say ok.", 4, modalities=["text"])).answer()
     return yes("accepted; replies are text anyway")
 
 
@@ -225,8 +217,8 @@ def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
     missing = []
     if reply.status not in statuses:
         wanted = " or ".join(map(str, statuses))
-        missing.append(f"status {reply.status} instead of {wanted}: {message_of(reply)}")
-    error = dig(reply.document(), "error")
+        missing.append(f"status {reply.status} instead of {wanted}: {reply.message}")
+    error = reply.at("error")
     if not isinstance(error, dict):
         missing.append("no object `error`")
     else:
@@ -278,7 +270,7 @@ def _placeholder(subject: Subject) -> Script:
         return yes()
     if not reply.status:
         return unclear(reply.trouble)
-    return no(f"status {reply.status}: {message_of(reply)}")
+    return no(f"status {reply.status}: {reply.message}")
 
 
 @question("errors.param", "contract 3", tokens=50, alone=True)
@@ -289,12 +281,12 @@ def _names_parameter(subject: Subject) -> Script:
         return no("taken: status 200")
     if not reply.status:
         return unclear(reply.trouble)
-    param = dig(reply.document(), "error", "param")
+    param = reply.at("error", "param")
     if param == "temperature":
         return yes()
-    if "temperature" in message_of(reply):
+    if "temperature" in reply.message:
         return partly("in words, not as `param`")
-    return no(message_of(reply))
+    return no(reply.message)
 
 
 REFUSAL_QUESTIONS = (
@@ -357,14 +349,14 @@ def _usage_stream(subject: Subject) -> ProbeRequest:
 @question("stream", "S, 6", tokens=80)
 def _form(subject: Subject) -> Script:
     """Is a stream `data:` lines that end with [DONE]?"""
-    stream = streamed((yield _plain_stream(subject)))
+    stream = (yield _plain_stream(subject)).stream()
     return weighed(list(stream.faults), of=4)
 
 
 @question("stream.chunks", "2.6, S", decides=("stream",), tokens=80)
 def _chunks(subject: Subject) -> Script:
     """One id, the role first, one finish reason?"""
-    stream = streamed((yield _plain_stream(subject)))
+    stream = (yield _plain_stream(subject)).stream()
     ids = {str(dig(chunk, "id") or "") for chunk in stream.chunks}
     objects = {str(dig(chunk, "object")) for chunk in stream.chunks}
     first, count = next(iter(stream.deltas()), {}), len(stream.finishes())
@@ -373,19 +365,19 @@ def _chunks(subject: Subject) -> Script:
         (objects != {"chat.completion.chunk"}, "`object` is not chat.completion.chunk"),
         (first.get("role") != "assistant", "the first delta has no role"),
         (count != 1, f"{count} finish reasons instead of one"),
-        (not joined(stream).text, "no text"),
+        (not stream.answer().text, "no text"),
     )
 
 
 @question("stream.usage", "2.6, S", decides=("stream_options",), tokens=80)
 def _stream_usage(subject: Subject) -> Script:
     """Does usage come last, with empty choices, when asked for?"""
-    stream = streamed((yield _usage_stream(subject)))
+    stream = (yield _usage_stream(subject)).stream()
     if stream.usage is None:
         return no("no chunk carries usage")
     carrying = [chunk for chunk in stream.chunks if dig(chunk, "usage") is not None]
     is_last = carrying[-1] is stream.chunks[-1]
-    total, parts = dig(stream.usage, "total_tokens"), joined(stream)
+    total, parts = dig(stream.usage, "total_tokens"), stream.answer()
     return checked(
         (not is_last, "usage is not in the last chunk"),
         (is_last and dig(carrying[-1], "choices") != [], "the chunk with usage has choices"),
@@ -397,7 +389,7 @@ def _stream_usage(subject: Subject) -> Script:
 @question("stream.unasked", "2.6", tokens=80)
 def _unasked(subject: Subject) -> Script:
     """And no usage when not asked for?"""
-    stream = streamed((yield _plain_stream(subject)))
+    stream = (yield _plain_stream(subject)).stream()
     if stream.usage is not None:
         return no("a chunk carries usage although nobody asked for it")
     return yes()
@@ -406,10 +398,10 @@ def _unasked(subject: Subject) -> Script:
 @question("stream.same", "contract 2", asks=3, tokens=80)
 def _same(subject: Subject) -> Script:
     """Does a stream say what the plain answer says?"""
-    plain = answered((yield subject.ask(HELLO, MOST).once()))
-    stream = joined(streamed((yield _usage_stream(subject))))
+    plain = (yield subject.ask(HELLO, MOST).once()).answer()
+    stream = (yield _usage_stream(subject)).stream().answer()
     if stream.text != plain.text:
-        again = answered((yield subject.ask(HELLO, MOST)))
+        again = (yield subject.ask(HELLO, MOST)).answer()
         if again.text != plain.text:
             return unclear("two plain answers differ from each other already")
         return no(f"plain {plain.text!r:.60}, streamed {stream.text!r:.60}")
@@ -453,7 +445,7 @@ def _gauges(reply: ProbeReply) -> int | None:
 
 
 def _engines(reply: ProbeReply) -> int | None:
-    engines = dig(reply.document(), "engines")
+    engines = reply.at("engines")
     if not isinstance(engines, list):
         return None
     return sum(busy for one in engines if isinstance(busy := dig(one, "busy"), int))
@@ -490,7 +482,7 @@ def _left(subject: Subject, ask: ProbeRequest) -> Script:
 def _by_page(look: ProbeRequest, busy_in: BusyReader, before: int, ask: ProbeRequest) -> Script:
     reply = yield ask
     if reply.ended != "left":
-        return unclear(refusal(reply) or "it had ended before we could leave")
+        return unclear(reply.refusal or "it had ended before we could leave")
     waited = 0.0
     slow = min(max(_PAUSE, reply.seconds / 4), _LONGEST_PAUSE)  # a slow server stops slowly
     for pause in (0.0, *[slow] * (_LOOKS - 1)):
@@ -506,7 +498,7 @@ def _by_time(subject: Subject, ask: ProbeRequest) -> Script:
     for _ in range(_TRIES):
         left = yield ask
         if left.ended != "left":
-            return unclear(refusal(left) or "it had ended before we could leave")
+            return unclear(left.refusal or "it had ended before we could leave")
         after = yield subject.ask("Say ok.", 4)
         if after.seconds <= 3 * alone.seconds + 1.0:
             return unclear(

@@ -22,15 +22,11 @@ from causerie.probe.question import (
     ProbeVerdict,
     Script,
     Subject,
-    answered,
     dig,
-    joined,
     no,
     of_parameter,
     partly,
     question,
-    refusal,
-    streamed,
     unclear,
     user,
     weighed,
@@ -62,7 +58,7 @@ def _json(text: str) -> object:
 @question("response_format.object", "R2", decides=("response_format",), tokens=160)
 def _object(subject: Subject) -> Script:
     """Does `json_object` give an object?"""
-    answer = answered((yield subject.ask(_SAID, 96, response_format={"type": "json_object"})))
+    answer = (yield subject.ask(_SAID, 96, response_format={"type": "json_object"})).answer()
     if isinstance(_json(answer.text), dict):
         return yes()
     if answer.finish == "length" and re.match(r'\s*\{\s*("|\Z)', answer.text):
@@ -86,14 +82,14 @@ def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
 @question("response_format.schema", "R1", decides=("response_format",), tokens=160)
 def _schema(subject: Subject) -> Script:
     """Does `json_schema` hold?"""
-    answer = answered((yield subject.ask(_SAID, 64, response_format=_format(_SCHEMA))))
+    answer = (yield subject.ask(_SAID, 64, response_format=_format(_SCHEMA))).answer()
     return _by_schema(answer)
 
 
 @question("response_format.schema.thinking", "R1, contract 1", tokens=420, loud=True)
 def _schema_loud(subject: Subject) -> Script:
     """And with thinking on?"""
-    answer = answered((yield subject.loudly(_SAID, 320, response_format=_format(_SCHEMA))))
+    answer = (yield subject.loudly(_SAID, 320, response_format=_format(_SCHEMA))).answer()
     verdict = _by_schema(answer)
     if verdict == yes() and not answer.reasoning:
         return partly("followed, but without thinking")
@@ -105,11 +101,11 @@ def _strict(subject: Subject) -> Script:
     """Is every keyword of a schema enforced, or the schema refused?"""
     # With a keyword that few providers enforce.
     reply = yield subject.ask(_SAID, 48, response_format=_format(_UNIQUE))
-    if (refused := refusal(reply)) is not None:
+    if (refused := reply.refusal) is not None:
         return yes(refused)
     if reply.status >= 500:
         return partly("an error after the answer was made: its rule was broken, or more is wrong")
-    answer = answered(reply)
+    answer = reply.answer()
     if _follows(_UNIQUE, answer.text):
         return yes("it held")
     if answer.finish == "length":
@@ -122,7 +118,7 @@ def _structured(kind: str, value: object, holds: Callable[[str], bool]) -> Probe
 
     @question(name, "contract 1", f"Does `{name}` hold?", decides=_STRUCTURED, tokens=160)
     def script(subject: Subject) -> Script:
-        answer = answered((yield subject.ask(_SAID, 48, structured_outputs={kind: value})))
+        answer = (yield subject.ask(_SAID, 48, structured_outputs={kind: value})).answer()
         if holds(answer.text):
             return yes()
         return no(f"accepted, not followed: {answer.text!r:.80}")
@@ -136,10 +132,10 @@ def _grammar(subject: Subject) -> Script:
     last = no("")
     for text in _GRAMMARS:
         reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
-        if (refused := refusal(reply)) is not None:
+        if (refused := reply.refusal) is not None:
             last = no(refused)
             continue
-        said = answered(reply).text
+        said = reply.answer().text
         if _CODE.fullmatch(said):
             return yes("in Lark's syntax" if text == _GRAMMARS[0] else "in GBNF")
         last = no(f"accepted, not followed: {said!r:.80}")
@@ -211,11 +207,11 @@ def must(subject: Subject) -> ProbeRequest:
 @question("tools", "2.3, 2.4, T", decides=("tools",), asks=2, tokens=360)
 def _tools(subject: Subject) -> Script:
     """Are offered tools called, in the right form?"""
-    free = answered((yield may(subject)))
+    free = (yield may(subject)).answer()
     if free.calls:
         return weighed(_call_faults(free), of=4, how="called by itself")
     reply = yield must(subject)
-    if refusal(reply) is None and (forced := answered(reply)).calls:
+    if reply.refusal is None and (forced := reply.answer()).calls:
         return weighed(_call_faults(forced), of=4, how="called when required, not by itself")
     return no(f"accepted, no call came: {free.text!r:.80}")
 
@@ -224,8 +220,8 @@ def _tools(subject: Subject) -> Script:
 def _tool_stream(subject: Subject) -> Script:
     """And in a stream, piece by piece?"""
     fields = {"tools": _WEATHER, "tool_choice": "required", "stream": True}
-    stream = streamed((yield subject.ask(WANTED, MOST, **fields)))
-    answer = joined(stream)
+    stream = (yield subject.ask(WANTED, MOST, **fields)).stream()
+    answer = stream.answer()
     if not answer.calls:
         return no("no call came in the stream")
     pieces = [
@@ -250,7 +246,7 @@ def _tool_exchange(subject: Subject) -> Script:
     """Is a tool's result answered?"""
     said = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
     talk: Messages = [user(WANTED), said, _RESULT]
-    answer = answered((yield subject.ask(talk, 48, tools=_WEATHER)))
+    answer = (yield subject.ask(talk, 48, tools=_WEATHER)).answer()
     if answer.calls:
         return partly("taken, and answered with another call")
     if not answer.text.strip():
@@ -274,18 +270,18 @@ def _history(subject: Subject) -> Script:
         reply = yield subject.ask(talk, 8, tools=_WEATHER)
         if reply.status >= 500:
             missing.append(f"{name}: status {reply.status}")
-        elif (refused := refusal(reply)) is not None:
+        elif (refused := reply.refusal) is not None:
             missing.append(f"{name}: {refused}")
         else:
-            answered(reply)
+            reply.answer()
     return weighed(missing, of=4)
 
 
 @question("tool_choice.none", "contract 1", asks=2, tokens=360)
 def _none(subject: Subject) -> Script:
     """Does `tool_choice: none` keep it from calling?"""
-    free = answered((yield may(subject)))
-    answer = answered((yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="none")))
+    free = (yield may(subject)).answer()
+    answer = (yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="none")).answer()
     if answer.calls:
         return no("accepted, no effect: a call came")
     if free.calls:
@@ -300,8 +296,8 @@ def _parallel(subject: Subject) -> Script:
     """Does `parallel_tool_calls: false` leave one call?"""
     said = "Get the weather in Paris and the weather in Rome. Make two calls."
     fields = {"tools": _TOOLS, "tool_choice": "required"}
-    many = answered((yield subject.ask(said, 160, **fields, parallel_tool_calls=True)))
-    one = answered((yield subject.ask(said, 160, **fields, parallel_tool_calls=False)))
+    many = (yield subject.ask(said, 160, **fields, parallel_tool_calls=True)).answer()
+    one = (yield subject.ask(said, 160, **fields, parallel_tool_calls=False)).answer()
     words = f"{len(many.calls)} calls with it, {len(one.calls)} without"
     if len(one.calls) > 1:
         return no(f"accepted, no effect: {words}")
@@ -335,7 +331,7 @@ def _forced(kind: str, words: str, choice: object, name: str | None) -> ProbeQue
     def script(subject: Subject) -> Script:
         ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
         said = "Say hello." if required else WANTED
-        answer = answered((yield ask(said, most, tools=_TOOLS, tool_choice=choice)))
+        answer = (yield ask(said, most, tools=_TOOLS, tool_choice=choice)).answer()
         verdict = _grade_calls(answer, name)
         if loud and verdict == yes() and not answer.reasoning:
             return partly("called, but without thinking")

@@ -1,32 +1,30 @@
 """Questions on what is drawn and where it ends (contract 1, 2): each parameter by its effect on the
-text, output limits, stops, choices, and the continuation of a reply.
+text, output limits, stops, choices, the continuation of a reply, and thinking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import itemgetter
 
 from causerie.errors import counted
 from causerie.probe.question import (
-    Learned,
+    SAMPLES,
     Messages,
     ProbeAnswer,
     ProbeQuestion,
     ProbeRequest,
+    ProbeStream,
     Script,
     Steps,
     Subject,
-    answered,
     checked,
     dig,
-    joined,
     no,
     of_parameter,
     partly,
     question,
-    refusal,
-    streamed,
     unclear,
     user,
     yes,
@@ -47,7 +45,7 @@ def _hot(subject: Subject, **fields: object) -> ProbeRequest:
 def _varies(subject: Subject) -> Steps[bool]:
     texts = set()
     for _ in range(3):
-        texts.add(answered((yield _hot(subject))).text)
+        texts.add((yield _hot(subject)).answer().text)
         if len(texts) > 1:
             return True
     return False
@@ -55,9 +53,9 @@ def _varies(subject: Subject) -> Steps[bool]:
 
 def _repeated(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
     # Up to three texts: the first may be computed otherwise, for its prompt was not cached.
-    before = answered((yield ask)).text
+    before = (yield ask).answer().text
     for _ in range(2):
-        text = answered((yield ask)).text
+        text = (yield ask).answer().text
         if text == before:
             return True, text
         before = text
@@ -68,8 +66,8 @@ def _repeated(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
 def _temperature(subject: Subject) -> Script:
     """Does `temperature` heat and cool?"""
     still, cold = yield from _repeated(subject.ask(_OPEN, 16, temperature=0))
-    hot = answered((yield _hot(subject))).text
-    hotter = answered((yield _hot(subject))).text
+    hot = (yield _hot(subject)).answer().text
+    hotter = (yield _hot(subject)).answer().text
     moved = len({hot, hotter, cold}) > 1
     if still and moved:
         return yes(f"at 0 it repeats itself, at {_HOT} it does not")
@@ -99,7 +97,7 @@ def _seed(subject: Subject) -> Script:
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
     for other in (8, 9):
-        if answered((yield _hot(subject, seed=other))).text != text:
+        if (yield _hot(subject, seed=other)).answer().text != text:
             return yes("the same seed gives the same text, another one another text")
     return unclear(_STILL)
 
@@ -108,13 +106,13 @@ def _changed(name: str, value: float) -> ProbeQuestion:
     # A text that repeats itself must change under a penalty on repetition.
     @of_parameter(name, f"Does `{name}` change a text that repeats?", asks=4, tokens=80)
     def script(subject: Subject) -> Script:
-        first = answered((yield subject.ask(_AGAIN, 32)))
-        plain = answered((yield subject.ask(_AGAIN, 32)))
-        changed = answered((yield subject.ask(_AGAIN, 32, **{name: value})))
+        first = (yield subject.ask(_AGAIN, 32)).answer()
+        plain = (yield subject.ask(_AGAIN, 32)).answer()
+        changed = (yield subject.ask(_AGAIN, 32, **{name: value})).answer()
         if changed.text == plain.text:
             return no(f"accepted, no effect: the same text at {value:g}")
         if first.text != plain.text:
-            again = answered((yield subject.ask(_AGAIN, 32)))
+            again = (yield subject.ask(_AGAIN, 32)).answer()
             if again.text != plain.text:
                 return unclear("the text varies by itself")
         return yes(f"{plain.text!r:.40} became {changed.text!r:.40}")
@@ -129,10 +127,10 @@ def _bias(subject: Subject) -> Script:
     for token in _TOKENS:
         fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
         reply = yield subject.ask(_OPEN, 4, **fields)
-        refused = refusal(reply) or ""
+        refused = reply.refusal or ""
         if refused:
             continue
-        answer = answered(reply)
+        answer = reply.answer()
         text = answer.text or answer.reasoning
         for count in (4, 3, 2):
             unit, rest = divmod(len(text), count)
@@ -144,8 +142,8 @@ def _bias(subject: Subject) -> Script:
 @question("logprobs", "contract 1, 2", decides=("logprobs", "top_logprobs"), tokens=60)
 def _logprobs(subject: Subject) -> Script:
     """Do log-probabilities come, in their shape?"""
-    answer = answered((yield subject.ask(_OPEN, 4, logprobs=True, top_logprobs=2)))
-    tokens = dig(answer.document, "choices", 0, "logprobs", "content")
+    answer = (yield subject.ask(_OPEN, 4, logprobs=True, top_logprobs=2)).answer()
+    tokens = answer.at("choices", 0, "logprobs", "content")
     if not isinstance(tokens, list) or not tokens:
         return no("accepted, no effect: no `logprobs.content`")
     numbers, pieces = ([dig(one, name) for one in tokens] for name in ("logprob", "bytes"))
@@ -191,7 +189,7 @@ def _limit(name: str, words: str) -> ProbeQuestion:
     @of_parameter(name, words, tokens=60)
     def cuts(subject: Subject) -> Script:
         fields: dict[str, object] = {subject.limit: None, name: 8}
-        answer = answered((yield subject.ask(COUNT, 8, **fields)))
+        answer = (yield subject.ask(COUNT, 8, **fields)).answer()
         told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
         if answer.finish == "length":
             if answer.completion is not None and answer.completion > 8:
@@ -209,21 +207,21 @@ def _both(subject: Subject) -> Script:
     """Are both limits, different, refused?"""
     fields: dict[str, object] = {subject.limit: None, "max_tokens": 8, "max_completion_tokens": 9}
     reply = yield subject.ask(COUNT, 8, **fields)
-    if refusal(reply) is not None:
-        return yes(refusal(reply) or "")
-    answered(reply)
+    if reply.refusal is not None:
+        return yes(reply.refusal or "")
+    reply.answer()
     return no("two limits that differ are taken, and one is dropped in silence")
 
 
 def _longer(name: str, value: object, least: int) -> ProbeQuestion:
     @of_parameter(name, f"Does `{name}` keep an answer going?", asks=2, tokens=90)
     def grows(subject: Subject) -> Script:
-        brief = answered((yield subject.ask(BRIEF, BRIEF_MOST).once()))
+        brief = (yield subject.ask(BRIEF, BRIEF_MOST).once()).answer()
         if brief.completion is None:
             return unclear("no usage tells how long answers are")
         if brief.completion >= least:
             return unclear("the answer is long by itself")
-        grown = answered((yield subject.ask(BRIEF, BRIEF_MOST, **{name: value})))
+        grown = (yield subject.ask(BRIEF, BRIEF_MOST, **{name: value})).answer()
         words = f"{counted(brief.completion, 'token')} without, {grown.completion} with it"
         long = (grown.completion or 0) >= least
         return yes(words) if long else no(f"accepted, no effect: {words}")
@@ -234,12 +232,12 @@ def _longer(name: str, value: object, least: int) -> ProbeQuestion:
 @of_parameter("stop", asks=2, tokens=90)
 def _stop(subject: Subject) -> Script:
     """Do stop strings cut, and stay out of the text?"""
-    whole = answered((yield subject.ask(COUNT, 40).once())).text
+    whole = (yield subject.ask(COUNT, 40).once()).answer().text
     middle = len(whole) // 2
     mark = whole[middle : middle + 3]
     if len(mark) < 3 or not mark.strip():
         return unclear("the answer is too short to be cut")
-    cut = answered((yield subject.ask(COUNT, 40, stop=[mark, "\u2603\u2603"])))
+    cut = (yield subject.ask(COUNT, 40, stop=[mark, "\u2603\u2603"])).answer()
     if mark not in cut.text and cut.finish == "stop" and len(cut.text) < len(whole):
         return yes(f"cut before {mark!r}")
     if cut.text.endswith(mark) and len(cut.text) < len(whole):
@@ -255,9 +253,9 @@ def _stop_ids(subject: Subject) -> Script:
     for token in _TOKENS:
         forced = {subject.limit: 6, "logit_bias": {str(token): 100}}
         reply = yield subject.ask(COUNT, 6, **forced).once()
-        if refusal(reply) is not None or answered(reply).finish != "length":
+        if reply.refusal is not None or reply.answer().finish != "length":
             continue
-        stopped = answered((yield subject.ask(COUNT, 6, stop_token_ids=[token], **forced)))
+        stopped = (yield subject.ask(COUNT, 6, stop_token_ids=[token], **forced)).answer()
         if stopped.finish == "stop":
             return yes(f"token {token} ended the answer")
         return no(f"accepted, no effect: token {token} did not end the answer")
@@ -268,12 +266,12 @@ def _stop_ids(subject: Subject) -> Script:
 def _choices(subject: Subject) -> Script:
     """Do `n` choices come?"""
     reply = yield subject.ask("Name an animal.", 8, n=2, temperature=1)
-    first = answered(reply)
-    found = dig(first.document, "choices")
+    first = reply.answer()
+    found = first.at("choices")
     listed = found if isinstance(found, list) else []
     if len(listed) != 2:
         return no(f"two choices were asked for, {len(listed)} came")
-    second: ProbeAnswer = answered(reply, 1)
+    second: ProbeAnswer = reply.answer(1)
     if [dig(one, "index") for one in listed] != [0, 1]:
         return partly("the choices are not numbered 0 and 1")
     return yes() if second.text else partly("the second choice is empty")
@@ -311,7 +309,7 @@ def _goes_on(answer: ProbeAnswer) -> bool:
 @of_parameter("continue_final_message", asks=2, tokens=70)
 def _field(subject: Subject) -> Script:
     """Does `continue_final_message` go on where the last message ends?"""
-    answer = answered((yield subject.ask(_talk(), 8, **_FIELDS).once()))
+    answer = (yield subject.ask(_talk(), 8, **_FIELDS).once()).answer()
     if _goes_on(answer):
         if answer.text.startswith(_STARTED):
             return partly("it goes on, and repeats what was sent")
@@ -324,9 +322,9 @@ def _field(subject: Subject) -> Script:
 
 def _fewer(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
     reply = yield subject.ask(_talk(), 8).once()
-    if refusal(reply) is not None:
+    if reply.refusal is not None:
         return 0
-    other = answered(reply)
+    other = reply.answer()
     return max(0, (other.prompt or 0) - (answer.prompt or 0)) if answer.prompt else 0
 
 
@@ -341,20 +339,20 @@ def _continues(subject: Subject) -> Script:
     )
     for how, ask in ways:
         reply = yield ask
-        if refusal(reply) is None and joined(streamed(reply)).text.startswith(_NEXT):
-            return Learned(yes(how), replace(subject, continues=True))
+        if reply.refusal is None and reply.stream().answer().text.startswith(_NEXT):
+            return yes(how, learned=replace(subject, continues=True))
     marked = yield subject.ask(_talk(), 8, **_FIELDS).once()
-    if refusal(marked) is None and (yield from _fewer(subject, answered(marked))):
-        return Learned(yes("by `continue_final_message`"), replace(subject, continues=True))
-    return Learned(no("it begins anew"), replace(subject, continues=False))
+    if marked.refusal is None and (yield from _fewer(subject, marked.answer())):
+        return yes("by `continue_final_message`", learned=replace(subject, continues=True))
+    return no("it begins anew", learned=replace(subject, continues=False))
 
 
 @of_parameter("add_generation_prompt", asks=2, tokens=50)
 def _bare_prompt(subject: Subject) -> Script:
     """Does `add_generation_prompt: false` shorten the prompt?"""
     # A prompt without the beginning of a new message is shorter.
-    bare = answered((yield subject.ask("Say ok.", 4, add_generation_prompt=False)))
-    full = answered((yield subject.ask("Say ok.", 4)))
+    bare = (yield subject.ask("Say ok.", 4, add_generation_prompt=False)).answer()
+    full = (yield subject.ask("Say ok.", 4)).answer()
     if bare.prompt is None or full.prompt is None:
         return unclear("no usage tells the length of the prompt")
     if bare.prompt < full.prompt:
@@ -363,3 +361,166 @@ def _bare_prompt(subject: Subject) -> Script:
 
 
 CONTINUING_QUESTIONS = (_field, _continues, _bare_prompt)
+
+
+# Thinking: its switches, its fields, its length (interface 2.2, 2.5, 4.2, S, G; contract 1).
+
+SUM = "What is 17 + 25? Answer with the number."
+_LEGS = "How many legs do 3 spiders, 4 dogs and 5 birds have in all? Think about each in turn."
+MOST = 96
+ROOM = 768
+_TAGS = ("<think>", "</think>")
+_SWITCHES = SAMPLES["switches"]
+_BY_TEMPLATE = _SWITCHES[0]["name"]
+
+
+def thought(answer: ProbeAnswer) -> bool:
+    """Return whether there is reasoning, in its field or in tags inside the text."""
+    return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
+
+
+def _with(subject: Subject, fields: Mapping[str, object]) -> Steps[bool | None]:
+    reply = yield subject.ask(SUM, MOST, **fields).once()
+    return None if reply.refusal is not None else thought(reply.answer())
+
+
+@question("thinking", "2.5, 4.2", asks=9, tokens=140)
+def _switch(subject: Subject) -> Script:
+    """Can thinking be turned on and off?"""
+    thinks = yield from _with(subject, {})
+    ever = bool(thinks)
+    for name, on, off in map(itemgetter("name", "on", "off"), _SWITCHES):
+        loud = yield from _with(subject, on)
+        ever = ever or bool(loud)
+        if not loud:
+            continue
+        if (yield from _with(subject, off)) is False:
+            known = replace(subject, quiet=off, loud=on, thinking="switch")
+            by_default = "on" if thinks else "off"
+            how = f"by `{name}`; {by_default} by default"
+            return (yes if name == _BY_TEMPLATE else partly)(how, learned=known)
+    if ever:
+        known = replace(subject, loud={}, thinking="always", room=ROOM)
+        return no("it thinks, and no switch turns that off", learned=known)
+    return unclear("it never thinks", learned=replace(subject, thinking="never"))
+
+
+def _both_ways(name: str, rule: str, words: str, switch: int) -> ProbeQuestion:
+    on, off = _SWITCHES[switch]["on"], _SWITCHES[switch]["off"]
+
+    @question(name, rule, f"Does {words} do it?", decides=(name,), asks=2, tokens=140)
+    def script(subject: Subject) -> Script:
+        bare = replace(subject, quiet={})
+        replies = []
+        for fields in (on, off):
+            reply = yield bare.ask(SUM, MOST, **fields).once()
+            if (refused := reply.refusal) is not None and fields is on:
+                return no(refused)
+            replies.append(reply)
+        loud = thought(replies[0].answer())
+        if (refused := replies[1].refusal) is not None:
+            return partly(f"on; off is {refused}") if loud else no(refused)
+        quiet = not thought(replies[1].answer())
+        if loud and quiet:
+            return yes("on and off")
+        if subject.thinking == "never":
+            return unclear("accepted, but it never thinks")
+        how = "all the same" if loud else "in neither case"
+        return no(f"accepted, no effect: it thinks {how}")
+
+    return script
+
+
+@question("reasoning_content", "2.5", tokens=140, loud=True)
+def _fields(subject: Subject) -> Script:
+    """Does reasoning come as `reasoning_content`?"""
+    reply = yield subject.loudly(SUM, MOST).once()
+    answer = reply.answer()
+    message = answer.at("choices", 0, "message")
+    if dig(message, "reasoning_content"):
+        return yes()
+    if dig(message, "reasoning"):
+        return partly("it comes as `reasoning`")
+    if any(tag in answer.text for tag in _TAGS):
+        return partly("it comes inside the content, between tags")
+    return no("no reasoning came")
+
+
+@question("stream.reasoning", "S", tokens=210, loud=True)
+def _order(subject: Subject) -> Script:
+    """Does reasoning come before content in streams?"""
+    stream = (yield subject.loudly(SUM, MOST + 64, stream=True)).stream()
+    kinds = _kinds(stream)
+    if "reasoning" not in kinds:
+        return no("no reasoning came in the stream")
+    if "text" not in kinds:
+        return unclear("the answer was cut before its text")
+    if kinds.index("text") < len(kinds) - kinds[::-1].index("reasoning") - 1:
+        return no("reasoning comes after text")
+    return yes()
+
+
+def _kinds(stream: ProbeStream) -> list[str]:
+    kinds = []
+    for delta in stream.deltas():
+        if delta.get("reasoning_content") or delta.get("reasoning"):
+            kinds.append("reasoning")
+        if delta.get("content"):
+            kinds.append("text")
+    return kinds
+
+
+@of_parameter("thinking_token_budget", asks=2, tokens=140, loud=True)
+def _budget(subject: Subject) -> Script:
+    """Does `thinking_token_budget` shorten it?"""
+    free = (yield subject.loudly(_LEGS, MOST)).answer()
+    if len(free.reasoning.split()) < 12:
+        return unclear("it thinks too briefly for a budget to show")
+    short = (yield subject.loudly(_LEGS, MOST, thinking_token_budget=8)).answer()
+    words = f"{len(free.reasoning)} characters without, {len(short.reasoning)} with a budget of 8"
+    spent = short.at("usage", "completion_tokens_details", "reasoning_tokens")
+    told = isinstance(spent, int) and 0 < spent <= 16
+    if len(short.reasoning) < len(free.reasoning) and (told or len(short.reasoning) <= 80):
+        return yes(words)
+    return no(f"accepted, no effect: {words}")
+
+
+@of_parameter("include_reasoning", asks=2, tokens=140, loud=True)
+def _hidden(subject: Subject) -> Script:
+    """Does `include_reasoning: false` hide it?"""
+    free = (yield subject.loudly(SUM, MOST).once()).answer()
+    answer = (yield subject.loudly(SUM, MOST, include_reasoning=False)).answer()
+    if not thought(free):
+        return unclear("no reasoning comes anyway")
+    if thought(answer):
+        return no("accepted, no effect: reasoning came")
+    return yes()
+
+
+@question("reasoning.back", "2.2", asks=2, tokens=300, loud=True)
+def _reasoning_sent_back(subject: Subject) -> Script:
+    """Does reasoning that is sent back reach the model?"""
+    call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    said = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": '{"time": "12:30"}'}
+    tool = {"name": "now", "description": "The time.", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": tool}]
+    counts = []
+    for extra in ({}, {"reasoning_content": "The user wants to know the time, so I ask. " * 3}):
+        talk: Messages = [user("What time is it?"), {**said, **extra}, result]
+        counts.append((yield subject.loudly(talk, MOST, tools=tools)).answer().prompt)
+    bare, full = counts
+    if bare is None or full is None:
+        return partly("accepted; no usage tells whether the model sees it")
+    if full > bare:
+        return yes(f"the prompt grew from {bare} to {full} tokens")
+    return partly("accepted and left out of the prompt")
+
+
+THINKING_QUESTIONS = (
+    _switch,
+    _both_ways("chat_template_kwargs", "4.2", f"`{_BY_TEMPLATE}`", 0),
+    _both_ways("reasoning_effort", "contract 1", "`reasoning_effort`", 1),
+    _both_ways("reasoning", "G", "the `reasoning` object of routers", 2),
+    *(_fields, _order, _budget, _hidden, _reasoning_sent_back),
+)
