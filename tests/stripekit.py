@@ -67,29 +67,44 @@ def disputed(amount: int, payment: str = "pi_1", **changes: object) -> dict[str,
     }
 
 
+def payment(project: str, cents: int, id: str = "pi_1") -> dict[str, Any]:
+    """A payment as Stripe's API returns it, with the metadata of its session."""
+    metadata = {"project": project, "cents": str(cents)}
+    return {"id": id, "currency": "usd", "amount": cents * 119 // 100, "metadata": metadata}
+
+
 def event(kind: str, what: Mapping[str, Any]) -> bytes:
     return json.dumps({"id": "evt_1", "type": kind, "data": {"object": what}}).encode()
 
 
 @dataclass
 class StandIn:
-    """The server at ``url``; ``forms`` are the sessions that were asked for."""
+    """The server at ``url``; ``forms`` are the sessions that were asked for.
+
+    It knows ``payments`` by their ids; another has no metadata of ours.
+    """
 
     url: str = ""
     forms: list[dict[str, str]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    payments: dict[str, dict[str, Any]] = field(default_factory=dict)
     broken: bool = False
     paid: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
 
     def answer(self, line: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str, str]:
         """Return status, type and text of an answer."""
         method, path, _ = line.split(" ", 2)
-        if method == "POST" and path == "/v1/checkout/sessions":
+        if path.startswith("/v1/"):
             self.keys.append(headers.get("authorization", ""))
-            assert headers["content-type"] == "application/x-www-form-urlencoded"
-            self.forms.append(dict(parse_qsl(body.decode())))
             if self.broken or self.keys[-1] != f"Bearer {KEY}":
                 return 401, "application/json", '{"error": {"message": "Invalid API Key"}}'
+        if method == "GET" and path.startswith("/v1/payment_intents/"):
+            id = path.rpartition("/")[2]
+            known = self.payments.get(id, {"id": id, "currency": "usd", "metadata": {}})
+            return 200, "application/json", json.dumps(known)
+        if method == "POST" and path == "/v1/checkout/sessions":
+            assert headers["content-type"] == "application/x-www-form-urlencoded"
+            self.forms.append(dict(parse_qsl(body.decode())))
             place = f"{self.url}/pay/{len(self.forms)}"
             return 200, "application/json", json.dumps({"id": f"cs_{path}", "url": place})
         form = self.forms[int(path.rpartition("/")[2]) - 1]

@@ -21,6 +21,7 @@ from causerie.hosted.accounts.tokens import digest
 from causerie.hosted.identity.provider import IdentityHttp
 from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
 from causerie.hosted.store.usage import SqlUsage
+from causerie.observe.alerts import Condition
 
 AMOUNTS = tuple(map(Decimal, (10, 25)))
 
@@ -31,9 +32,13 @@ async def shop() -> AsyncIterator[StandIn]:
         yield there
 
 
+async def unalerted(condition: Condition) -> None:
+    raise AssertionError(condition)
+
+
 def sales(world: World, shop: StandIn) -> Sales:
     options = StripeOptions(url=shop.url, key=KEY, webhook_secret=SECRET, name="Acme")
-    there = Stripe(options, IdentityHttp(), world.accounts.credits, world.clock)
+    there = Stripe(options, IdentityHttp(), world.accounts.credits, world.clock, unalerted)
     return Sales(there, None, AMOUNTS, Decimal(5), Decimal(100), Decimal(1))
 
 

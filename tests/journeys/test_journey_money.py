@@ -87,7 +87,7 @@ def reported(address: str, body: bytes) -> int:
 
 
 async def buy(owner: Execution, shop: StandIn, amount: str) -> None:
-    """The owner pays; Stripe reports it twice."""
+    """The owner pays; Stripe reports it twice, and another payment in a currency not asked for."""
     page, root = owner.page, owner.service.root
     await owner.open("Credits")
     assert await findings(page) == []
@@ -95,8 +95,10 @@ async def buy(owner: Execution, shop: StandIn, amount: str) -> None:
     await page.click("text=Continue to the payment")
     await page.click("text=Continue to Stripe")
     await expect(page.locator("h1")).to_have_text("Pay")
-    body = event("checkout.session.completed", await shop.paid.get())
-    for _ in range(2):
+    paid = await shop.paid.get()
+    euros = paid | {"payment_intent": "pi_euros", "currency": "eur"}
+    for session in (paid, paid, euros):
+        body = event("checkout.session.completed", session)
         assert await asyncio.to_thread(reported, f"{root}/webhooks/stripe", body) == 200
     await page.click("text=Pay now")
     await expect(page.locator(".toast")).to_contain_text("Thank you")
@@ -132,6 +134,9 @@ async def test_from_a_members_budget_to_paid_credits(tmp_path: Path, shop: Stand
             await member.let_in_again(key)
             await member.page.goto(f"{service.root}/console/")
             await expect(member.page.locator("nav .nav-balance")).to_contain_text("$12.")
+
+            await owner.open("Alerts")
+            await expect(owner.page.locator("#main")).to_contain_text("its currency is eur")
 
             await owner.open("Business")
             today = owner.page.locator("section", has_text="Today").first

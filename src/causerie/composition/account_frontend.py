@@ -23,7 +23,7 @@ from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, named_entry
 from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
-from causerie.composition.alerting import mail_server
+from causerie.composition.alerting import alert_options, mail_server
 from causerie.composition.catalog import ModelPricing, tariff
 from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
@@ -34,7 +34,6 @@ from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.audit import AuditEntry
-from causerie.hosted.accounts.authorization import Clock
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.key_cache import admitted
@@ -50,7 +49,7 @@ from causerie.hosted.accounts.people import (
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.recordings import RetentionOptions
 from causerie.hosted.accounts.service import LOGGERS, Beginning, Policies
-from causerie.hosted.accounts.statement import Credits, FreeOptions
+from causerie.hosted.accounts.statement import FreeOptions
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication
 from causerie.hosted.console.public_chat import PublicChatOptions
@@ -66,6 +65,7 @@ from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
 from causerie.observe.alert_center import AlertCenter
+from causerie.observe.alerts import Condition
 from causerie.observe.mail import Outbox
 from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
@@ -385,7 +385,7 @@ class AccountFrontend:
         )
         scim = Scim(accounts.provisioning, lambda: self._directories, site.base, most)
         edge.mount("/scim", scim.answer, scim.refuse)
-        sales = sales_of(settings, self._credentials.payments, accounts.credits, clock)
+        sales = self._sales(running, alerts)
         if sales.stripe is not None:
             edge.mount("/webhooks", sales.stripe.answer)
         models = frozenset(settings.public_chat.models)
@@ -409,22 +409,24 @@ class AccountFrontend:
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
         edge.mount("/", leading_to(f"{options.address or ''}/console/", settings.server))
 
+    def _sales(self, running: RunningService, alerts: AlertCenter) -> Sales:
+        settings, secrets = running.now.settings, self._credentials.payments
+        options, stripe = settings.payments, None
 
-def sales_of(
-    settings: Settings, secrets: Mapping[str, str], credits: Credits, clock: Clock
-) -> Sales:
-    """Return how credits are sold."""
-    options, stripe = settings.payments, None
-    if options.stripe_key is not None:
-        asked = StripeOptions(
-            url=options.stripe_url,
-            key=secrets["payments.stripe_key"],
-            webhook_secret=secrets["payments.stripe_webhook_secret"],
-            name=settings.branding.name,
-        )
-        stripe = Stripe(asked, IdentityHttp(), credits, clock)
-    amounts = map(money, (options.least, options.most, options.low_balance))
-    return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
+        async def alert(condition: Condition) -> None:
+            await alerts.observe([condition], alert_options(running.now.settings))
+
+        if options.stripe_key is not None:
+            asked = StripeOptions(
+                url=options.stripe_url,
+                key=secrets["payments.stripe_key"],
+                webhook_secret=secrets["payments.stripe_webhook_secret"],
+                name=settings.branding.name,
+            )
+            credits, clock = self.backed.accounts.credits, self.backed.clock
+            stripe = Stripe(asked, IdentityHttp(), credits, clock, alert)
+        amounts = map(money, (options.least, options.most, options.low_balance))
+        return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
 
 
 def provider_costs(settings: Settings) -> Mapping[tuple[str, str], Tariff]:

@@ -291,7 +291,7 @@ def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
     yield ports.AlertRule(
         kind="job",
         words="An engine has failed, a worker process has ended, a changed configuration does not "
-        "hold, or the database cannot be reached.",
+        "hold, the database cannot be reached, or a payment at Stripe cannot be counted.",
     )
 
 

@@ -110,7 +110,7 @@ class PaymentSettings(Struct, frozen=True, kw_only=True):
 
     stripe_key: values.KeyPlace | None = None
     """Where the secret key of a Stripe account is found (`sk_…`, or a restricted one that may
-    write Checkout Sessions). Unset: nothing is sold by Stripe."""
+    write Checkout Sessions and read PaymentIntents). Unset: nothing is sold by Stripe."""
     stripe_webhook_secret: values.KeyPlace | None = None
     """Where the signing secret (`whsec_…`) of the webhook is found. It posts to
     `/webhooks/stripe`, with the events `checkout.session.completed`,

@@ -90,11 +90,6 @@ class Credits(AccountService):
             await self._add(tx, actor, made)
         return made
 
-    async def of_payment(self, payment: str) -> Credit | None:
-        """Return the credit of a payment, for whoever reports payments."""
-        async with self._store.reading() as tx:
-            return await tx.credits.find(f"pay:{payment}")
-
     async def take_back(
         self, actor: Actor, project_id: str, payment: str, refunded: Decimal, note: str = ""
     ) -> Decimal:

@@ -2,7 +2,8 @@
 
 Only the address of the settings is requested. Stripe reports a payment by webhook, perhaps again,
 late and out of order; each is one credit by the id of its payment, a refund takes back the share
-that was refunded, and a dispute takes back what Stripe withdraws, until it is won. Taxes and
+that was refunded, and a dispute takes back what Stripe withdraws, until it is won. A report that
+cannot be counted, such as one in another currency, changes nothing and is an alert. Taxes and
 invoices are Stripe's: credits are what was bought without tax.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -20,11 +21,12 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
+from causerie.errors import InvalidRequest, NotFound, ServiceError, UpstreamFailed
 from causerie.hosted.accounts.people import Actor, User
 from causerie.hosted.accounts.statement import Credits
 from causerie.hosted.identity.provider import IdentityHttp, IdentityProviderFailed
 from causerie.http.exchange import BodyLimits, Exchange, read_body
+from causerie.observe.alerts import AlertKind, Condition
 from causerie.protocol.money import BILLION, amount_of
 from causerie.protocol.numbers import whole_number
 
@@ -36,7 +38,10 @@ _MOST_CENTS = 100_000_000
 _PAID = ("checkout.session.completed", "checkout.session.async_payment_succeeded")
 _REFUNDED = "charge.refunded"
 _DISPUTED = {"charge.dispute.funds_withdrawn": -1, "charge.dispute.funds_reinstated": 1}
-_NO_PAYMENT = (AttributeError, TypeError, ValueError, NotFound, InvalidRequest)
+_UNUSABLE = (
+    *(msgspec.DecodeError, InvalidRequest, NotFound),
+    *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
+)
 
 
 class StripeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,11 +63,13 @@ class Stripe:
         http: IdentityHttp,
         credits: Credits,
         clock: Callable[[], datetime],
+        alert: Callable[[Condition], Awaitable[None]],
     ) -> None:
         self._options = options
         self._http = http
         self._credits = credits
         self._clock = clock
+        self._alert = alert
 
     async def begin(self, user: User, project_id: str, amount: Decimal, back: str) -> str:
         """Return the address of a page where ``amount`` is paid, which leads ``back``.
@@ -84,16 +91,21 @@ class Stripe:
             **{f"metadata[{name}]": value for name, value in of.items()},
             **{f"payment_intent_data[metadata][{name}]": value for name, value in of.items()},
         }
+        failed = "The payment cannot begin now"
+        found = (await self._ask("checkout/sessions", failed, form)).get("url")
+        if not isinstance(found, str) or not found.startswith(("https://", self._options.url)):
+            raise UpstreamFailed(f"{failed}: Stripe returned no page for it.")
+        return found
+
+    async def _ask(
+        self, path: str, failed: str, form: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
         headers = [("authorization", f"Bearer {self._options.key}")]
-        url = f"{self._options.url.rstrip('/')}/v1/checkout/sessions"
         try:
-            found = (await self._http.ask(url, headers, form)).get("url")
+            return await self._http.ask(f"{self._options.url.rstrip('/')}/v1/{path}", headers, form)
         except IdentityProviderFailed as failure:
             _log.error("stripe.failed", reason=str(failure))
-            found = None
-        if not isinstance(found, str) or not found.startswith(("https://", self._options.url)):
-            raise UpstreamFailed("The payment cannot begin now: Stripe gave no page for it.")
-        return found
+            raise UpstreamFailed(f"{failed}: Stripe does not answer. Try again later.") from failure
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer a webhook: 400 for a wrong signature, 200 for every report that needs no other."""
@@ -101,13 +113,25 @@ class Stripe:
         given = exchange.headers.get("stripe-signature", "")
         if exchange.method != "POST" or not self.signed(given, body):
             raise InvalidRequest("The signature of this webhook is wrong or too old.")
+        event: Mapping[str, Any] = {}
         try:
             event = msgspec.json.decode(body, type=dict[str, Any])
             await self.record(str(event["type"]), event["data"]["object"])
-        except (msgspec.DecodeError, LookupError, ArithmeticError, *_NO_PAYMENT) as failure:
+        except _UNUSABLE as failure:
             # Signed, so it would be no other at the next delivery.
-            _log.error("stripe.event_left", reason=type(failure).__name__)
+            await self._report_unusable(event, failure)
         exchange.respond(200, b'{"received": true}', content_type="application/json")
+
+    async def _report_unusable(self, event: Mapping[str, Any], failure: Exception) -> None:
+        said = isinstance(failure, ServiceError | _Unusable)
+        why = str(failure) if said else f"it has an unknown form ({type(failure).__name__})"
+        id, kind = (str(event.get(name, ""))[:100] for name in ("id", "type"))
+        _log.error("stripe.event_left", event_id=id, kind=kind, reason=why)
+        words = f"A payment at Stripe changed no credits, see {id} ({kind}) there: {why}"
+        details = {"job": "payments", "event": id, "type": kind}
+        await self._alert(
+            Condition(f"job:stripe:{id}", AlertKind.JOB, words, details, recovers=False)
+        )
 
     def signed(self, header: str, body: bytes) -> bool:
         """Return whether one of the signatures in a header fits; it is at most 300 s old."""
@@ -121,35 +145,61 @@ class Stripe:
         return any(hmac.compare_digest(right, each) for each in given[:10])
 
     async def record(self, kind: str, what: Mapping[str, Any]) -> None:
-        """Add the credits of a paid session; take back those of a refund or a dispute."""
-        if kind in _DISPUTED:
-            await self._record_dispute(what, _DISPUTED[kind])
+        """Add the credits of a paid session; take back those of a refund or a dispute.
+
+        Raises :class:`UpstreamFailed` if Stripe does not say whose payment is disputed.
+        """
+        if kind in _DISPUTED and what["payment_intent"]:
+            # A dispute says nothing of its project, and may be reported before its payment.
+            path = f"payment_intents/{quote(what['payment_intent'], safe='')}"
+            payment = await self._ask(path, "The dispute cannot be counted now")
+            credits = _credits_of(payment)
+            if credits is not None:
+                await self._record_dispute(what, _DISPUTED[kind], *credits)
             return
-        if kind not in (*_PAID, _REFUNDED) or "project" not in (what.get("metadata") or {}):
+        credits = _credits_of(what) if kind in (*_PAID, _REFUNDED) else None
+        if credits is None:
             return  # of another product of the same account
-        project, cents = what["metadata"]["project"], int(what["metadata"]["cents"])
-        if what["currency"] != "usd" or not 0 < cents <= _MOST_CENTS:
-            raise ValueError("no amount that was asked for")
+        project, cents = credits
+        payment = _payment(what["payment_intent"] or what["id"])
         if kind == _REFUNDED:
             back = _of_cents(round(Fraction(cents * what["amount_refunded"], what["amount"])))
-            payment = _payment(what["payment_intent"] or what["id"])
             await self._credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
-        elif what["payment_status"] == "paid" and what["amount_subtotal"] == cents:
-            payment = _payment(what["payment_intent"] or what["id"])
+        elif what["payment_status"] == "paid":
+            if _cents(what, what["amount_subtotal"]) != cents:
+                raise _Unusable(f"{what['amount_subtotal']} cents were paid, and not {cents}")
             await self._credits.put(STRIPE, project, _of_cents(cents), "paid by Stripe", payment)
 
-    async def _record_dispute(self, what: Mapping[str, Any], sign: int) -> None:
-        # A dispute has no metadata: its project is that of the payment.
-        payment, id = _payment(what["payment_intent"] or what["charge"]), str(what["id"])[:100]
-        credit = await self._credits.of_payment(payment)
-        if credit is None:
-            return
-        if what["currency"] != "usd" or not 0 < int(what["amount"]) <= _MOST_CENTS:
-            raise ValueError("no amount that was paid")
-        amount = min(_of_cents(int(what["amount"])), credit.amount)  # without tax
+    async def _record_dispute(
+        self, what: Mapping[str, Any], sign: int, project: str, cents: int
+    ) -> None:
+        amount = sign * _of_cents(min(_cents(what, what["amount"]), cents))  # without tax
         note, step = ("disputed", "dispute") if sign < 0 else ("dispute won", "won")
-        step = f"{payment}:{step}:{id}"
-        await self._credits.put(STRIPE, credit.project_id, sign * amount, f"{note} at Stripe", step)
+        step = f"{_payment(what['payment_intent'])}:{step}:{str(what['id'])[:100]}"
+        await self._credits.put(STRIPE, project, amount, f"{note} at Stripe", step)
+
+
+class _Unusable(ValueError):
+    """A report that cannot be counted; the message is for operators."""
+
+
+def _credits_of(what: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return project and cents of the credits that a payment buys; ``None`` if it buys none."""
+    bought = what.get("metadata") or {}
+    if "project" not in bought:
+        return None
+    cents = int(bought["cents"])
+    if not 0 < cents <= _MOST_CENTS:
+        raise _Unusable(f"its metadata have {cents} cents")
+    return str(bought["project"]), cents
+
+
+def _cents(what: Mapping[str, Any], amount: int) -> int:
+    if what["currency"] != "usd":
+        raise _Unusable(f"its currency is {what['currency']}, and credits are in usd")
+    if amount <= 0:
+        raise _Unusable(f"its amount is {amount}")
+    return amount
 
 
 def _of_cents(cents: int) -> Decimal:
