@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
+import select
 import shutil
 import signal
 import stat
@@ -10,11 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
+from filelock import FileLock
 
+from causerie.cli import background
+from causerie.cli.command import CommandFailed
 from causerie.cli.services import Service, services
 
 COMMAND = (sys.executable, "-m", "causerie")
@@ -76,6 +84,12 @@ def test_the_model_stays_for_the_next_question(home: Path) -> None:
     answer(ask())
     assert only_service().facts.pid == first.facts.pid
     runtime, log = Path(os.environ["XDG_RUNTIME_DIR"]), home / "state/causerie/background.log"
+    [key] = (runtime / "causerie").glob("*.key")
+    listed = f"{first.base_url}/models"
+    with pytest.raises(HTTPError, match="401"):  # as another user asks
+        urllib.request.urlopen(listed)
+    with_key = urllib.request.Request(listed, headers={"x-api-key": key.read_text()})
+    assert urllib.request.urlopen(with_key).status == 200
     modes = {stat.S_IMODE(each.stat().st_mode) for each in (runtime / "causerie").iterdir()}
     assert (modes, stat.S_IMODE(log.stat().st_mode)) == ({0o600}, 0o600)
     os.kill(first.facts.pid, signal.SIGKILL)
@@ -83,6 +97,7 @@ def test_the_model_stays_for_the_next_question(home: Path) -> None:
     answer(ask())
     second = only_service()
     assert second.facts.pid != first.facts.pid
+    assert not key.exists()
     shutil.rmtree(runtime / "causerie")
     assert ended(second.facts.pid, 60), "nobody can find it any more"
 
@@ -115,7 +130,56 @@ def test_nothing_stays_where_the_setting_is_zero(
 def test_a_model_that_does_not_load_is_told(home: Path) -> None:
     whole = (home / "x.gguf").read_bytes()
     (home / "cut.gguf").write_bytes(whole[: len(whole) // 2])
-    process = ask(name="./cut.gguf")
-    out, err = process.communicate("", timeout=240)
-    assert (process.returncode, out) == (1, ""), err
-    assert err.startswith("causerie: cut did not load: "), err
+    assert b"output_norm" in whole
+    (home / "lacks.gguf").write_bytes(whole.replace(b"output_norm", b"output_worm"))
+    for name, code, told in (
+        ("cut", 4, f"{home}/cut.gguf is not a usable GGUF file: it ends at byte "),
+        ("lacks", 1, "lacks did not load: the engine could not load "),
+    ):
+        process = ask(name=f"./{name}.gguf")
+        out, err = process.communicate("", timeout=240)
+        assert (process.returncode, out) == (code, ""), err
+        assert err.startswith(f"causerie: {told}"), err
+
+
+def test_an_open_chat_starts_an_ended_service_anew(home: Path) -> None:
+    def awaited(text: bytes) -> bytes:
+        seen, wanted = b"", re.compile(re.escape(text) + rb"[\s\S]*> ")
+        while not wanted.search(seen):
+            ready, _, _ = select.select([master], [], [], 240)
+            assert ready, seen
+            seen += os.read(master, 65536)
+        return seen
+
+    master, slave = pty.openpty()
+    words = (*COMMAND, "run", "./x.gguf", "--plain")
+    process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        awaited(b"lists more")
+        os.write(master, b"/set max_tokens 8\n")
+        awaited(b"max_tokens is 8")
+        os.write(master, b"Say hello.\n")
+        awaited(b"tokens/s")
+        first = only_service()
+        os.kill(first.facts.pid, signal.SIGKILL)
+        assert ended(first.facts.pid, 30)
+        os.write(master, b"And again.\n")
+        assert b"the service has ended, so it is started anew" in awaited(b"tokens/s")
+        assert only_service().facts.pid != first.facts.pid
+        os.write(master, b"/bye\n")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def test_a_start_that_another_command_holds_up_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_LOCK_SECONDS", 0.01)
+    path = home / "background.lock"
+    refused = pytest.raises(CommandFailed, match=f"another .* holds {path}")
+    with FileLock(path), refused, background._one_start_at_a_time(path):  # noqa: SLF001
+        pass

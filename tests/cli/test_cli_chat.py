@@ -128,17 +128,19 @@ async def test_a_pipe_is_the_question() -> None:
 
 
 async def test_piped_text_goes_before_the_question() -> None:
-    async with running(ScriptedProvider([THINKS, THINKS, THINKS])) as provider:
+    async with running(ScriptedProvider([THINKS, THINKS, THINKS, THINKS])) as provider:
         url = provider.base_url
         both = await run("What is it?", "-u", url, stdin="The word is BANANA.\r\nSo.\n")
         alone = await run("What is it?", "-u", url, stdin="\n")
         stdin_only = await run("-", "-u", url, stdin="Why?\n")
-    assert [both[0], alone[0], stdin_only[0]] == [0, 0, 0]
+        between = await run("Put", "this:", "-", "into Latin", "-u", url, stdin="Why?\n")
+    assert [both[0], alone[0], stdin_only[0], between[0]] == [0, 0, 0, 0]
     questions: Any = [request["messages"] for request in provider.requests]
     assert [each[-1]["content"] for each in questions] == [
         "The word is BANANA.\nSo.\n\nWhat is it?",
         "What is it?",
         "Why?",
+        "Put this:\n\nWhy?\n\ninto Latin",
     ]
 
 
@@ -163,7 +165,7 @@ def test_a_pipe_that_nobody_writes_to_is_told_of(monkeypatch: pytest.MonkeyPatch
     with os.fdopen(reading) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         monkeypatch.setattr("typer.echo", noted)
-        assert question_of("Why?", 0.001) == "Late.\n\nWhy?"
+        assert question_of(("Why?",), 0.001) == "Late.\n\nWhy?"
     assert notes == ["causerie: waiting for the end of stdin; `< /dev/null` asks without it"]
 
 

@@ -91,7 +91,7 @@ def test_several_services_are_told_apart(tmp_path: Path) -> None:
             assert CliRunner().invoke(app, chosen).exit_code == 0
         result = CliRunner().invoke(app, ["reload", "--pid", str(os.getpid())])
         assert result.exit_code == 2
-        assert "no such service is running; there are:\n" in result.stderr
+        assert f"no running service has the id {os.getpid()}; there are:\n" in result.stderr
 
 
 def test_a_service_that_hangs_does_not_keep_another_from_being_told(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from browserkit import findings, window
@@ -440,17 +441,22 @@ async def test_a_chat_that_is_deleted_while_its_reply_comes_stays_deleted(
     await expect(page.locator("#chats a")).to_have_count(0)
 
 
-async def test_a_reply_that_was_broken_off_is_continued(page: Page, service: Front) -> None:
-    continues = "max_tokens continue_final_message add_generation_prompt"
-    service.pipeline.entries = [entry("small", continues, 8192), *ENTRIES[1:]]
+CONTINUES = "max_tokens continue_final_message add_generation_prompt"
+
+
+async def test_a_reply_that_was_stopped_is_continued(page: Page, service: Front) -> None:
+    service.pipeline.entries = [entry("small", CONTINUES, 8192), *ENTRIES[1:]]
     service.pipeline.script = (TextDelta("One, two"), asyncio.Event())
     await page.reload()
     await page.fill("#draft", "Count")
     await page.keyboard.press("Enter")
     await expect(page.locator(".turn-assistant > .prose")).to_have_text("One, two")
-    await page.reload()
+    await page.keyboard.press("Escape")
     reply = page.locator(".turn-assistant")
     await expect(reply.locator("[data-is=state]")).to_have_text("Stopped")
+    await expect(page.locator("#send")).to_be_visible()
+    await page.reload()
+    await expect(reply.locator("[data-is=state]")).to_have_text("Stopped")  # and so it stays
     service.pipeline.script = said(", three.")
     await reply.get_by_role("button", name="Continue").click()
     await expect(reply.locator("> .prose")).to_have_text("One, two, three.")
@@ -460,6 +466,7 @@ async def test_a_reply_that_was_broken_off_is_continued(page: Page, service: Fro
     assert [message.content for message in asked.messages] == ["Count", "One, two"]
     await page.reload()
     await expect(reply.locator("> .prose")).to_have_text("One, two, three.")
+    assert len(service.pipeline.requests) == 2
     service.pipeline.entries = ENTRIES  # a model that cannot is not asked to
     service.pipeline.script = (TextDelta("Half"), asyncio.Event())
     await page.reload()
@@ -469,6 +476,48 @@ async def test_a_reply_that_was_broken_off_is_continued(page: Page, service: Fro
     await page.keyboard.press("Escape")
     await expect(reply.last.get_by_role("button", name="Try again")).to_be_visible()
     await expect(reply.last.get_by_role("button", name="Continue")).to_be_hidden()
+
+
+async def test_a_reply_goes_on_when_the_page_opens_again(page: Page, service: Front) -> None:
+    pipeline = service.pipeline
+    pipeline.entries = [entry("small", CONTINUES, 8192), *ENTRIES[1:]]
+    pipeline.script = (asyncio.Event(),)
+    await page.reload()
+    await page.fill("#draft", "Count")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#stop")).to_be_visible()
+    pipeline.script = (TextDelta("One, two"), asyncio.Event())
+    await page.reload()  # nothing of the reply had come: the question is asked anew
+    reply = page.locator(".turn-assistant")
+    await expect(reply.locator("> .prose")).to_have_text("One, two")
+    pipeline.script = (TextDelta(", three"), asyncio.Event())
+    async with window_beside(page) as other:
+        await other.goto(page.url)
+        await expect(other.locator(".turn-assistant")).to_have_count(0)
+        await other.wait_for_selector("[data-ready]")
+    assert len(pipeline.requests) == 2, "another tab writes it"
+    await page.reload()
+    await expect(reply.locator("> .prose")).to_have_text("One, two, three")
+    asked = pipeline.requests[-1]
+    assert asked.continue_final_message
+    assert [message.content for message in asked.messages] == ["Count", "One, two"]
+    await page.click("#stop")
+    await expect(reply.locator("[data-is=state]")).to_have_text("Stopped")
+    await expect(page.locator("#send")).to_be_visible()
+    await page.reload()
+    await expect(reply.locator("[data-is=state]")).to_have_text("Stopped")
+    await expect(reply.get_by_role("button", name="Continue")).to_be_visible()
+    assert len(pipeline.requests) == 3
+
+
+@asynccontextmanager
+async def window_beside(page: Page) -> AsyncIterator[Page]:
+    """Another tab of the same browser."""
+    other = await page.context.new_page()
+    try:
+        yield other
+    finally:
+        await other.close()
 
 
 async def test_settings_are_closed_at_first_and_stay_with_their_chat(
@@ -550,6 +599,15 @@ async def test_the_list_says_which_models_are_loaded(page: Page, service: Front)
     await expect(badges).to_contain_text("loaded")
     await page.select_option("#model", THINKER)
     await expect(badges).to_contain_text("loads when asked")
+    ending = asyncio.Event()
+    service.pipeline.script = (TextDelta("One"), ending, Finished("stop"))
+    service.pipeline.entries = [structs.replace(each, loaded=True) for each in ENTRIES]
+    await page.fill("#draft", "Count")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One")
+    await expect(badges).not_to_contain_text("loads when asked")  # while it writes
+    ending.set()
+    await expect(page.locator("#send")).to_be_visible()
 
 
 @pytest.mark.full

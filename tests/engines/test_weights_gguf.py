@@ -133,12 +133,21 @@ def test_parts_of_a_split_model_count_together(tmp_path: Path) -> None:
     assert read_header(first).file_size == sum(map(len, files.values()))
 
 
-def head(*facts: bytes, count: int | None = None, version: int = 3) -> bytes:
+def head(
+    *facts: bytes, count: int | None = None, version: int = 3, tensors: int = 0
+) -> bytes:
     number = len(facts) if count is None else count
-    return b"GGUF" + struct.pack("<IQQ", version, 0, number) + b"".join(facts)
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, number) + b"".join(facts)
+
+
+def tensor(name: str, offset: int) -> bytes:
+    return text(name) + struct.pack("<IQIQ", 1, 8, 0, offset)
 
 
 HUGE = 1 << 62
+LLAMA = item("general.architecture", "llama")
+TWO = head(LLAMA, tensors=2) + tensor("b", 32) + tensor("a", 0)
+WHOLE = TWO + b"\0" * (-len(TWO) % 32) + b"\0" * 64
 HOSTILE = {
     "empty": (b"", "empty"),
     "short": (b"GG", "letters GGUF"),
@@ -159,7 +168,14 @@ HOSTILE = {
     "arrays in arrays": (head(text("a") + struct.pack("<IIQ", 9, 9, 1)), "unsupported type 9"),
     "unknown type": (head(text("a") + struct.pack("<I", 99)), "unknown type 99"),
     "no architecture": (head(item("a", 1)), "architecture"),
+    "many tensors": (head(LLAMA, tensors=HUGE), "claims .* tensors"),
+    "tensors missing": (head(LLAMA, tensors=3), "ends inside"),
+    "cut before a tensor": (WHOLE[:-32], "begins at byte .*; fetch or copy it again"),
 }
+
+
+def test_a_file_with_all_of_its_tensors(tmp_path: Path) -> None:
+    assert read_header(written(tmp_path, WHOLE)).file_size == len(WHOLE)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

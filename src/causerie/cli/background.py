@@ -2,7 +2,7 @@
 
 It serves all models of the cache, or one file, at a loopback port. The program that it runs is
 this module, which reads the settings from stdin. Commands find it by its control socket, as every
-service of this user. It unloads a model after ``engines.keep_alive_seconds``, and ends soon after
+service of this user, and its key in a file beside that, so that no other user can ask it. It unloads a model after ``engines.keep_alive_seconds``, and ends soon after
 the last one. Where nothing is to be kept, the same program ends with its command: when stdin does.
 """
 
@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import msgspec
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from msgspec import structs
 from rich.console import Console
 
@@ -30,9 +32,9 @@ from causerie.cli.cached_models import served_models
 from causerie.cli.chat import local_settings
 from causerie.cli.command import CommandFailed, library
 from causerie.cli.serve import run_on_loop
-from causerie.cli.services import Service, services
+from causerie.cli.services import Service, runtime_folder_of_user, services
 from causerie.composition.app import run_service
-from causerie.composition.control import own_folder
+from causerie.composition.control import KEY_SUFFIX
 from causerie.composition.engine_makers import fetch_weights
 from causerie.composition.reloading import ReloadOutcome
 from causerie.engines.weights.reference import Kind, Reference
@@ -44,6 +46,7 @@ from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
 
 _KEPT, _ALONE = "background", "run"  # services, and their log files
 _START_SECONDS = 120.0  # of an interpreter on a machine that is busy
+_LOCK_SECONDS = _START_SECONDS + 60.0  # a start, and what another command asks the service
 _RELOAD_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
 _MOST_TOLD = 2000  # characters of the log of a service that did not start
@@ -64,8 +67,8 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
         local_settings(settings, (DEFAULT_MODEL,) if is_cached else alone),
         weights=structs.replace(settings.weights, serve=is_cached),
     )
-    folder = _folder()
-    with FileLock(folder / "background.lock", timeout=_START_SECONDS, mode=0o600):
+    folder = runtime_folder_of_user()
+    with _one_start_at_a_time(folder / "background.lock"):
         found = _running(ref, is_cached=is_cached)
         if found is None:
             service, process = _start(wanted, folder, _KEPT)
@@ -81,7 +84,7 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
     If it ends before, so does this process. Raises what :func:`started` raises.
     """
     _fetch(settings, model)
-    folder = _folder()
+    folder = runtime_folder_of_user()
     service, process = _start(local_settings(settings, (model,)), folder, _ALONE)
 
     def leave(_: int, __: FrameType | None) -> NoReturn:
@@ -96,14 +99,16 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
         _ = process.communicate()  # the end of its stdin stops it
 
 
-def _folder() -> Path:
-    folder = runtime_folder(variables())
+@contextmanager
+def _one_start_at_a_time(path: Path) -> Iterator[None]:
     try:
-        own_folder(folder)
-    except OSError as error:
-        advice = "set XDG_RUNTIME_DIR to a folder of yours, or unset it"
-        raise CommandFailed(f"commands cannot find a service here: {error}; {advice}") from error
-    return folder
+        with FileLock(path, timeout=_LOCK_SECONDS, mode=0o600):
+            yield
+    except Timeout as error:
+        raise CommandFailed(
+            f"another `causerie run` has been starting a service for {_LOCK_SECONDS:g} s; try "
+            f"again, or end that command: it holds {path}"
+        ) from error
 
 
 def _fetch(settings: Settings, model: ModelSettings) -> None:
@@ -164,9 +169,31 @@ def _start(settings: Settings, folder: Path, kind: str) -> tuple[Service, subpro
     raise CommandFailed(f"the service did not start; {path} says: {told or 'nothing'}")
 
 
+@contextmanager
+def _key_of_its_own(settings: Settings) -> Iterator[Settings]:
+    """Yield the settings with a key, which a file beside the socket of this process holds."""
+    key = secrets.token_urlsafe(32)
+    path = runtime_folder(variables()) / f"{os.getpid()}{KEY_SUFFIX}"
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        _ = file.write(key)
+    try:
+        keys = (f"run:{sha256(key.encode()).hexdigest()}",)
+        server = structs.replace(settings.server, keys=keys)
+        doors = tuple(structs.replace(door, keys=keys) for door in settings.doors)
+        yield structs.replace(settings, server=server, doors=doors)
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def main() -> None:
-    given = msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
-    kept = sys.argv[1] == _KEPT
+    with _key_of_its_own(
+        msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
+    ) as settings:
+        _serve(settings, kept=sys.argv[1] == _KEPT)
+
+
+def _serve(given: Settings, *, kept: bool) -> None:
 
     def read(_: Sequence[Entry] = (), __: str | None = None) -> Loaded:
         settings = given

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ import typer
 from causerie.cli import command
 
 if TYPE_CHECKING:
+    from causerie.cli.services import Service
     from causerie.settings.tree import ModelSettings, Settings
 
 Thinking = Annotated[
@@ -24,7 +25,9 @@ System = Annotated[str | None, typer.Option("--system", "-s", help="System messa
 
 
 def chat(
-    question: Annotated[str | None, typer.Argument(help=command.QUESTION)] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUESTION]", help=command.QUESTION)
+    ] = None,
     base_url: Annotated[
         str, typer.Option("--base-url", "-u", help="Base URL of the provider, with its /v1.")
     ] = command.HERE,
@@ -53,18 +56,22 @@ def chat(
 
     `git diff | causerie chat "Write a commit message." -u http://gpu:8000/v1`
     """
-    from causerie.cli.chat_session import talk
+    from causerie.cli.chat_session import Endpoint, talk
+    from causerie.settings.environment import client_key
 
-    asked = question_of(question)
+    asked = question_of(words or ())
     told = _valid_text(system)
-    talk(asked, base_url, model, thinking=thinking, system=told, tools=tools, plain=plain)
+    endpoint = Endpoint(base_url, client_key(), model)
+    talk(asked, lambda: endpoint, thinking=thinking, system=told, tools=tools, plain=plain)
 
 
 def run(
     name: Annotated[
         str, typer.Argument(help="Short name, reference, or id of a configured or running model.")
     ],
-    prompt: Annotated[str | None, typer.Argument(help=command.QUESTION)] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUESTION]", help=command.QUESTION)
+    ] = None,
     context: command.Context = None,
     thinking: Thinking = None,
     system: System = None,
@@ -88,24 +95,36 @@ def run(
 
     `cat report.txt | causerie run smollm2 "Summarize this."`
     """
-    from causerie.cli.chat_session import talk
+    from causerie.cli.chat_session import Endpoint, talk
+    from causerie.cli.services import runtime_folder_of_user
     from causerie.composition.control import chatting
-    from causerie.settings.environment import runtime_folder, variables
+    from causerie.settings.environment import client_key
 
-    question = question_of(prompt)  # what is wrong with it is told before a model is loaded
+    if sys.platform == "win32":
+        raise command.CommandFailed(
+            "`run` starts a service that it finds by a socket with a path, which this system has "
+            "not; use `causerie serve` and `causerie chat`"
+        )
+    question = question_of(words or ())  # what is wrong with it is told before a model is loaded
     with (
-        chatting(runtime_folder(variables())),  # first: a service that is found does not end
-        _running_model(name, context, config, pairs) as (base_url, model),
+        chatting(runtime_folder_of_user()),  # first: a service that is found does not end
+        ExitStack() as running,
     ):
+
+        def find() -> Endpoint:
+            model = _running_model(name, context, config, pairs)
+            service, id = running.enter_context(model)
+            return Endpoint(service.base_url, service.key or client_key(), id)
+
         told = _valid_text(system)
-        talk(question, base_url, model, thinking=thinking, system=told, plain=plain, own=True)
+        talk(question, find, thinking=thinking, system=told, plain=plain, own=True)
 
 
 # That runs already, in the background from now on, or while the block runs.
 @contextmanager
 def _running_model(
     name: str, context: command.Context, config: command.Config, pairs: command.Set
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[Service, str]]:
     from causerie.cli.serve import chosen_models
     from causerie.cli.services import services
     from causerie.settings.tree import DEFAULT_MODEL
@@ -120,13 +139,8 @@ def _running_model(
             continue
         for found in service.models(name, known):
             service.load(found.id)
-            yield service.base_url, found.id
+            yield service, found.id
             return
-    if sys.platform == "win32":
-        raise command.CommandFailed(
-            "`run` starts a service that it finds by a socket with a path, which this system has "
-            "not; use `causerie serve` and `causerie chat`"
-        )
     settings = command.settings_in_force(config, pairs).settings
     if any(model.id == name for model in settings.models if model != DEFAULT_MODEL):
         [model] = chosen_models(settings, None, None, [name], None)
@@ -137,7 +151,7 @@ def _running_model(
 
             service, id = started(settings, model)
             service.load(id)
-            yield service.base_url, id
+            yield service, id
             return
     from causerie.cli.background import alone
     from causerie.cli.serve import with_options
@@ -145,7 +159,7 @@ def _running_model(
     [model] = with_options((model,), {"context": context})
     with alone(settings, model) as service:
         service.load(model.id)
-        yield service.base_url, model.id
+        yield service, model.id
 
 
 def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
@@ -164,22 +178,25 @@ _MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default
 _PATIENCE_SECONDS = 3.0
 
 
-def question_of(question: str | None, patience: float = _PATIENCE_SECONDS) -> str | None:
+def question_of(words: Sequence[str], patience: float = _PATIENCE_SECONDS) -> str | None:
     """Return the one question, or ``None`` for a conversation.
 
-    What is piped goes before the question of the command line. A pipe is read to its end, however
-    long that takes; after ``patience`` seconds without anything in it a note says so.
+    What is piped stands in the place of the word ``-``, and without that word before the others. A
+    pipe is read to its end, however long that takes; after ``patience`` seconds without anything
+    in it a note says so.
     """
-    given = None if question == "-" else _valid_text(question)
+    reads = "-" in words
+    at = words.index("-") if reads else 0
+    before, after = _valid_text(" ".join(words[:at])), _valid_text(" ".join(words[at + reads :]))
     if sys.stdin is None:
-        if given is None:
+        if reads or not words:
             raise command.CommandFailed(
                 "stdin is closed; ask with an argument", command.ExitCode.USAGE
             )
-        return given
-    if sys.stdin.isatty() and question != "-":
-        return given
-    parts = [part for part in (_piped_text(patience), given) if part]
+        return after
+    if sys.stdin.isatty() and not reads:
+        return after if words else None
+    parts = [part for part in (before, _piped_text(patience), after) if part]
     if not parts:
         raise command.CommandFailed("stdin held no question", command.ExitCode.USAGE)
     return "\n\n".join(parts)

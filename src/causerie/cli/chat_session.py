@@ -16,7 +16,7 @@ from dataclasses import InitVar, dataclass, field
 from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -106,6 +106,7 @@ class Conversation:
         return self._chat.model
 
     def use(self, model: str) -> None:
+        """Ask this model from now on, at the service that there is now."""
         self._chat = self._target(model)
 
     def instruct(self, system: str | None) -> None:
@@ -209,7 +210,7 @@ def explain_failures(base_url: str) -> Iterator[None]:
         if isinstance(error.__cause__, TransportFailed):
             advised = ""
             if base_url == HERE:
-                running = services()
+                running = [one for one in services() if one.key is None]
                 advised = "; start a service with `causerie serve`"
                 if running:
                     advised = f"; a service runs at {running[0].base_url}"
@@ -253,10 +254,17 @@ def advice(status: object, base_url: str) -> str:
 # The session at the terminal.
 
 
+class Endpoint(NamedTuple):
+    """Where a chat is held; without a model it is the first one there."""
+
+    base_url: str
+    key: str | None
+    model: str | None
+
+
 def talk(
     question: str | None,
-    base_url: str,
-    model: str | None,
+    find: Callable[[], Endpoint],
     *,
     thinking: bool | None,
     system: str | None,
@@ -264,28 +272,26 @@ def talk(
     plain: bool,
     own: bool = False,
 ) -> None:
-    """Chat with a model, or ask the question; ``own``: of a service of this program, which tells
-    reasoning apart itself.
+    """Chat with the model that ``find`` returns, or ask it the question.
+
+    ``own``: a service of this program has it, which tells reasoning apart itself, and which
+    ``find`` starts anew where it has ended.
     """
+    fields: dict[str, object] = {}
+    if thinking is not None:
+        fields["chat_template_kwargs"] = {"enable_thinking": thinking}
+    if tools is not None:
+        fields["tools"] = _tools(tools)
     with asyncio.Runner() as runner:
-        provider = provider_at(base_url, client_key())
+        session = _ChatSession(runner, find, plain, own)
         try:
-            fields: dict[str, object] = {}
-            if thinking is not None:
-                fields["chat_template_kwargs"] = {"enable_thinking": thinking}
-            if tools is not None:
-                fields["tools"] = _tools(tools)
-            name = model or runner.run(first_model(provider, base_url))
-            separators = None if own else _separators(provider.dialect.tag)
-            target = partial(ProviderTarget, provider, separators=separators)
-            conversation = Conversation(target, name, fields, system or None)
-            made = _ChatSession(runner, conversation, provider, base_url, plain)
+            session.begin(fields, system or None)
             if question is not None:
-                made.once(question)
+                session.once(question)
             else:
-                made.at_length(f"{name} at {base_url}")
+                session.at_length()
         finally:
-            runner.run(provider.close())
+            session.close()
 
 
 def _separators(tag: str) -> Separators:
@@ -297,15 +303,32 @@ def _separators(tag: str) -> Separators:
 @dataclass(eq=False)
 class _ChatSession:
     _runner: asyncio.Runner
-    _conversation: Conversation
-    _provider: Provider
-    _base_url: str
+    _find: Callable[[], Endpoint]
     _plain: bool
+    _own: bool
 
     def __post_init__(self) -> None:
+        self._connect()
         colours: Literal["auto"] | None = None if no_colour() else "auto"
         self._out = Console(highlight=False, color_system=colours, theme=CHAT_THEME)
         self._notes = Console(stderr=True, highlight=False, color_system=colours)
+
+    def _connect(self) -> None:
+        self._endpoint = self._find()
+        self._provider = provider_at(self._endpoint.base_url, self._endpoint.key)
+
+    def begin(self, fields: dict[str, object], system: str | None) -> None:
+        """Begin a conversation with the model. Raises :class:`CommandFailed`."""
+        at = self._endpoint.base_url
+        name = self._endpoint.model or self._runner.run(first_model(self._provider, at))
+        self._conversation = Conversation(self._target, name, fields, system)
+
+    def _target(self, model: str) -> ProviderTarget:
+        separators = None if self._own else _separators(self._provider.dialect.tag)
+        return ProviderTarget(self._provider, model, separators=separators)
+
+    def close(self) -> None:
+        self._runner.run(self._provider.close())
 
     @cached_property
     def _keyboard(self) -> Keyboard:
@@ -318,11 +341,12 @@ class _ChatSession:
         self._conversation.say(question)
         view = AnswerView(self._out, self._notes, plain=self._plain)
         try:
-            self._runner.run(self._answer(view, ChatAnswer()))
+            self._answer(view, ChatAnswer())
         finally:
             view.end()
 
-    def at_length(self, title: str) -> None:
+    def at_length(self) -> None:
+        title = f"{self._conversation.model} at {self._endpoint.base_url}"
         self._out.print(
             f"{printable(title)} · Ctrl-D leaves, /help lists more", style="dim", markup=False
         )
@@ -347,7 +371,7 @@ class _ChatSession:
 
     def _models(self) -> dict[str, dict[str, Any]]:
         async def listed() -> dict[str, dict[str, Any]]:
-            with explain_failures(self._base_url):
+            with explain_failures(self._endpoint.base_url):
                 return {str(entry["id"]): entry for entry in await self._provider.listing()}
 
         return self._runner.run(listed())
@@ -366,7 +390,7 @@ class _ChatSession:
             answer = ChatAnswer()
             view = AnswerView(self._out, self._notes, plain=self._plain)
             try:
-                self._runner.run(self._answer(view, answer))
+                self._answer(view, answer)
             except KeyboardInterrupt:
                 view.stopped()
                 return self._conversation.keep_stopped(answer)
@@ -384,11 +408,28 @@ class _ChatSession:
                     {"role": "tool", "tool_call_id": call["id"], "content": text}
                 )
 
-    async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
+    # A service of this program may have ended since the last question: then another one is asked.
+    def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
+        try:
+            self._runner.run(self._asked(view, answer))
+        except CommandFailed as error:
+            is_gone = error.code is ExitCode.NETWORK and answer == ChatAnswer()
+            if not (self._own and is_gone):
+                raise
+            view.end()
+            self._notes.print("causerie: the service has ended, so it is started anew")
+            before, chosen = self._endpoint.model, self._conversation.model
+            ended = self._provider
+            self._connect()
+            self._runner.run(ended.close())
+            self._conversation.use(chosen if chosen != before else self._endpoint.model or chosen)
+            self._runner.run(self._asked(view, answer))
+
+    async def _asked(self, view: AnswerView, answer: ChatAnswer) -> None:
         began = time.monotonic()
         first: float | None = None
         usage: Usage | None = None
-        with explain_failures(self._base_url):
+        with explain_failures(self._endpoint.base_url):
             async with aclosing(self._conversation.answer(answer)) as events:
                 async for event in events:
                     if first is None:

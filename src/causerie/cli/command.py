@@ -89,7 +89,7 @@ def _exit_code(error: Exception) -> ExitCode | None:
 
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # with the address that this machine asks
 HERE = "http://127.0.0.1:8000/v1"  # where `causerie serve` answers
-QUESTION = "Ask this and leave, about the text on stdin if some is piped; `-`: stdin is all."
+QUESTION = "Ask this and leave. Piped text goes before it, or where a word is `-`."
 Config = Annotated[
     Path | None,
     typer.Option(

@@ -4,7 +4,8 @@ model, and the weights in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -255,9 +256,10 @@ def pull(
 
     from causerie.cli.announcement import DownloadBar
     from causerie.composition.engine_makers import fetch_weights
-    from causerie.engines.weights.reference import DEFAULT_REFERENCE
+    from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind
 
-    wanted = str(command.library().reference(ref or DEFAULT_REFERENCE))
+    reference = command.library().reference(ref or DEFAULT_REFERENCE)
+    wanted = str(reference)
     settings = command.settings_in_force(config, pairs).settings
     bar = DownloadBar(Console(stderr=True), quiet=quiet)
     try:
@@ -265,6 +267,9 @@ def pull(
     finally:
         bar.stop()
     typer.echo(str(weights.path))
+    if reference.kind is Kind.PATH and not quiet:
+        words = f"{ref} is on this machine already; `causerie serve {ref}` and `run` use it there"
+        typer.echo(f"causerie: {words}.", err=True)
 
 
 def show_list(
@@ -362,11 +367,14 @@ def remove(
 
     from causerie.cli.services import services
     from causerie.composition.engine_makers import cached_weights, remove_weights
+    from causerie.engines.weights.errors import BadReference
 
     settings = command.settings_in_force(config, pairs).settings
     known, every = command.library(), cached_weights(settings)
-    wanted = command.reference_of(settings, name)
-    found = [one for one in every if command.same_weights(one.ref, wanted)]
+    found: Sequence[CachedWeights] = []
+    with suppress(BadReference):
+        wanted = command.reference_of(settings, name)
+        found = [one for one in every if command.same_weights(one.ref, wanted)]
     if not found:
         names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
         raise command.CommandFailed(

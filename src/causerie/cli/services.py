@@ -108,6 +108,15 @@ class Service:
         return f"{local_url(host, port)}/v1"
 
     @property
+    def key(self) -> str | None:
+        """Return the key of a service that `causerie run` has started; ``None`` for others."""
+        from causerie.composition.control import KEY_SUFFIX
+
+        with suppress(FileNotFoundError):
+            return self.socket.path.with_suffix(KEY_SUFFIX).read_text("ascii")
+        return None
+
+    @property
     def outdated(self) -> bool:
         """Return whether another version of the program runs it."""
         return self.facts.version != causerie.__version__
@@ -174,6 +183,20 @@ class Service:
         return by_id
 
 
+def runtime_folder_of_user() -> Path:
+    """Return the folder in which commands find services. Raises :class:`CommandFailed`."""
+    from causerie.composition.control import own_folder
+    from causerie.settings.environment import runtime_folder, variables
+
+    folder = runtime_folder(variables())
+    try:
+        own_folder(folder)
+    except OSError as error:
+        advice = "set XDG_RUNTIME_DIR to a folder of yours, or unset it"
+        raise CommandFailed(f"commands cannot find a service here: {error}; {advice}") from error
+    return folder
+
+
 def services(pid: int | None = None) -> Sequence[Service]:
     """Return the services that answer, or the one with this process id, if there is one.
 
@@ -205,7 +228,8 @@ def _chosen_service(found: Sequence[Service], name: str | None, pid: int | None)
     def models(one: Service) -> str:
         return ", ".join(model.id for model in one.facts.models)
 
-    return _only_one(fitting, found, lambda one: models(one) or "without models of its own")
+    sought = f"has the id {pid}" if name is None else f"has the model {name}"
+    return _only_one(fitting, found, sought, lambda one: models(one) or "without models of its own")
 
 
 def show_services(found: Sequence[Service], known: Library) -> None:
@@ -330,16 +354,22 @@ def _service_to_reload(found: Sequence[Service], config: Path | None, pid: int |
         if pid in (None, one.socket.pid)
         and (real is None or (one.facts.file and os.path.realpath(one.facts.file) == real))
     ]
-    return _only_one(fitting, found, lambda one: one.facts.file or "without a configuration file")
+    sought = f"has the id {pid}" if config is None else f"has the file {config}"
+    return _only_one(
+        fitting, found, sought, lambda one: one.facts.file or "without a configuration file"
+    )
 
 
 def _only_one(
-    fitting: Sequence[Service], found: Sequence[Service], describe: Callable[[Service], str]
+    fitting: Sequence[Service],
+    found: Sequence[Service],
+    sought: str,
+    describe: Callable[[Service], str],
 ) -> Service:
     if len(fitting) == 1:
         return fitting[0]
     several = "several services are running; say which"
-    some = several if fitting else "no such service is running; there are"
+    some = several if fitting else f"no running service {sought}; there are"
     lines = (
         f"  --pid {one.facts.pid}  {one.facts.address}  {describe(one)}" for one in fitting or found
     )

@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 LOAD, UNLOAD = "load ", "unload "
 """What is asked, before the id of the model, to load or unload one."""
+KEY_SUFFIX = ".key"
+"""Of the file beside a socket that holds the key of its service."""
 _SUFFIX = ".sock"
 _CHATS = "chats.lock"
 _SECONDS_TO_ASK = 5.0
@@ -112,7 +114,6 @@ def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
 def chatting(folder: Path) -> Iterator[None]:
     """Keep background services from ending while the block runs and this process lives."""
     if sys.platform != "win32":
-        own_folder(folder)
         with _opened_lock(folder) as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             yield

@@ -22,6 +22,8 @@ _LETTERS: Mapping[int, str] = {  # of the other types, as `struct` has them
 }  # fmt: skip
 _SIZE = struct.Struct("<Q").unpack_from
 _MAX_KEYS = 65_536
+_MAX_TENSORS = 1 << 16
+_ALIGNMENT = 32  # of the tensors, where the file says nothing else
 _MAX_ITEMS = 1 << 24  # no vocabulary comes near; bounds the walk over a hostile array
 _MAX_STRING = 1 << 26  # bytes; the longest templates are a hundred kilobytes
 
@@ -47,7 +49,7 @@ class GgufMetadata:
         version = self._number("I")
         if version not in (2, 3):
             raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
-        _ = self._number("Q")  # of tensors
+        self._tensors = self._number("Q")
         count = self._number("Q")
         if count > _MAX_KEYS:
             raise NotGguf(path, f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed")
@@ -99,6 +101,24 @@ class GgufMetadata:
                 break
             at += 8 + _SIZE(data, at)[0]
         self._skip(max(at - self._at, 8 * count))
+
+    def require_tensors(self) -> None:
+        """Raise :class:`NotGguf` if the file ends before its last tensor begins."""
+        if self._tensors > _MAX_TENSORS:
+            raise NotGguf(self._path, f"it claims {self._tensors} tensors; {_MAX_TENSORS} is most")
+        last = 0
+        for _ in range(self._tensors):
+            _ = self._skip(self._number("Q"))  # the name
+            _ = self._skip(8 * self._number("I") + 4)  # dimensions and type
+            last = max(last, self._number("Q"))
+        alignment = max(self.integer("general.alignment") or _ALIGNMENT, 1)
+        begins = -(-self._at // alignment) * alignment + last
+        if self._tensors and begins >= len(self._data):
+            raise NotGguf(
+                self._path,
+                f"it ends at byte {len(self._data):,} and its last tensor begins at byte "
+                f"{begins:,}; fetch or copy it again",
+            )
 
     def _numbers(self, key: str) -> tuple[int | float | bool, ...]:
         value = self._values.get(key)
@@ -277,6 +297,7 @@ def read_header(path: Path) -> Header:
         arch = data.text("general.architecture")
         if not arch:
             raise NotGguf(path, "it names no architecture (general.architecture)")
+        data.require_tensors()
 
         def number(key: str) -> int:
             return max(data.integer(f"{arch}.{key}") or 0, 0)

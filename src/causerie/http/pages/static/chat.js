@@ -6,7 +6,7 @@ import { Attachments } from "./attachments.js";
 import { Conversations } from "./conversations.js";
 import { Door } from "./door.js";
 import { ChatList } from "./chat_list.js";
-import { measured, option, takesImages, thinks } from "./models.js";
+import { isLoaded, measured, option, takesImages } from "./models.js";
 import { Pane, Thread } from "./pane.js";
 import { Settings } from "./settings.js";
 import { onSuggestion, showSuggestions } from "./suggestions.js";
@@ -22,11 +22,12 @@ const base = element("base");
 const suggestions = document.querySelector(".suggestions");
 const narrow = matchMedia("(max-width: 70rem)");
 
-/** A chat of one or two conversations; `kept` is what the browser keeps of it, from its first message on. */
+/** A chat of one or two conversations; `kept` is what the browser keeps of it, from its first message on:
+ *  also which of them wait for a reply, in case the page leaves before its end. */
 class Chat {
   constructor(page, kept = null) {
     this.kept = kept;
-    this.gone = false; // deleted: a reply that still comes is not kept
+    this.gone = false; // deleted, or the page leaves: what still comes of a reply is not kept
     this.threads = (kept?.panes ?? [[]]).map((turns, index) => {
       const thread = new Thread(this, page);
       thread.model = kept?.models[index] ?? "";
@@ -42,6 +43,15 @@ class Chat {
   async stop() {
     await Promise.all(this.threads.map((thread) => thread.stop()));
   }
+
+  /** Go on, once, with the replies that were being written when the page left. */
+  goOn() {
+    const { awaited = [] } = this.kept;
+    this.kept.awaited = [];
+    this.threads.forEach((thread, index) => {
+      if (awaited[index] && thread.model === this.kept.models[index]) thread.goOn();
+    });
+  }
 }
 
 class ChatPage {
@@ -50,6 +60,7 @@ class ChatPage {
     this.door = new Door(base.value);
     this.entries = [];
     this.opened = null; // until the models and the conversation of the address are there
+    this.left = false; // replies ended because the page was left
     this.answering = new Map(); // chats whose replies come while another one is shown, by their ids
     this.panes = [...document.querySelectorAll(".pane")].map((section) => new Pane(section, this));
     const places = { button: element("attach"), input: element("file"), place: element("main"), draft };
@@ -153,16 +164,22 @@ class ChatPage {
       history.replaceState(null, "", `#${id}`);
     }
     if (chat === this.chat) chat.kept.settings = this.settings.values();
-    Object.assign(chat.kept, { updated: now, panes, models: chat.threads.map((thread) => thread.model) });
+    const awaited = chat.threads.map((thread) => Boolean(thread.running));
+    Object.assign(chat.kept, { updated: now, panes, models: chat.threads.map((thread) => thread.model), awaited });
     this.list.show(this.chat.kept);
     await this.list.put(chat.kept);
     if (!chat.busy) this.answering.delete(chat.kept.id);
     this.list.show(this.chat.kept);
   }
 
+  /** The chats whose replies come now. */
+  writing() {
+    return [...new Set([this.chat, ...this.answering.values()])].filter((chat) => chat.kept && chat.busy);
+  }
+
   /** Write down what has come of replies: a page that is hidden may be closed without a word. */
   keepArriving() {
-    for (const chat of new Set([this.chat, ...this.answering.values()])) if (chat.busy) this.keep(chat);
+    for (const chat of this.writing()) this.keep(chat);
   }
 
   /** Open the conversation that the address names, or begin a new one. Replies that come go on. */
@@ -174,6 +191,14 @@ class ChatPage {
     if (location.hash.slice(1) !== id) return; // another one was opened meanwhile
     this.show(this.answering.get(id) ?? new Chat(this, found));
     if (!narrow.matches) draft.focus();
+    await this.goOn();
+  }
+
+  /** Go on with replies that were left, if there are models, and no other tab writes them. */
+  async goOn() {
+    const { chat } = this;
+    if (chat.busy || this.entries.length === 0 || !chat.kept?.awaited?.some(Boolean)) return;
+    if (!(await this.conversations.writtenElsewhere(chat.kept.id)) && chat === this.chat && !chat.busy) chat.goOn();
   }
 
   /** Show a chat with its settings; a new one has none, whatever the last one had. */
@@ -269,6 +294,7 @@ class ChatPage {
     this.offer();
     this.settings.follow();
     this.changed();
+    await this.goOn();
   }
 
   /** The models, as choices. */
@@ -280,10 +306,10 @@ class ChatPage {
     }
   }
 
-  /** Once a model has replied it is loaded, and its door knows whether it thinks. */
+  /** Once a model replies it is loaded, and its door knows whether it thinks. */
   async learn(model) {
     const entry = this.entry(model);
-    if (!entry || thinks(entry) !== "maybe") return;
+    if (!entry || isLoaded(entry)) return;
     try {
       this.entries = await this.door.models();
       this.offer();
@@ -319,9 +345,16 @@ class ChatPage {
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.keepArriving();
     });
+    this.conversations.writes = (id) => this.writing().some((chat) => chat.kept.id === id);
     addEventListener("pagehide", () => {
       this.keepArriving();
-      for (const chat of [this.chat, ...this.answering.values()]) chat.stop();
+      for (const chat of this.writing()) {
+        chat.gone = this.left = true;
+        chat.stop();
+      }
+    });
+    addEventListener("pageshow", () => {
+      if (this.left) location.reload(); // the browser had kept the page, but not its replies
     });
     document.addEventListener("keydown", (event) => this.pressed(event));
   }

@@ -7,6 +7,7 @@ import { partsOf } from "./said.js";
 
 const NAME = "causerie";
 const STORES = ["heads", "bodies"];
+const PATIENCE = 300; // milliseconds for the answer of another tab
 
 export class Conversations {
   /** `kept` is whether they will be here when the page is opened again. */
@@ -24,11 +25,33 @@ export class Conversations {
     this.heads = new Map();
     this.bodies = new Map(); // in place of the database
     this.onChange = () => {};
+    this.writes = () => false; // whether this page writes a reply of a conversation now
     this.others = new BroadcastChannel(`${NAME} conversations`);
-    this.others.onmessage = async () => {
-      await this.load();
-      this.onChange();
-    };
+    this.others.onmessage = ({ data }) => this.heard(data);
+  }
+
+  async heard({ asks, writes }) {
+    if (writes) return;
+    if (asks) {
+      if (this.writes(asks)) this.others.postMessage({ writes: asks });
+      return;
+    }
+    await this.load();
+    this.onChange();
+  }
+
+  /** Whether another page, of another tab, writes a reply of a conversation now. */
+  writtenElsewhere(id) {
+    return new Promise((resolve) => {
+      const answered = ({ data }) => { if (data.writes === id) done(true); };
+      const done = (found) => {
+        this.others.removeEventListener("message", answered);
+        resolve(found);
+      };
+      this.others.addEventListener("message", answered);
+      this.others.postMessage({ asks: id });
+      setTimeout(done, PATIENCE, false);
+    });
   }
 
   async load() {
@@ -85,7 +108,7 @@ export class Conversations {
         transaction.onabort = transaction.onerror = () => reject(transaction.error);
       });
     } else otherwise();
-    this.others.postMessage("changed");
+    this.others.postMessage({});
     this.onChange();
   }
 }

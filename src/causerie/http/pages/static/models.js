@@ -12,6 +12,11 @@ export function continues(entry) {
   return Boolean(entry && measured(entry) && entry.supported_parameters?.includes("continue_final_message"));
 }
 
+/** Whether a model is in memory, as the list says it; one that is not loads at its first request. */
+export function isLoaded(entry) {
+  return entry.loaded ?? thinks(entry) !== "maybe";
+}
+
 /** Whether a model is in memory, in words, where the list says it. */
 function loadWords({ loaded }) {
   return loaded === undefined ? [] : [loaded ? "loaded" : "loads when asked"];

@@ -1,8 +1,9 @@
 // One conversation with one model, and the place on the page where one of them is shown.
 
 import { Answer, read } from "./completion.js";
-import { abilities, continues, thinks } from "./models.js";
+import { abilities, continues, isLoaded } from "./models.js";
 import { Picker } from "./picker.js";
+import { Said } from "./said.js";
 import { Turns } from "./turns.js";
 
 /** A conversation. A reply that streams goes on while another chat is shown. */
@@ -20,7 +21,7 @@ export class Thread {
     this.asked = Promise.resolve();
     this.turns = new Turns(this.list, "");
     Object.assign(this.turns, {
-      isLoaded: (model) => thinks(page.entry(model) ?? {}) !== "maybe",
+      isLoaded: (model) => isLoaded(page.entry(model) ?? {}),
       continues: (model) => continues(page.entry(model)),
       ready: () => page.ready(),
       onAgain: () => this.ask(),
@@ -52,14 +53,26 @@ export class Thread {
     return this.asked;
   }
 
+  /** Go on with what was left: the reply, or the question that has none yet. */
+  goOn() {
+    const last = this.turns.turns.at(-1);
+    if (last instanceof Said || last?.results) this.ask();
+    else if (last?.canContinue) this.resume(last);
+  }
+
   async answer(body, begun, made) {
     const { page, chat } = this;
     const turn = begun();
     const answer = made();
+    let learned = null;
+    const seen = () => {
+      turn.show(answer);
+      if (answer.firstAt !== null) learned ??= page.learn(body.model);
+    };
     this.running = new AbortController();
     page.changed();
     try {
-      await read(await page.door.complete(body, this.running.signal), answer, () => turn.show(answer));
+      await read(await page.door.complete(body, this.running.signal), answer, seen);
       answer.end();
       turn.finish(answer);
     } catch (failure) {
@@ -69,7 +82,6 @@ export class Thread {
     }
     this.running = null;
     await page.keep(chat);
-    await page.learn(body.model);
     page.changed();
   }
 

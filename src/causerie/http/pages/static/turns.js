@@ -354,6 +354,12 @@ class Reply {
     return this.finished?.message.content || "";
   }
 
+  /** Whether it was stopped or cut, and its model goes on with such a reply. */
+  get canContinue() {
+    const cut = this.stopped || this.finished?.finish === "length";
+    return Boolean(cut && this.sound && this.text()) && this.turns.continues(this.model);
+  }
+
   named(id) {
     this.id = id;
     const link = part(this.node, "request");
@@ -428,8 +434,7 @@ class Reply {
     this.state("");
     this.facts(answer);
     this.node.querySelector("[data-do=copy]").hidden = !this.text();
-    const cut = this.stopped || answer.finish === "length";
-    this.node.querySelector("[data-do=continue]").hidden = !(cut && this.sound && this.text() && this.turns.continues(this.model));
+    this.node.querySelector("[data-do=continue]").hidden = !this.canContinue;
     part(this.node, "foot").hidden = false;
   }
 
