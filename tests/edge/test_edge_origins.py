@@ -30,7 +30,7 @@ ASKED = {
 }
 OURS = (
     "server-timing", "x-attempts", "x-request-changes", "x-request-id", "x-served-by",
-    "x-ratelimit-remaining-tokens", "retry-after",
+    "x-ratelimit-remaining-tokens", "retry-after", "request-id", "x-token-count",
 )  # fmt: skip
 
 
@@ -86,6 +86,7 @@ async def test_a_page_that_is_not_listed_gets_no_headers() -> None:
         (CHAT, ASK | {"stream": True}, KEY, 200),
         (CHAT, ASK, "wrong", 401),
         (CHAT, b"{", KEY, 400),
+        (CHAT.replace("chat/completions", "messages"), ASK | {"max_tokens": 5}, KEY, 200),
         (CHAT + "/none", ASK, KEY, 404),
         (CHAT, None, KEY, 405),
     ],

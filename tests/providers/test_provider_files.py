@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -193,10 +194,46 @@ async def test_addresses_inside_a_network_are_refused(
 ) -> None:
     body = asked(shape, part, **({"system": "Be brief."} if shape == "messages" else {}))
     if past:
-        body["input" if shape == "responses" else "messages"] += [
-            {"role": "assistant", "content": "So?"},
-            {"role": "user", "content": "Go on."},
-        ]
+        _let_go_by(shape, body)
+    await _is_refused(shape, body, param)
+
+
+def _let_go_by(shape: str, body: Body) -> None:
+    body["input" if shape == "responses" else "messages"] += [
+        {"role": "assistant", "content": "So?"},
+        {"role": "user", "content": "Go on."},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "part", "param"),
+    [
+        ("responses", {"type": "input_image", "image_url": "http://10.0.0.1/a.png"},
+         "input[0].content[1].image_url"),
+        ("messages", {"type": "image", "source": {"type": "url", "url": "http://10.0.0.1/a.png"}},
+         "messages[0].content[1].source.url"),
+        ("messages",
+         document(type="content",
+                  content=[{"type": "image", "source": {"type": "url", "url": "ftp://a/b"}}]),
+         "messages[0].content[1].source.content[0].source.url"),
+    ],
+)  # fmt: skip
+async def test_images_of_the_past_that_others_drop_are_checked_where_they_pass(
+    shape: str, part: Any, param: str
+) -> None:
+    body = asked(shape, part)
+    _let_go_by(shape, body)
+    await _is_refused(shape, body, param)
+
+
+async def test_addresses_deep_in_items_that_only_that_provider_reads_are_checked() -> None:
+    seen = {"type": "computer_screenshot", "image_url": "https://10.0.0.1/a.png"}
+    body = asked("responses")
+    body["input"].insert(0, {"type": "computer_call_output", "call_id": "c", "output": seen})
+    await _is_refused("responses", body, "input[0].output.image_url")
+
+
+async def _is_refused(shape: str, body: Body, param: str) -> None:
     async with (
         upstream(Reply()) as native,
         gateway(native.base_url, dialect=NATIVE[shape]) as there,
@@ -205,7 +242,8 @@ async def test_addresses_inside_a_network_are_refused(
         assert (status, native.requests) == (400, [])
     error = answer["error"]
     assert param == (error["details"] if shape == "messages" else error)["param"]
-    assert f"`{param}` names a host inside a network" in error["message"]
+    words = r"(names a host inside a network|is no `https://` address of plainly one host)"
+    assert re.match(f"`{re.escape(param)}` {words}", error["message"])
 
 
 @pytest.mark.parametrize(
@@ -223,6 +261,24 @@ def test_the_estimate_counts_it_by_its_size(shape: str, part: Body) -> None:
     assert prompt_estimate(read(shape, past)) - plain > 10_000
     large = msgspec.json.decode(msgspec.json.encode(part).replace(b"A" * 40_000, b"A" * 400_000))
     assert prompt_estimate(read(shape, asked(shape, large, large))) - plain == 2 * 32_768
+
+
+@pytest.mark.parametrize(
+    ("shape", "part", "tokens"),
+    [
+        ("responses", {"type": "input_file", "file_id": "file-1"}, 32_768),
+        ("responses", {"type": "input_file", "file_url": "https://a.example/b.pdf"}, 32_768),
+        ("responses", {"type": "input_image", "file_id": "file-1"}, 1024),
+        ("messages", document(type="file", file_id="file_1"), 32_768),
+        ("messages", document(type="url", url="https://a.example/b.pdf"), 32_768),
+        ("messages", {"type": "image", "source": {"type": "file", "file_id": "file_1"}}, 1024),
+    ],
+)
+def test_what_is_kept_elsewhere_counts_as_the_most_that_it_may(
+    shape: str, part: Body, tokens: int
+) -> None:
+    plain = prompt_estimate(read(shape, asked(shape)))
+    assert prompt_estimate(read(shape, asked(shape, part))) - plain == tokens
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}

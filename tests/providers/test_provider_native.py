@@ -143,11 +143,19 @@ def renamed(events: Sequence[Any]) -> bytes:
     return stream(events).replace(b"theirs-20270101", b"ours")
 
 
-CASES = [("anthropic", "messages", BLOCKS), ("openai", "responses", ITEMS)]
+CASES = [
+    ("anthropic", "messages", BLOCKS),
+    ("openai", "responses", ITEMS),
+    ("causerie", "messages", BLOCKS),
+    ("causerie", "responses", ITEMS),
+]
+each_case = pytest.mark.parametrize(
+    ("dialect", "shape", "events"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES]
+)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 7])
-@pytest.mark.parametrize(("dialect", "shape", "events"), CASES, ids=["messages", "responses"])
+@each_case
 async def test_events_pass_unchanged_and_are_counted(
     dialect: str, shape: str, events: list[Any], cut: int
 ) -> None:
@@ -165,7 +173,7 @@ async def test_events_pass_unchanged_and_are_counted(
     assert "anthropic-beta: new-2027\r\n" in asked.heads[0]
 
 
-@pytest.mark.parametrize(("dialect", "shape", "events"), CASES, ids=["messages", "responses"])
+@each_case
 async def test_the_end_waits_until_usage_is_safe(
     dialect: str, shape: str, events: list[Any]
 ) -> None:
@@ -258,6 +266,54 @@ async def test_whole_replies_pass_unchanged() -> None:
     assert msgspec.json.encode(passing.completion(context, found)) == whole
 
 
+@each_case
+async def test_what_a_provider_charges_is_between_it_and_us(
+    dialect: str, shape: str, events: list[Any]
+) -> None:
+    """A service like this one says what it charges its customer, which is us."""
+    told = {"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.4}, "is_byok": False}
+    *others, last = events if shape == "responses" else events[:-1]
+    holder = last.get("response", last)
+    with patch.dict(holder, usage=holder["usage"] | told):
+        sent = stream([*others, last, *events[len(others) + 1 :]])
+    async with provider(dialect, sent) as (target, _):
+        found = await events_of(target, native(shape, streamed=True))
+    assert b"".join(one.data for one in found if isinstance(one, PassedBytes)) == renamed(events)
+    if shape == "responses":
+        with patch.dict(RESPONSE, usage=holder["usage"] | told):
+            sent = msgspec.json.encode(RESPONSE)
+        async with provider(dialect, sent, content_type="application/json") as (target, _):
+            found = await events_of(target, native(shape, streamed=False))
+        whole = msgspec.json.encode(RESPONSE).replace(b"theirs-20270101", b"ours")
+        assert [one.data for one in found if isinstance(one, PassedBytes)] == [whole]
+
+
+async def test_tools_in_tools_and_in_items_name_no_host_and_no_model() -> None:
+    server = {"type": "mcp", "server_url": "https://inside.example", "authorization": "secret"}
+    search = {"type": "web_search", "search_context_size": "low"}
+    image = {"type": "image_generation", "model": "dear", "size": "auto"}
+    space = {"type": "namespace", "name": "n", "tools": [server, search]}
+    found = {"type": "tool_search_output", "call_id": "c", "tools": [space, server]}
+    asked = native(
+        "responses", streamed=False, tools=[image, space, search], input=[found, {"role": "user"}]
+    )
+    sent = msgspec.json.encode(RESPONSE)
+    async with (
+        provider("openai", sent, content_type="application/json") as (target, seen),
+        target.generate(asked) as reply,
+    ):
+        await anext(aiter(reply.events))
+        changes = reply.changes
+    kept = {**space, "tools": [search]}
+    plain = {"type": "image_generation", "size": "auto"}
+    assert seen.bodies[0]["tools"] == [plain, kept, search]
+    assert seen.bodies[0]["input"] == [{**found, "tools": [kept]}, {"role": "user"}]
+    assert list(changes) == [
+        "tools[0].model dropped", "tools[1].tools[0] dropped",
+        "input[0].tools[0].tools[0] dropped", "input[0].tools[1] dropped",
+    ]  # fmt: skip
+
+
 async def test_listed_fields_pass_and_others_are_named() -> None:
     tools = [
         {"type": "web_search_20260209", "name": "web_search", "max_uses": 3},
@@ -305,7 +361,7 @@ async def test_nothing_is_stored_at_the_provider() -> None:
     assert seen.bodies[0]["input"] == "Hi"
 
 
-@pytest.mark.parametrize(("dialect", "shape", "events"), CASES, ids=["messages", "responses"])
+@each_case
 async def test_a_stream_that_breaks_off_is_a_failure(
     dialect: str, shape: str, events: list[Any]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 from edgekit import MemoryTransport, Statuses, parse_response, serving, wire
+from faultkit import Reply, upstream
 from gatewaykit import Records, gateway, settled
 from hostedkit import config, office
 from provider import ScriptedProvider, piece, running
@@ -390,3 +392,37 @@ async def test_budgets_hold(spoken: Spoken, hosted: tuple[Service, Path]) -> Non
     [(first, _), (second, body)] = told
     assert (first, second) == (200, 402)
     assert spoken.error(body) == (spoken.kind(402), "insufficient_budget")
+
+
+WILDCARDS = """
+[[doors]]
+name = "gateway"
+kind = "gateway"
+[[providers]]
+name = "up"
+base_url = "{url}"
+dialect = "causerie"
+health = {{ path = "" }}
+[[aliases]]
+id = "any/*"
+targets = [{{ provider = "up", model = "*" }}]
+"""
+
+
+@each_shape
+async def test_a_model_behind_a_wildcard_has_the_name_that_was_asked_for(
+    spoken: Spoken, tmp_path: Path
+) -> None:
+    """Also where the provider speaks the same API, and its replies pass."""
+    async with upstream(Reply("Hello")) as up:
+        async with service_view(tmp_path, WILDCARDS.format(url=up.base_url)) as view:
+            for stream in (False, True):
+                body = {**spoken.ask("any/theirs", "Hi"), "stream": stream}
+                async with view.session.post(f"{view.root}/v1{spoken.path}", json=body) as reply:
+                    data = await reply.read()
+                assert reply.status == 200, data
+                assert reply.headers["x-served-by"] == "up/theirs"
+                assert "x-served-model" not in reply.headers
+                names = set(re.findall(rb'"model": ?"([^"]*)"', data))
+                assert names <= {b"any/theirs"}
+        assert {one.body["model"] for one in up.requests} == {"theirs"}

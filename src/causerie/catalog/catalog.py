@@ -73,7 +73,7 @@ class WildcardModel(ServedModel):
         return type(self)(*self._parts, rest=name.removeprefix(self.prefix), known=self._known)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
-        return structs.replace(request, model=self._matched)
+        return structs.replace(request, wildcard=self._matched)
 
 
 Entry = ServedModel | Listing

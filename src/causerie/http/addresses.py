@@ -146,7 +146,7 @@ def host_refusal(url: str, inside: InsideHosts) -> str | None:
     """Return why the host of an image's address is not allowed; ``None`` if it is."""
     found = _IMAGE_ADDRESS.fullmatch(url)
     if found is None or int(found["port"] or 1) not in range(1, 65_536):
-        return "is not plainly one host, with a port or none: no user, no escapes, no backslash"
+        return "is no `https://` address of plainly one host: no user, no escapes, no backslash"
     try:
         six, name = found["six"], found["name"]
         host: str | IpAddress = _host(name.lower()) if name else IPv6Address(six)

@@ -25,9 +25,9 @@ _LIMIT_HEADERS = [
 ]
 _EXPOSED = ", ".join(
     [
-        *("retry-after", "server-timing", "www-authenticate", "x-attempts", "x-cache"),
-        *(*_LIMIT_HEADERS, "x-request-changes", "x-request-id", "x-served-by", "x-served-model"),
-        "x-should-retry",
+        *("request-id", "retry-after", "server-timing", "www-authenticate", "x-attempts"),
+        *("x-cache", *_LIMIT_HEADERS, "x-request-changes", "x-request-id", "x-served-by"),
+        *("x-served-model", "x-should-retry", "x-token-count"),
     ]
 )
 _HEADER_TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}", re.ASCII)

@@ -273,7 +273,7 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
 
 def decode_object(body: bytes) -> dict[str, object]:
     if not body.strip():
-        raise invalid_json("The body is empty; send a JSON object with `model` and `messages`.")
+        raise invalid_json("The body is empty; send a JSON object.")
     if body.startswith(b"\xef\xbb\xbf"):
         raise invalid_json("The body begins with a byte order mark; send UTF-8 without one.")
     _check_plain(body)
@@ -290,7 +290,7 @@ def decode_object(body: bytes) -> dict[str, object]:
             "encoded as UTF-8, without NaN, Infinity or unpaired surrogates."
         ) from error
     if not isinstance(document, dict):
-        raise invalid_json("The body must be a JSON object with `model` and `messages`.")
+        raise invalid_json("The body must be a JSON object.")
     return document
 
 

@@ -100,6 +100,8 @@ BODIES: Mapping[Operation, type[Struct]] = {
 """Types of bodies by operation."""
 FIELDS: Mapping[Operation, Known] = {name: known_of(body) for name, body in BODIES.items()}
 """Known fields of bodies by operation; provider preferences of routers are none of them."""
+PRICES = frozenset({"cost", "cost_details", "is_byok"})
+"""Fields of a provider's usage that say what it charges us; no client gets them."""
 
 
 _LARGE = 128 * 1024  # bytes of a reply whose arrays are not read

@@ -189,8 +189,8 @@ class NativeRequest(Struct, frozen=True, gc=False):
 class UnreadParts(Struct):
     """Parts of a request that only a provider of the client's own API can read.
 
-    ``refused`` is the answer of all other targets to what is new of it. ``addresses`` are those of
-    files in it, by the fields that hold them.
+    ``refused`` is the answer of all other targets to what is new of it. ``addresses`` are all that
+    such a provider would fetch, by the fields that hold them.
     """
 
     refused: InvalidRequest | None = None
@@ -198,13 +198,30 @@ class UnreadParts(Struct):
     addresses: dict[str, str] = {}
 
     def add(self, part: Mapping[str, Any], place: str) -> None:
-        self.tokens += min(_json_tokens(part), _MOST_OF_A_PART)
-        source = part.get("source")
-        named = {name: part.get(name) for name in ("file_url", "image_url")}
-        named["source.url"] = source.get("url") if isinstance(source, dict) else None
-        for name, url in named.items():
-            if isinstance(url, str) and not url.startswith("data:"):
-                self.addresses[f"{place}.{name}"] = url
+        addresses, source = self.note_addresses(part, place), part.get("source")
+        if addresses or "file_id" in part or (isinstance(source, dict) and "file_id" in source):
+            is_image = "image" in str(part.get("type"))
+            self.tokens += _IMAGE_TOKENS if is_image else _MOST_OF_A_PART  # of an unknown size
+        else:
+            self.tokens += min(_json_tokens(part), _MOST_OF_A_PART)
+
+    def note_addresses(self, part: Mapping[str, Any], place: str) -> Mapping[str, str]:
+        found = dict(_addresses(part, place))
+        self.addresses.update(found)
+        return found
+
+
+def _addresses(value: object, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list):
+        for at, each in enumerate(value):
+            yield from _addresses(each, f"{place}[{at}]")
+    elif isinstance(value, dict):
+        is_holder = place.endswith((".source", ".image_url"))
+        for name, each in value.items():
+            if not isinstance(each, str):
+                yield from _addresses(each, f"{place}.{name}")
+            elif (name in _ADDRESSES or (is_holder and name == "url")) and each[:5] != "data:":
+                yield f"{place}.{name}", each
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
@@ -255,6 +272,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     hints: frozenset[str] = frozenset()  # parameters that are dropped where a model lacks them
     lenient_tools: bool = False  # a schema that cannot be enforced is none, unless it is demanded
     passed: PassedBody | None = None
+    wildcard: str = ""  # the part of ``model`` that the `*` of a target stands for
 
     @property
     def operation(self) -> Operation:
@@ -405,13 +423,15 @@ def _behind_line(text: str) -> str:
 # - a token for each four characters of ASCII text, and for each three bytes of other UTF-8;
 # - four more a message, for the template's markers, and 1,024 an image;
 # - tools, schemas and documents by the size of their JSON, and so is what only a provider of the
-#   same API reads: each part of it by 32,768 at most;
+#   same API reads: each part of it by 32,768 at most, and by just that if it is a file that stands
+#   elsewhere, by its id or address;
 # - the output that was allowed, for each choice; 1,024 if no limit is named.
 
 UNNAMED_OUTPUT = 1024
 _IMAGE_TOKENS = 1024
 _MESSAGE_TOKENS = 4
 _MOST_OF_A_PART = 32_768
+_ADDRESSES = frozenset({"file_url", "image_url"})
 
 
 def prompt_estimate(request: ChatRequest) -> int:

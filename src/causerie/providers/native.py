@@ -19,14 +19,18 @@ from msgspec import Meta, Raw, Struct, field
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, Event, Finished, PassedBytes, TextDelta, Usage
-from causerie.protocol.operations import members
+from causerie.protocol.operations import PRICES, members
 from causerie.protocol.parameters import HINTS, PARAMETERS
 from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.sse import NamedEvent
 from causerie.providers.answer import AnswerState
 from causerie.providers.dialect import Dialect
 from causerie.providers.incoming import UNSHOWN, Incoming, estimated_tokens, most_of_prompt
-from causerie.providers.other_replies import LAST_OF_RESPONSES, ResponsesReader
+from causerie.providers.other_replies import (
+    LAST_OF_RESPONSES,
+    MessagesReader,
+    ResponsesReader,
+)
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.request_body import check_addresses
 from causerie.providers.wire import (
@@ -83,21 +87,41 @@ def native_body(
         sent = native.unsealed
         changes += native.left_out
     for name, value in sent.items():
+        if name in _OWN:
+            continue
         if name in listed:
             body[name] = value
-        elif value is not None and name not in _OWN:
+        elif value is not None:
             changes.append(f"{name[:64]} dropped")
-    tools = body.get("tools")
-    if isinstance(tools, list):
-        # These name a host and credentials.
-        foreign = [isinstance(tool, dict) and tool.get("type") == "mcp" for tool in tools]
-        body["tools"] = [tool for at, tool in enumerate(tools) if not foreign[at]]
-        changes += [f"tools[{at}] dropped" for at, drops in enumerate(foreign) if drops]
+    body = _without_hosts(body, "", changes)
+    items = body.get("input")
+    if isinstance(items, list):
+        body["input"] = [
+            _without_hosts(item, f"input[{at}].", changes) for at, item in enumerate(items)
+        ]
     if api.limit in body and request.max_tokens is not None:
         body[api.limit] = request.max_tokens  # lowered where the model writes less
     if native.shape == "responses":
         body["store"] = False
     return msgspec.json.encode(body), changes
+
+
+def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:
+    """Return a body, an item or a tool whose tools name no host with credentials and no model."""
+    tools = holder.get("tools") if isinstance(holder, dict) else None
+    if not isinstance(tools, list):
+        return holder
+    kept = []
+    for at, tool in enumerate(tools):
+        here = f"{place}tools[{at}]"
+        if isinstance(tool, dict) and tool.get("type") == "mcp":
+            changes.append(f"{here} dropped")
+            continue
+        if isinstance(tool, dict) and "model" in tool:
+            changes.append(f"{here}.model dropped")
+            tool = {name: value for name, value in tool.items() if name != "model"}
+        kept.append(_without_hosts(tool, f"{here}.", changes))
+    return {**holder, "tools": kept}
 
 
 def only(body: bytes, fields: Collection[str]) -> bytes:
@@ -134,9 +158,9 @@ class NativeIncoming(Incoming, eq=False):
     _called: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.request.native is not None and self.request.native.shape == "responses":
-            self._other_api = ResponsesReader()
+        assert self.request.native is not None
+        is_messages = self.request.native.shape == "messages"
+        self._other_api = MessagesReader() if is_messages else ResponsesReader()
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
         for data in stream:
@@ -167,7 +191,8 @@ class NativeIncoming(Incoming, eq=False):
         if not self._answers:
             raise self._unreadable("no reply of this API")
         self.finish(events)
-        events.insert(len(events) - 1, PassedBytes(_with_model(body, "", self.request.model)))
+        body = _without_prices(_with_model(body, "", self.request.model))
+        events.insert(len(events) - 1, PassedBytes(body))
         return events
 
     def _read(
@@ -190,6 +215,8 @@ class NativeIncoming(Incoming, eq=False):
         kind = data.name.decode("latin-1") if isinstance(data, NamedEvent) else _type_of(data)
         if (field := _NAMES_MODEL.get(kind)) is not None:
             data = _with_model(data, field, self.request.model)
+        if kind in _ENDS:
+            data = _without_prices(data)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
         event = _framed(name, lines) if name and kind.isprintable() else sse.encode(lines)
         return PassedBytes(event, last=kind in _ENDS)
@@ -209,14 +236,23 @@ def _type_of(data: bytes) -> str:
 def _with_model(data: bytes, field: str, model: str) -> bytes:
     if data.count(b'"model"') == 1 and (named := _MODEL.search(data)) is not None:
         return data[: named.start(1)] + msgspec.json.encode(model) + data[named.end(1) :]
-    try:
-        event: Any = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return data
-    holder = event.get(field) if field else event
+    event = _decoded(data, Any)
+    holder = event.get(field) if field and isinstance(event, dict) else event
     if not isinstance(holder, dict) or "model" not in holder:
         return data
     holder["model"] = model
+    return msgspec.json.encode(event)
+
+
+def _without_prices(data: bytes) -> bytes:
+    if not any(b'"%b"' % name.encode() in data for name in PRICES):
+        return data
+    event = _decoded(data, Any)
+    holder = event.get("response", event) if isinstance(event, dict) else None
+    usage = holder.get("usage") if isinstance(holder, dict) else None
+    if not isinstance(usage, dict) or usage.keys().isdisjoint(PRICES):
+        return data
+    holder["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
     return msgspec.json.encode(event)
 
 
@@ -402,7 +438,7 @@ def _passed_events(text: str, data: bytes) -> list[Event]:
     return [TextDelta(text), PassedBytes(data)] if text else [PassedBytes(data)]
 
 
-def _decoded(found: Raw | None, kind: Any) -> Any:
+def _decoded(found: Raw | bytes | None, kind: Any) -> Any:
     if found is None:
         return None
     try:

@@ -550,7 +550,7 @@ class ProviderTarget:
 
     def model_for(self, request: ChatRequest) -> str:
         """Return the provider's name of the model that answers the request."""
-        return self.model.replace("*", request.model, 1) if "*" in self.model else self.model
+        return self.model.replace("*", request.wildcard, 1) if "*" in self.model else self.model
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
         native = None

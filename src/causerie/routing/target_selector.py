@@ -307,7 +307,8 @@ class TargetSelector(Struct, eq=False):
 
     def _note_served(self, target: str) -> None:
         self.served_by = target
-        self.answered_by = target.replace("*", self.request.model, 1) if "*" in target else target
+        rest = self.request.wildcard
+        self.answered_by = target.replace("*", rest, 1) if rest else target
 
     def _bounds_of(self, target: str) -> TokenBounds:
         for one in self.candidates:

@@ -28,7 +28,6 @@ from causerie.shapes.chat_completions.reader import (
 from causerie.shapes.shape import AT_ONCE, ParsedRequest, Shape
 
 _encode = msgspec.json.Encoder().encode
-_PRICES = frozenset({"cost", "cost_details", "is_byok"})  # what the provider charges us
 _IDENTITY = ("id", "object", "created", "model")
 _DOCUMENTS_OF_UNIT = 100
 _KEY_CHARACTERS = 256
@@ -73,7 +72,7 @@ def _usage(told: Raw | None, context: ResponseContext, usage: Usage) -> Raw:
         found = {"prompt_tokens": usage.prompt, "total_tokens": usage.prompt + usage.completion}
         if usage.completion:
             found["completion_tokens"] = usage.completion
-    kept = {name: value for name, value in found.items() if name not in _PRICES}
+    kept = {name: value for name, value in found.items() if name not in operations.PRICES}
     if context.cost is not None:
         kept["cost"] = context.cost(usage)
     return Raw(_encode(kept))

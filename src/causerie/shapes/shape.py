@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -107,9 +108,14 @@ class Shape(Struct, frozen=True):
 
 
 class PassingReply(Struct, frozen=True):
-    """Passes on what a provider sent in the same API; ``encoded`` is for all other targets."""
+    """Passes on what a provider sent in the same API; ``encoded`` is for all other targets.
+
+    ``resume`` gets the encoder that ends a stream that broke, with the first and the newest event
+    that passed.
+    """
 
     encoded: Reply
+    resume: Callable[[Any, bytes, bytes], None] | None = None
 
     def completion(self, context: ResponseContext, events: Sequence[Event]) -> object:
         for event in events:
@@ -118,25 +124,30 @@ class PassingReply(Struct, frozen=True):
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:
-        return PassingEncoder(self.encoded.encoder(context))
+        return PassingEncoder(self.encoded.encoder(context), self.resume)
 
 
 class PassingEncoder(Struct, eq=False):
     _encoder: StreamEncoder
+    _resume: Callable[[Any, bytes, bytes], None] | None
     _last: list[bytes] = []
-    _passes: bool = False
+    _first: bytes = b""  # event that passed
+    _newest: bytes = b""
 
     def feed(self, batch: Batch) -> bytes:
         passed: list[bytes] = []
         for event in batch:
             if event.__class__ is PassedBytes:
-                self._passes = True
+                self._newest = event.data
+                self._first = self._first or event.data
                 (self._last if event.last else passed).append(event.data)
-        return b"".join(passed) if self._passes else self._encoder.feed(batch)
+        return b"".join(passed) if self._first else self._encoder.feed(batch)
 
     def broken(self, error: ErrorDetails) -> bytes:
         self._last.clear()
+        if self._first and self._resume is not None:
+            self._resume(self._encoder, self._first, self._newest)
         return self._encoder.broken(error)
 
     def end(self) -> bytes:
-        return b"".join(self._last) if self._passes else self._encoder.end()
+        return b"".join(self._last) if self._first else self._encoder.end()

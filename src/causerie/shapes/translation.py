@@ -15,8 +15,9 @@ from causerie.errors import InvalidRequest, forget_frames
 from causerie.protocol.body import ObjectReader, check_work, decode_marked
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.request import ChatRequest, UnreadParts, with_images
-from causerie.shapes.chat_completions.past import Changes
+from causerie.protocol.request import ChatRequest, ImagePart, UnreadParts, with_images
+from causerie.shapes.chat_completions.messages import read_part
+from causerie.shapes.chat_completions.past import Changes, Entry
 from causerie.shapes.chat_completions.reader import read_fields
 from causerie.shapes.shape import AT_ONCE, Places
 
@@ -80,6 +81,14 @@ def decoded(body: bytes, rules: ParsingRules) -> tuple[ObjectReader, str]:
         check_work(body, rules)
     document, mark = decode_marked(body)
     return ObjectReader(document), mark
+
+
+def is_image(part: Entry) -> bool:
+    """Return true for a part of chat completions that a message of a user may have."""
+    try:
+        return isinstance(read_part(ObjectReader(part), "user"), ImagePart)
+    except InvalidRequest:
+        return False
 
 
 def without(

@@ -117,6 +117,25 @@ def test_calls_results_and_images_in_results() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "url", "url": "http://a.example/a.png"},
+        {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjc="},
+    ],
+)
+def test_an_image_of_a_tool_that_nobody_reads_is_dropped(source: dict[str, str]) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    parts = [{"type": "text", "text": "There."}, {"type": "image", "source": source}]
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": parts}
+    messages = [
+        *HI, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]},
+    ]  # fmt: skip
+    parsed = read(messages=messages, tools=[TOOL])
+    assert parsed.request.messages[-1] == Message("tool", "There.", tool_call_id="toolu_1")
+    assert told(parsed) == ["messages[2].content[0].content[1] dropped"]
+
+
 def test_past_faults_are_mended_in_the_clients_words() -> None:
     messages = [
         {"role": "user", "content": None},

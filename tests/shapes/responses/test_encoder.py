@@ -16,6 +16,7 @@ from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol.events import (
     Event,
     Finished,
+    PassedBytes,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
@@ -24,9 +25,10 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.reasoning import seal_of
-from causerie.shapes.responses.encoder import ResponseReply
+from causerie.shapes.responses.encoder import ResponseEncoder, ResponseReply
 from causerie.shapes.responses.tools import ToolForm
 from causerie.shapes.sealed_reasoning import unseal
+from causerie.shapes.shape import PassingReply
 
 FORMS = {
     "patch": ToolForm("custom", "patch"),
@@ -277,6 +279,27 @@ def test_a_broken_stream_fails(begun: bool) -> None:
     assert response["error"] == {"code": "server_error", "message": "Broke."}
     assert [item["status"] for item in response["output"]] == ["incomplete"] * begun
     put_together(told)
+
+
+def test_a_stream_that_passed_and_breaks_fails_as_what_it_was() -> None:
+    """Its end has the id of the provider's response and goes on with its numbers."""
+    encoder = PassingReply(PLAIN, ResponseEncoder.resume).encoder(CONTEXT)
+    theirs = [
+        {"type": "response.created", "sequence_number": 0,
+         "response": {"id": "resp_theirs", "created_at": 7.0}},
+        {"type": "response.output_text.delta", "sequence_number": 1,
+         "delta": '"sequence_number": 9'},
+    ]  # fmt: skip
+    fed = encoder.feed([
+        PassedBytes(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode()) for one in theirs
+    ])  # fmt: skip
+    told = events_of(fed + encoder.broken(ERROR) + encoder.end())
+    assert told[:2] == theirs
+    for event in told[2:]:
+        check_event(event)
+    assert [event["type"] for event in told[2:]] == ["error", "response.failed"]
+    response = told[-1]["response"]
+    assert (response["id"], response["created_at"]) == ("resp_theirs", 7)
 
 
 def test_a_reply_without_usage_is_an_error() -> None:

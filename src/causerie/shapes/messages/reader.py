@@ -30,7 +30,7 @@ from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
 from causerie.shapes.sealed_reasoning import is_ours, reasoning_of
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
-from causerie.shapes.translation import Translation, decoded, without
+from causerie.shapes.translation import Translation, decoded, is_image, without
 
 _ROLES = ("user", "assistant", "system")
 _KINDS = "text, image, document (of text), tool_use, tool_result, thinking and redacted_thinking"
@@ -174,11 +174,16 @@ class MessagesTranslation(Translation, eq=False):
         images: list[tuple[Entry, str]] = []
         if isinstance(content, list):
             parts = self._parts(content, f"{where}.content", new=False)
-            images = [each for each in parts if each[0]["type"] == "image_url"]
             content = [each for each in parts if each[0]["type"] != "image_url"]
-            for image, source in images:
-                self.returned_images.add(image["image_url"]["url"])
-                self.note(f"{source} moved")
+            for image, source in parts:
+                if image["type"] != "image_url":
+                    continue
+                if is_image({name: image[name] for name in ("type", "image_url")}):
+                    images.append((image, source))
+                    self.returned_images.add(image["image_url"]["url"])
+                    self.note(f"{source} moved")
+                else:
+                    self.note(f"{source} dropped")
         # A result without content says that it worked.
         message = {
             "role": "tool",
@@ -248,9 +253,11 @@ class MessagesTranslation(Translation, eq=False):
             case "text":
                 return (({"type": "text", "text": block.get("text"), **_others(block)}, where),)
             case "image" if (url := _address(block.get("source"))) is not None:
+                self.unread.note_addresses(block, where)
                 image = {"type": "image_url", "image_url": {"url": url}, **_others(block)}
                 return ((image, where),)
             case "document":
+                self.unread.note_addresses(block, where)
                 parts = list(_document(block, self))
                 if parts:
                     return [(part, where) for part in parts]

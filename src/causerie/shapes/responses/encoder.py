@@ -6,12 +6,13 @@ other: one ends before the next one begins, except calls whose arguments arrive 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from causerie.errors import ErrorDetails, InternalError
 from causerie.protocol.body import is_object
@@ -209,6 +210,7 @@ _INCOMPLETE: Mapping[str, IncompleteDetails] = {
     "length": IncompleteDetails("max_output_tokens"),
     "content_filter": IncompleteDetails("content_filter"),
 }
+_SEQUENCE_NUMBER = re.compile(rb'"sequence_number"\s*:\s*([0-9]{1,9})\b')
 _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 """Codes of a failed response by the types of errors; all others are the server's."""
 
@@ -235,6 +237,18 @@ class ResponseReply(Struct, frozen=True):
 
     def encoder(self, context: ResponseContext) -> ResponseEncoder:
         return ResponseEncoder(self, context)
+
+
+class _Begun(Struct, gc=False):
+    id: str
+    created_at: float
+
+
+class _Start(Struct, gc=False):
+    response: _Begun
+
+
+_decode_start = msgspec.json.Decoder(_Start).decode
 
 
 class _OpenCall(Struct, eq=False):
@@ -315,6 +329,20 @@ class ResponseEncoder(Struct, eq=False):
         self._send("error", {"error": told})
         self._send("response.failed", {"response": self.response()})
         return self._taken() + _DONE
+
+    def resume(self, first: bytes, newest: bytes) -> None:
+        """Go on after events that a provider sent, of which these are the first and the newest."""
+        self._started = True
+        if found := _SEQUENCE_NUMBER.findall(newest):
+            self._sequence = int(found[-1]) + 1
+        try:
+            response = _decode_start(first.partition(b"data: ")[2]).response
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return
+        identity = structs.replace(
+            self._context.identity, id=response.id, created=int(response.created_at)
+        )
+        self._context = structs.replace(self._context, identity=identity)
 
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity

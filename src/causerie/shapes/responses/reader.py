@@ -25,14 +25,13 @@ from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.reasoning import text_of
 from causerie.protocol.request import ChatRequest, FastFields, FastMessage, NativeRequest
-from causerie.shapes.chat_completions.messages import read_part
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import plain_request
-from causerie.shapes.responses.encoder import InputTokens, ResponseReply
+from causerie.shapes.responses.encoder import InputTokens, ResponseEncoder, ResponseReply
 from causerie.shapes.responses.tools import INPUT, SEARCH, ToolReader, flat_name, read_choice
 from causerie.shapes.sealed_reasoning import SealedReasoning, unseal
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
-from causerie.shapes.translation import Translation, decoded, without
+from causerie.shapes.translation import Translation, decoded, is_image, without
 
 _TEXTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
@@ -127,6 +126,7 @@ class ItemReader(Translation, eq=False):
                     self._note(f"{place}.{quote(name[:64], safe='')}", "", "dropped")
             return {"type": field, field: part.get(field)}
         if sort == "input_image" and isinstance(part.get("image_url"), str):
+            self.unread.note_addresses(part, place)
             at = f"messages[{len(self.messages)}]" + place[place.index(".content[") :]
             self.names[f"{at}.image_url.url"] = f"{place}.image_url"
             return _image(part)
@@ -281,11 +281,7 @@ def _valid_image(part: object) -> Entry | None:
     if not isinstance(part.get("image_url"), str):
         return None
     image = _image(part)
-    try:
-        read_part(ObjectReader(image), "user")
-    except InvalidRequest:
-        return None
-    return image
+    return image if is_image(image) else None
 
 
 _Read = Callable[[ItemReader, ObjectReader, bool], None]
@@ -452,7 +448,9 @@ def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
     request = structs.replace(
         request, native=NativeRequest("responses", document), hints=_HINTS, lenient_tools=True
     )
-    return ParsedRequest(request, PassingReply(reply), Places(tuple(places), _NAMES))
+    return ParsedRequest(
+        request, PassingReply(reply, ResponseEncoder.resume), Places(tuple(places), _NAMES)
+    )
 
 
 def _parse(body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
@@ -496,7 +494,7 @@ class _Translation(ItemReader, eq=False):
         reply = ResponseReply(
             echo_of(body, request), self.tools.forms, encrypted, self._summarizes(), most_calls
         )
-        return ParsedRequest(request, PassingReply(reply), places)
+        return ParsedRequest(request, PassingReply(reply, ResponseEncoder.resume), places)
 
     def _refuse_state(self) -> None:
         for name, advice in _REFUSED.items():
