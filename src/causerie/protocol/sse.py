@@ -59,6 +59,9 @@ class Brackets:
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
 _NAME = b"event: "
+_NAMED_EVENTS = re.compile(
+    rb"(?:event: (?!message\n)[!-~]+\ndata: [^\r\n]+\n\n)++"
+)  # of a line with the name and one with the data, as most senders write them
 _FIELD_LINE = re.compile(rb"(?:data|event|id|retry)(?::|\Z)")
 DONE = BEFORE + b"[DONE]" + BEHIND
 _LINE_BYTES = 16  # that a line takes in addition to its text, so that empty ones are bounded, too
@@ -78,6 +81,14 @@ class NamedEvent(bytes):
 
     name: bytes = b""
 
+    @classmethod
+    def of(cls, lines: bytes) -> NamedEvent:
+        """Return the event of a line with a name and one with data."""
+        name, _, data = lines[len(_NAME) :].partition(b"\ndata: ")
+        event = cls(data)
+        event.name = name
+        return event
+
 
 class EventDecoder(Struct, eq=False):
     """Bytes as they arrive, into the data of complete events.
@@ -85,11 +96,13 @@ class EventDecoder(Struct, eq=False):
     The pieces may be cut anywhere. Comments, other fields and events without data are passed over;
     several ``data`` lines of one event are joined with a newline. With ``values``, a JSON object or
     array that stands between events without a field name is the data of an event, too. At most
-    ``max_bytes`` of an unfinished event are held.
+    ``max_bytes`` of an unfinished event are held. With ``lines``, named events that came whole are
+    not taken apart: ``event: …`` and ``data: …`` in place of a :class:`NamedEvent`.
     """
 
     max_bytes: int = 64 * 1024 * 1024
     values: bool = False
+    lines: bool = False
     _partial_line: list[bytes] = []  # the beginning of a line, in the pieces that it came in
     _size: int = 0  # of these
     _data: list[bytes] = []
@@ -136,29 +149,17 @@ class EventDecoder(Struct, eq=False):
                 self._started = True
                 return event
         elif piece.startswith(_NAME) and piece.count(b"\n") == 3:
-            for event in self._named_events(piece) or ():
-                return event
+            named = self._named_events(piece)
+            return None if named is None else named[0]
         return None
 
     def _named_events(self, piece: bytes) -> list[bytes] | None:
-        # Whole events of a line with the name and one with the data, as most senders write them.
-        whole = self._is_between and piece.endswith(BEHIND) and len(piece) <= self.max_bytes
-        if not whole or piece.find(b"\r") >= 0:
-            return None
-        events: list[bytes] = []
-        names: set[bytes] = set()
-        for lines in piece[len(_NAME) : -2].split(b"\n\nevent: "):
-            name, _, data = lines.partition(b"\ndata: ")
-            if not data or lines.count(b"\n") != 1:
-                return None
-            event = NamedEvent(data)
-            event.name = name
-            events.append(event)
-            names.add(name)
-        if any(name in (b"", b"message") or name != name.strip() for name in names):
+        is_small = self._is_between and len(piece) <= self.max_bytes
+        if not is_small or _NAMED_EVENTS.fullmatch(piece) is None:
             return None
         self._started = True
-        return events
+        events = piece[:-2].split(BEHIND)
+        return events if self.lines else [NamedEvent.of(event) for event in events]
 
     def _lines(self, piece: bytes) -> list[bytes]:
         if not self._started:

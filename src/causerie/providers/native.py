@@ -145,6 +145,9 @@ _NAMES_MODEL = {
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
 
+_READERS = {"messages": MessagesReader, "responses": ResponsesReader}
+
+
 class _Type(Struct, gc=False):
     type: str = ""
 
@@ -156,38 +159,66 @@ class NativeIncoming(Incoming, eq=False):
     """Reads a reply; passes its native events on, along with their parsed equivalents."""
 
     _called: set[str] = field(default_factory=set)
+    _text_head: bytes = b""  # of the lines of an event that only goes on with a text
 
     def __post_init__(self) -> None:
         assert self.request.native is not None
-        is_messages = self.request.native.shape == "messages"
-        self._other_api = MessagesReader() if is_messages else ResponsesReader()
+        self._other_api = _READERS[self.request.native.shape]()
+        self._text_head = b"event: %b\ndata: " % self._other_api.text_event
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
+        """Add the events; texts that came together are one event, as are their bytes."""
+        passed: list[bytes] = []
+        texts: list[str] = []
         for data in stream:
+            lines, text = self._only_text(data)
+            if text:
+                passed.append(lines)
+                texts.append(text)
+                continue
+            if texts:
+                events += self._text_events(passed, texts)
+                passed, texts = [], []
             if self.ended:
                 return
-            if batch := self.goes_on(data):
-                events += batch
-                continue
-            before = len(events)
-            super().feed((data,), events)
-            if any(isinstance(event, PassedBytes) for event in events[before:]):
-                continue  # it was several, which were read one by one
-            verbatim = self._renamed_event(data)
-            ended = len(events) > before and isinstance(events[-1], Usage)
-            events.insert(len(events) - 1 if ended else before, verbatim)
+            self._read_other(data, events)
+        if texts:
+            events += self._text_events(passed, texts)
 
     def goes_on(self, data: bytes) -> Batch:
-        assert self._other_api is not None
-        name = self._other_api.text_event
-        if (data.__class__ is NamedEvent and data.name != name) or data.find(b"\n") >= 0:
-            return ()
-        event = self._more_text(data)
-        return () if event is None else (PassedBytes(_framed(name, data)), event)
+        lines, text = self._only_text(data)
+        return self._text_events([lines], [text]) if text else ()
+
+    def _only_text(self, data: bytes) -> tuple[bytes, str]:
+        # The lines and the text of an event that only goes on with one.
+        answer, reader, head = self._answers.get(0), self._other_api, self._text_head
+        if answer is None or reader is None or not answer.takes_text:
+            return data, ""
+        if data.startswith(head):
+            return data, reader.text(data[len(head) :])
+        other = data.__class__ is NamedEvent and data.name != reader.text_event
+        if other or data.find(b"\n") >= 0:
+            return data, ""
+        return head + data, reader.text(data)
+
+    def _text_events(self, lines: list[bytes], texts: list[str]) -> Batch:
+        self._pieces += len(texts)
+        text = self._answers[0].more("".join(texts), reasoning=False)
+        return PassedBytes(b"%b\n\n" % b"\n\n".join(lines)), text
+
+    def _read_other(self, data: bytes, events: list[Event]) -> None:
+        before = len(events)
+        if data.startswith(b"event: "):
+            data = NamedEvent.of(data)
+        self._read_event(data, events)
+        if any(isinstance(event, PassedBytes) for event in events[before:]):
+            return  # it was several, which were read one by one
+        ended = len(events) > before and isinstance(events[-1], Usage)
+        events.insert(len(events) - 1 if ended else before, self._renamed_event(data))
 
     def whole(self, body: bytes) -> list[Event]:
         events: list[Event] = []
-        super().feed((body,), events)
+        self._read_event(body, events)
         if not self._answers:
             raise self._unreadable("no reply of this API")
         self.finish(events)

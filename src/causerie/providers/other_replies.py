@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
@@ -35,7 +36,8 @@ class ReplyReader(Struct, eq=False):
     text_event: ClassVar[bytes]
     """Name of the events that only go on with a text; all of them have the ``text_mark``."""
     text_mark: ClassVar[bytes]
-    decode_text: ClassVar[Any]  # to an object with the `text`
+    decode_text: ClassVar[Callable[[bytes], Any]]
+    text_of: ClassVar[Callable[[Any], str]]  # what was decoded
     ended: bool = False
     _calls: dict[int, int] = {}  # our index of a call by that of its block or item
     _usage: ProviderUsage = field(default_factory=ProviderUsage)
@@ -45,8 +47,7 @@ class ReplyReader(Struct, eq=False):
         if len(data) > SMALL or data.find(self.text_mark) < 0:
             return ""
         try:
-            text: str = self.decode_text(data).text
-            return text
+            return self.text_of(self.decode_text(data))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return ""
 
@@ -129,10 +130,6 @@ class MessagesTextEvent(Struct, gc=False):
     type: Literal["content_block_delta"]
     delta: MessagesText
 
-    @property
-    def text(self) -> str:
-        return self.delta.text
-
 
 class MessagesReader(ReplyReader, eq=False):
     """Reads one reply of the Messages API."""
@@ -140,6 +137,7 @@ class MessagesReader(ReplyReader, eq=False):
     text_event: ClassVar = b"content_block_delta"
     text_mark: ClassVar = b'"text_delta"'
     decode_text: ClassVar = msgspec.json.Decoder(MessagesTextEvent).decode
+    text_of: ClassVar = attrgetter("delta.text")
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
@@ -313,6 +311,7 @@ class ResponsesReader(ReplyReader, eq=False):
     text_event: ClassVar = b"response.output_text.delta"
     text_mark: ClassVar = b'"response.output_text.delta"'
     decode_text: ClassVar = msgspec.json.Decoder(ResponsesTextEvent).decode
+    text_of: ClassVar = attrgetter("text")
 
     def read(self, data: bytes) -> ProviderChunk:
         event = _event(data, _decode_responses, "Responses")

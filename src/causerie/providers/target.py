@@ -80,14 +80,14 @@ class BodyStream(Struct, eq=False):
     _chunk_seconds: float
     _end: float
     _bytes_left: int = MAX_REPLY_BYTES
+    _decoder: EventDecoder = field(
+        default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
+    )
     _seconds: float = _NEVER  # that the next content may take
     _deadline: float = _NEVER  # when it has taken too long
     _sink: ArrivalSink | None = None
     _unread: memoryview = memoryview(b"")  # what has come and was not read yet
     _pending: deque[Batch] = field(default_factory=deque)  # read and not handed on yet
-    _decoder: EventDecoder = field(
-        default_factory=partial(EventDecoder, MAX_EVENT_BYTES, values=True)
-    )
     _failure: ServiceError | None = None
 
     async def leave(self) -> None:
@@ -494,8 +494,14 @@ class ProviderReply(Struct, eq=False):
     ) -> None:
         incoming, provider = self._reader(), self._target.provider
         self._incoming = incoming
+        lines = isinstance(incoming, NativeIncoming)
         self._stream = BodyStream(
-            incoming, body, provider.deadlines.between_chunks, end, provider.max_reply_bytes
+            incoming,
+            body,
+            provider.deadlines.between_chunks,
+            end,
+            provider.max_reply_bytes,
+            EventDecoder(MAX_EVENT_BYTES, values=True, lines=lines),
         )
 
     def _reader(self) -> Incoming | PassedReader:

@@ -85,6 +85,8 @@ class Passed(Struct):
                 match event:
                     case events.TextDelta():
                         text.append(event.text)
+                    case events.PassedBytes():
+                        pass  # which other events say again
                     case events.ReasoningDelta():
                         reasoning.append(event.text)
                     case events.ToolCallStarted():
