@@ -1,121 +1,131 @@
--- Budgets. One in one period is a hash: what is spent of it ("spent"), and by process what its
--- running requests hold.
+-- Budgets. The value of one in one period has what is spent of it, where that is known, and by
+-- process what its running requests hold.
 --
 -- Amounts are whole numbers of any size a budget has, exact: two parts of which each is exact as a
--- double, the lower one below a billion. In the hash they are plain decimal numbers.
+-- double, the lower one below a billion.
 
-local BILLION, ZERO = 1000000000, {0, 0}
+local BILLION = 1000000000
+local SPENT, HELD = '<Bdd', '<c8dd'
 
-local function amount(text)
-  if #text <= 9 then return {0, tonumber(text)} end
-  return {tonumber(string.sub(text, 1, -10)), tonumber(string.sub(text, -9))}
+local function less(high, low, other_high, other_low)
+  return high < other_high or (high == other_high and low < other_low)
 end
 
-local function written(value)
-  if value[1] == 0 then return string.format('%.0f', value[2]) end
-  return string.format('%.0f%09.0f', value[1], value[2])
-end
-
-local function less(one, other)
-  return one[1] < other[1] or (one[1] == other[1] and one[2] < other[2])
-end
-
-local function plus(one, other)
-  local low = one[2] + other[2]
-  local carry = low >= BILLION and 1 or 0
-  return {one[1] + other[1] + carry, low - carry * BILLION}
+local function plus(high, low, other_high, other_low)
+  high, low = high + other_high, low + other_low
+  if low >= BILLION then return high + 1, low - BILLION end
+  return high, low
 end
 
 -- Never below zero.
-local function minus(one, other)
-  if less(one, other) then return ZERO end
-  local low = one[2] - other[2]
-  local borrow = low < 0 and 1 or 0
-  return {one[1] - other[1] - borrow, low + borrow * BILLION}
+local function minus(high, low, other_high, other_low)
+  if less(high, low, other_high, other_low) then return 0, 0 end
+  high, low = high - other_high, low - other_low
+  if low < 0 then return high - 1, low + BILLION end
+  return high, low
 end
 
 local budgets = {} -- by key, once they are read
 
-local function budget(key)
+local function read_budget(key)
   local one = budgets[key]
   if one then return one end
-  one = {others = ZERO, mine = ZERO}
-  local found = redis.call('HGETALL', key)
-  for place = 1, #found, 2 do
-    local name, value = found[place], found[place + 1]
-    if name == 'spent' then
-      one.spent = amount(value)
-    elseif name == process then
-      one.mine, one.known = amount(value), true
-    elseif lives(name) then
-      one.others = plus(one.others, amount(value))
-    else
-      redis.call('HDEL', key, name)
+  one = {key = key, known = 0, spent = 0, spent_low = 0, mine = 0, mine_low = 0,
+    others = 0, others_low = 0, rest = ''}
+  local value = values[key]
+  if value then
+    local at, name, high, low
+    one.known, one.spent, one.spent_low, at = decode(SPENT, value)
+    while at <= #value do
+      name, high, low, at = decode(HELD, value, at)
+      if name == process then
+        one.mine, one.mine_low = high, low
+      elseif lives(name) then
+        one.others, one.others_low = plus(one.others, one.others_low, high, low)
+        one.rest = one.rest .. encode(HELD, name, high, low)
+      end
     end
   end
   budgets[key] = one
   return one
 end
 
+local LIMIT = '<dddddd'
+
 -- Hold the estimate of a request against all of its budgets, or against none.
--- Whether what it says of spending was read from the database just now, then of every budget {KEY,
--- its amount, the estimate, what is spent of it as far as the process knows}.
--- Answers {-2} where what is spent of a budget is known neither here nor from the database; else 1
--- or 0 (held or not), and of every budget what was spent and what was held before.
-function operations.hold(operation)
-  local fits, answer = true, {1}
-  for number = 3, #operation do
-    if not (operation[2] or budget(operation[number][1]).spent) then return {-2} end
+-- Whether what it says of spending was read from the database just now, then of every budget its
+-- amount, the estimate, what is spent of it as far as the process knows.
+-- Answers 2 where what is spent of a budget is known neither here nor from the database; else 1 or 0
+-- (held or not), and of every budget what was spent and what was held before.
+local function hold(words, at, states)
+  local read, first = decode('<B', words, at)
+  local fits, answer = 1, {}
+  if read == 0 then
+    for _, one in ipairs(states) do
+      if one.known == 0 then return encode('<B', 2) end
+    end
   end
-  for number = 3, #operation do
-    local key, limit, estimate, known = unpack(operation[number])
-    local one = budget(key)
+  at = first
+  for number, one in ipairs(states) do
+    local limit, limit_low, estimate, estimate_low, known, known_low
+    limit, limit_low, estimate, estimate_low, known, known_low, at = decode(LIMIT, words, at)
     -- What a process knows is never more than the truth, so the larger one is nearer to it.
-    if not one.spent or less(one.spent, known) then
-      one.spent, one.changed, one.holds = known, true, true
+    if one.known == 0 or less(one.spent, one.spent_low, known, known_low) then
+      one.known, one.spent, one.spent_low, one.changed = 1, known, known_low, true
     end
-    local held = plus(one.others, one.mine)
-    if less(ZERO, estimate) and not less(plus(one.spent, held), limit) then fits = false end
-    answer[#answer + 1], answer[#answer + 2] = one.spent, held
+    local held, held_low = plus(one.others, one.others_low, one.mine, one.mine_low)
+    local high, low = plus(one.spent, one.spent_low, held, held_low)
+    if estimate + estimate_low > 0 and not less(high, low, limit, limit_low) then fits = 0 end
+    answer[number + 1] = encode('<i8i8i8i8', one.spent, one.spent_low, held, held_low)
   end
-  for number = 3, fits and #operation or 0 do
-    local one, estimate = budget(operation[number][1]), operation[number][3]
-    if less(ZERO, estimate) then
-      one.mine, one.changed, one.holds = plus(one.mine, estimate), true, true
-    end
+  at = first
+  for _, one in ipairs(fits == 1 and states or {}) do
+    local _, _, estimate, estimate_low, _, _, after = decode(LIMIT, words, at)
+    one.mine, one.mine_low = plus(one.mine, one.mine_low, estimate, estimate_low)
+    one.changed, at = true, after
   end
-  if not fits then answer[1] = 0 end
-  return answer
+  answer[1] = encode('<B', fits)
+  return table.concat(answer)
 end
 
 -- A request has ended: give back what it held of its budgets, and count what it spent.
 -- The microsecond after which nobody waits for this any more, so that what was spent may stand in
--- the database already and must not be counted again; then of every budget {KEY, what it held, what
--- it spent}.
-function operations.settle(operation)
-  local waited = clock <= operation[2]
-  for number = 3, #operation do
-    local key, held, spent = unpack(operation[number])
-    local one = budget(key)
-    one.mine, one.changed = minus(one.mine, held), true
-    if one.spent and waited then one.spent = plus(one.spent, spent) end
+-- the database already and must not be counted again; then of every budget what it held, what it
+-- spent.
+local function settle(words, at, states)
+  local until_then, held, held_low, spent, spent_low
+  until_then, at = decode('<d', words, at)
+  for _, one in ipairs(states) do
+    held, held_low, spent, spent_low, at = decode('<dddd', words, at)
+    one.mine, one.mine_low = minus(one.mine, one.mine_low, held, held_low)
+    if one.known == 1 and clock <= until_then then
+      one.spent, one.spent_low = plus(one.spent, one.spent_low, spent, spent_low)
+    end
     -- else it is read from the database when it is asked for
+    one.changed = true
   end
-  return 1
+  return '1'
 end
 
-local function write_budgets()
-  for key, one in pairs(budgets) do
-    if one.changed then
-      local fields = {}
-      if one.spent then fields = {'spent', written(one.spent)} end
-      if less(ZERO, one.mine) then
-        fields[#fields + 1], fields[#fields + 2] = process, written(one.mine)
-      elseif one.known then
-        redis.call('HDEL', key, process)
-      end
-      if #fields > 0 then redis.call('HSET', key, unpack(fields)) end
-      if one.holds then redis.call('PEXPIRE', key, KEPT) end
-    end
+-- This process joins: what its requests hold of each budget.
+local function report_held(words, at, states)
+  for _, one in ipairs(states) do
+    one.mine, one.mine_low, at = decode('<dd', words, at)
+    one.changed = true
+  end
+  return '1'
+end
+
+operations.h = {read_budget, hold}
+operations.s = {read_budget, settle}
+operations.k = {read_budget, report_held}
+
+local function write_budget(one)
+  local held = one.rest
+  if one.mine + one.mine_low > 0 then held = held .. encode(HELD, process, one.mine, one.mine_low) end
+  if one.known == 0 and held == '' then
+    redis.call('DEL', one.key)
+  else
+    redis.call('SET', one.key, encode(SPENT, one.known, one.spent, one.spent_low) .. held, 'PX', KEPT)
   end
 end

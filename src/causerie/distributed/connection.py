@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+import struct
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,10 +13,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha1
 from importlib.resources import files
-from secrets import token_hex
+from secrets import token_urlsafe
 from typing import Any, Literal, TypeVar
 
-import msgspec
 import structlog
 from msgspec import Struct
 from valkey.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
@@ -32,9 +32,6 @@ _BATCH = 256
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 _log = structlog.get_logger(__name__)
-
-Word = str | int | Sequence["Word"]
-"""A part of an operation, as MessagePack has it."""
 
 
 def _ignore(*_: object) -> None:
@@ -58,22 +55,24 @@ class ConnectionOptions:
     """Certificates to trust in addition to the system's."""
 
 
-class Operation(Struct, frozen=True, eq=False):
+class SharedOperation(Struct, frozen=True, eq=False):
     """A command for the server, and the callbacks for its answer or failure.
 
-    ``words`` begin with a name that the script knows; ``keys`` are those that are among them.
+    ``words`` begin with a letter that the script knows.
     """
 
-    words: Sequence[Word]
+    words: bytes
     keys: Sequence[str]
-    answered: Callable[[Any], None] = _ignore
+    answered: Callable[[bytes], None] = _ignore
     failed: Callable[[], None] = _ignore
 
 
 Answer = TypeVar("Answer")
 Held = Mapping[str, int]  # by key
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[int, list[Any]]).decode
+Report = Callable[[Held], bytes]
+"""The words that tell the server what a part of this process holds of some keys."""
+_CLOCK = struct.Struct("<q")
+_LENGTH = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +107,13 @@ class Replica:
         if url.startswith(("valkeys:", "rediss:")):
             tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.line.ca_file}
         self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
-        self._waiting: deque[Operation] = deque()
+        self._waiting: deque[SharedOperation] = deque()
         self._work = asyncio.Event()
         self._random = random.Random()
         self._loss_logged = False
         self._ready = asyncio.Event()
-        self._holders: list[Callable[[], Held]] = []
-        self._reported: Held = {}  # what was held when this process joined
+        self._holders: list[tuple[Callable[[], Held], Report]] = []
+        self._reported: list[Held] = []  # of each holder, when this process joined
         self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
         self._clock_offset = 0  # microseconds of the server's clock before ours, at least
         self.process = ""
@@ -140,9 +139,9 @@ class Replica:
     async def wait(self) -> None:
         await self._ready.wait()
 
-    def holder(self, held: Callable[[], Held]) -> None:
-        """Add a callback that returns what a part of this process holds."""
-        self._holders.append(held)
+    def holder(self, held: Callable[[], Held], report: Report) -> None:
+        """Add callbacks that return what a part of this process holds, and the words for it."""
+        self._holders.append((held, report))
 
     def alone(self, what: str) -> None:
         """Raise :class:`StoreUnavailable` if callers are refused without the server."""
@@ -155,7 +154,7 @@ class Replica:
     def key(self, name: str) -> str:
         return f"{self._place}:{name}"
 
-    def send(self, operation: Operation) -> None:
+    def send(self, operation: SharedOperation) -> None:
         """Send an operation after all earlier ones; it fails at once without a connection.
 
         What is lost with a connection is part of what this process reports on the next one.
@@ -168,9 +167,9 @@ class Replica:
 
     async def ask(
         self,
-        words: Sequence[Word],
+        words: bytes,
         keys: Sequence[str],
-        read: Callable[[Any], Answer],
+        read: Callable[[bytes], Answer],
         undo: Callable[[Answer], None] = _ignore,
     ) -> Answer:
         """Send an operation, and return what ``read`` makes of its answer.
@@ -180,7 +179,7 @@ class Replica:
         """
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        def answered(told: Any) -> None:  # as the script has it
+        def answered(told: bytes) -> None:
             answer = read(told)
             if outcome.done():
                 undo(answer)
@@ -191,7 +190,7 @@ class Replica:
             if not outcome.done():
                 outcome.set_exception(ConnectionLost())
 
-        self.send(Operation(words, keys, answered, failed))
+        self.send(SharedOperation(words, keys, answered, failed))
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -228,13 +227,15 @@ class Replica:
             await connection.connect()  # type: ignore[no-untyped-call]  # untyped there
             await connection.send_command("SCRIPT LOAD", SCRIPT)
             await connection.read_response()
-            former, self.process = self.process, token_hex(8)
+            former, self.process = self.process, token_urlsafe(6)
             self.joins += 1
-            self._reported = self._held_counts()
-            await self._exchange(connection, [_report(self._reported)], former)
+            self._reported = [dict(held()) for held, _ in self._holders]
+            reports = self._reports([{} for _ in self._holders], self._reported)
+            await self._exchange(connection, reports, former)
         self._loss_logged = False
         self._ready.set()
-        self._report_changes()
+        for report in self._reports(self._reported, [held() for held, _ in self._holders]):
+            self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
     async def _serve(self, connection: AbstractConnection) -> None:
@@ -257,23 +258,34 @@ class Replica:
             beat_at = loop.time() + beat_seconds
 
     async def _exchange(
-        self, connection: AbstractConnection, batch: list[Operation], *joining: str
+        self, connection: AbstractConnection, batch: list[SharedOperation], *joining: str
     ) -> None:
-        keys = {key for operation in batch for key in operation.keys}
-        words = _encode([operation.words for operation in batch])
+        places: dict[str, int] = {}
+        parts: list[bytes] = []
+        for operation in batch:
+            keys = [places.setdefault(key, len(places) + 2) for key in operation.keys]
+            parts.append(struct.pack(f"<II{len(keys)}I", len(operation.words), len(keys), *keys))
+            parts.append(operation.words)
         life = int(1000 * self._options.life_seconds)
-        command: list[str | int | bytes] = ["EVALSHA", _NAME, 1 + len(keys), self.key("processes")]
-        command += [*keys, self.process, life, words, *joining]
+        command: list[str | int | bytes] = ["EVALSHA", _NAME, 1 + len(places)]
+        command += [self.key("processes"), *places, self.process, life, b"".join(parts), *joining]
         packed = connection.pack_command(*command)
         await connection.send_packed_command(packed, check_health=False)
         reply: Any = await connection.read_response()
         if not reply:
             raise ConnectionLost  # the server does not know this process any more
-        time, answers = _decode(reply)
-        self._clock_offset = time - _now()  # again and again: its clock may be put forward or back
-        for answer in answers:
-            batch[0].answered(answer)
-            del batch[0]
+        # Again and again: its clock may be put forward or back.
+        self._clock_offset = _CLOCK.unpack_from(reply)[0] - _now()
+        at = _CLOCK.size
+        while batch:
+            begins = at + _LENGTH.size
+            at = begins + _LENGTH.unpack_from(reply, at)[0]
+            operation = batch.pop(0)
+            if begins < at:
+                operation.answered(reply[begins:at])
+            else:  # it alone, and nothing of it was done
+                _log.error("limits.operation_failed")
+                operation.failed()
 
     def _connection_lost(self, failure: Exception | None) -> None:
         if failure is not None and not self._loss_logged:
@@ -284,23 +296,17 @@ class Replica:
         while self._waiting:
             self._waiting.popleft().failed()
 
-    def _held_counts(self) -> dict[str, int]:
-        return {key: value for held in self._holders for key, value in held().items()}
-
-    def _report_changes(self) -> None:
-        # Counts may have changed while the reply to the first report was on its way.
-        held = self._held_counts()
-        changed = {
-            key: held.get(key, 0)
-            for key in {*self._reported, *held}
-            if self._reported.get(key, 0) != held.get(key, 0)
-        }
-        if changed:
-            self.send(_report(changed))
-
-
-def _report(held: Held) -> Operation:
-    return Operation(["report", *([key, str(count)] for key, count in held.items())], list(held))
+    def _reports(self, before: Sequence[Held], after: Sequence[Held]) -> list[SharedOperation]:
+        found = []
+        for (_, report), was, held in zip(self._holders, before, after, strict=True):
+            changed = {
+                key: held.get(key, 0)
+                for key in {*was, *held}
+                if was.get(key, 0) != held.get(key, 0)
+            }
+            if changed:
+                found.append(SharedOperation(report(changed), list(changed)))
+        return found
 
 
 def _now() -> int:

@@ -18,7 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from struct import Struct as Layout
+from struct import pack
 
 from msgspec import Struct
 
@@ -38,15 +39,18 @@ from causerie.access.limits import (
 )
 from causerie.access.shared_budgets import HoldAnswer, HoldOutcome, HoldRequest
 from causerie.access.windows import MemoryCounters, MemoryLease
-from causerie.distributed.connection import (
-    ConnectionLost,
-    Operation,
-    Replica,
-    Word,
-)
+from causerie.distributed.connection import ConnectionLost, Held, Replica, SharedOperation
 
 TICK = 100_000  # microseconds
 _MINUTE = 600  # ticks
+
+# How the script packs numbers.
+_ASKED = Layout("<cdd")
+_LIMITS = Layout("<dddddBd")
+_TAKEN = Layout("<Bq")
+_WINDOW = Layout("<9q")
+_REFUSING_WINDOW = Layout("<13q")
+_USED = Layout("<ddd")
 
 
 class ScopeWindow(Struct):
@@ -170,7 +174,7 @@ class DistributedCounters:
         self._now = now
         self._memory = MemoryCounters()
         self._running: Counter[str] = Counter()
-        replica.holder(self._held_amounts)
+        replica.holder(self._held_amounts, _report)
 
     def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
         """Return a lease without waiting if there are no limits, else ``None``."""
@@ -213,21 +217,22 @@ class DistributedCounters:
         self, scopes: Sequence[RateScope], need: Tokens
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
-        words: list[Word] = ["take", self._server_time(), need.input]
-        keys: list[str] = []
+        words = _ASKED.pack(b"t", self._server_time(), need.input)
         for scope, output in zip(scopes, outputs, strict=True):
-            names = self._keys(scope)
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
-            words.append((*names, *limits, scope.counts_tokens, output))
-            keys += names
+            words += _LIMITS.pack(*limits, scope.counts_tokens, output)
         answer = partial(self._answer, scopes, need.input, outputs)
-        return await self.replica.ask(words, keys, answer, _undo)
+        return await self.replica.ask(words, self._keys(scopes), answer, _undo)
 
     def _answer(
-        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], answer: Any
+        self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], answer: bytes
     ) -> DistributedLease | QuotaRefusal:
-        taken, now, *windows = answer
-        found = [ScopeWindow(scope, *each) for scope, each in zip(scopes, windows, strict=True)]
+        taken, now = _TAKEN.unpack_from(answer)
+        windows = (_WINDOW if taken else _REFUSING_WINDOW).iter_unpack(answer[_TAKEN.size :])
+        found = [
+            ScopeWindow(scope, *each[:5], each[5:9], each[9:])
+            for scope, each in zip(scopes, windows, strict=True)
+        ]
         if not taken:
             return refused(found, input, outputs, now)
         self.count(scopes, 1)
@@ -247,13 +252,9 @@ class DistributedCounters:
         tick of 0 for a lease without the server, which may know of it by now.
         """
         self.count([scope for scope, *_ in taken], -1)
-        words: list[Word] = ["release", self._server_time(), requests]
-        keys: list[str] = []
-        for scope, *used in taken:
-            names = self._keys(scope)
-            words.append((*names, *used))
-            keys += names
-        self.replica.send(Operation(words, keys))
+        words = _ASKED.pack(b"r", self._server_time(), requests)
+        words += b"".join(_USED.pack(*used) for _, *used in taken)
+        self.replica.send(SharedOperation(words, self._keys([scope for scope, *_ in taken])))
 
     def _server_time(self) -> int:
         # Of the server's clock: 0 says now.
@@ -263,12 +264,15 @@ class DistributedCounters:
         """Return a monotonic time in microseconds."""
         return time.monotonic_ns() // 1000 if self._now is None else self._now()
 
-    def _keys(self, scope: RateScope) -> tuple[str, str]:
-        key = self.replica.key
-        return key(f"minute:{scope.id}"), key(f"running:{scope.id}")
+    def _keys(self, scopes: Sequence[RateScope]) -> list[str]:
+        return [self.replica.key(f"scope:{scope.id}") for scope in scopes]
 
-    def _held_amounts(self) -> dict[str, int]:
-        return {self.replica.key(f"running:{id}"): count for id, count in self._running.items()}
+    def _held_amounts(self) -> Held:
+        return {self.replica.key(f"scope:{id}"): count for id, count in self._running.items()}
+
+
+def _report(held: Held) -> bytes:
+    return pack(f"<c{len(held)}d", b"j", *held.values())
 
 
 def _undo(taken: DistributedLease | QuotaRefusal) -> None:
@@ -278,8 +282,12 @@ def _undo(taken: DistributedLease | QuotaRefusal) -> None:
 
 # Budgets.
 
-_UNKNOWN = -2
+_UNKNOWN = 2
 _BILLION = 10**9
+_AMOUNTS = Layout("<6d")
+_STOOD = Layout("<4q")
+_SPENT = Layout("<4d")
+_PARTS = Layout("<2d")
 
 
 class DistributedBudgets:
@@ -288,7 +296,7 @@ class DistributedBudgets:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._held_amounts: Counter[str] = Counter()  # by place
-        replica.holder(self._held_by_key)
+        replica.holder(self._held_by_key, _report_held)
 
     @property
     def joins(self) -> int:
@@ -311,17 +319,20 @@ class DistributedBudgets:
             if answer.outcome is HoldOutcome.HELD:
                 self.give_back(wants)
 
-        keys, words = self._keys(wants), list[Word](("hold", read))
-        for key, want in zip(keys, wants, strict=True):
-            words.append((key, _parts(want.amount), _parts(want.estimate), _parts(want.spent)))
-        return await self._replica.ask(words, keys, partial(self._answer, wants), undo)
+        words = pack("<cB", b"h", read)
+        for want in wants:
+            amounts = (*_parts(want.amount), *_parts(want.estimate), *_parts(want.spent))
+            words += _AMOUNTS.pack(*amounts)
+        return await self._replica.ask(words, self._keys(wants), partial(self._answer, wants), undo)
 
-    def _answer(self, wants: Sequence[HoldRequest], answer: Any) -> HoldAnswer:
-        held, *parts = answer
+    def _answer(self, wants: Sequence[HoldRequest], answer: bytes) -> HoldAnswer:
+        held = answer[0]
         if held == _UNKNOWN:
             return HoldAnswer(HoldOutcome.UNKNOWN)
-        amounts = [high * _BILLION + low for high, low in parts]
-        stood = list(zip(amounts[::2], amounts[1::2], strict=True))
+        stood = [
+            (spent * _BILLION + spent_low, held * _BILLION + held_low)
+            for spent, spent_low, held, held_low in _STOOD.iter_unpack(answer[1:])
+        ]
         if not held:
             return HoldAnswer(HoldOutcome.REFUSED, stood)
         self._count_held(wants, 1)
@@ -334,7 +345,9 @@ class DistributedBudgets:
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
         self._count_held(wants, -1)
-        self._replica.send(Operation(*self._settle_command(wants, [0] * len(wants), held=True)))
+        self._replica.send(
+            SharedOperation(*self._settle_command(wants, [0] * len(wants), held=True))
+        )
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
@@ -347,11 +360,11 @@ class DistributedBudgets:
 
     def _settle_command(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
-    ) -> tuple[Sequence[Word], Sequence[str]]:
-        keys, words = self._keys(wants), list[Word](("settle", self._replica.waits_until()))
-        for key, want, more in zip(keys, wants, spent, strict=True):
-            words.append((key, _parts(want.estimate if held else 0), _parts(more)))
-        return words, keys
+    ) -> tuple[bytes, Sequence[str]]:
+        words = pack("<cd", b"s", self._replica.waits_until())
+        for want, more in zip(wants, spent, strict=True):
+            words += _SPENT.pack(*_parts(want.estimate if held else 0), *_parts(more))
+        return words, self._keys(wants)
 
     def _keys(self, wants: Sequence[HoldRequest]) -> list[str]:
         return [self._key(want.place) for want in wants]
@@ -365,7 +378,7 @@ class DistributedBudgets:
             if not self._held_amounts[want.place]:
                 del self._held_amounts[want.place]
 
-    def _held_by_key(self) -> dict[str, int]:
+    def _held_by_key(self) -> Held:
         return {self._key(place): held for place, held in self._held_amounts.items()}
 
 
@@ -373,5 +386,9 @@ def _parts(amount: int) -> tuple[int, int]:
     return divmod(amount, _BILLION)
 
 
-def _ignore_answer(_: Any) -> None:
+def _report_held(held: Held) -> bytes:
+    return b"k" + b"".join(_PARTS.pack(*_parts(amount)) for amount in held.values())
+
+
+def _ignore_answer(_: bytes) -> None:
     pass

@@ -1,15 +1,22 @@
 -- All that a replica does together with the others: operations that came together, carried out in
--- their order by one script. What several of them need of a key is read and written once.
+-- their order by one script. A key is read once, before the first one, and written once, after the
+-- last one, however many of them need it.
 --
 -- KEYS: the processes; then every key that an operation names.
--- ARGV: the process; its life in milliseconds; the operations in MessagePack; and where the process
---       joins, its former name or ''.
--- Gives 0 where the process is not known any more (it then joins anew). Else in MessagePack the
--- time in microseconds, and the answer to each operation.
+-- ARGV: the process, in eight characters; its life in milliseconds; the operations, each as the
+--       length of its words, the number of its keys, the place of each in KEYS, and its words; and
+--       where the process joins, its former name or ''.
+-- Gives 0 where the process is not known any more (it then joins anew). Else the time in
+-- microseconds, and of each operation the length of its answer and the answer. An operation that
+-- fails has an empty one and has changed nothing.
 --
--- This part keeps the processes. The next ones define the operations; batch.lua carries them out.
+-- Everything is packed by struct: numbers that come and that are kept as doubles, those that go as
+-- whole ones. This part keeps the processes. The next ones define the operations; batch.lua carries
+-- them out.
 
 local KEPT = 86400000 -- milliseconds that a key is kept: longer than any request runs
+
+local encode, decode = struct.pack, struct.unpack
 
 local process, life, former = ARGV[1], tonumber(ARGV[2]), ARGV[4]
 local time = redis.call('TIME')
@@ -34,15 +41,13 @@ local function lives(name)
   return there[name]
 end
 
-local operations = {}
+local AT_ONCE = 1000 -- keys of one MGET; Lua passes no more than 8,000 values
 
--- Report what this process holds of keys; first in its batch, before anything of them is read.
--- {KEY, COUNT or AMOUNT as text}, ...
-function operations.report(operation)
-  for number = 2, #operation do
-    local key, held = unpack(operation[number])
-    redis.call('HSET', key, process, held)
-    redis.call('PEXPIRE', key, KEPT)
-  end
-  return 1
+local values = {} -- by key; false where there is none
+for first = 2, #KEYS, AT_ONCE do
+  local last = math.min(first + AT_ONCE - 1, #KEYS)
+  local found = redis.call('MGET', unpack(KEYS, first, last))
+  for number = first, last do values[KEYS[number]] = found[number - first + 1] end
 end
+
+local operations = {} -- by the first byte of the words: how a key is read, and what is done
