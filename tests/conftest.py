@@ -49,6 +49,7 @@ pytest_plugins = (
     "clikit",
     "consolekit",
     "pageskit",
+    "templatekit",
     "marketkit",
     "oidcserver",
     "valkeyserver",
