@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 T = TypeVar("T", bound=Callable[..., Any])
+V = TypeVar("V")
 
 _PARAM: Any = type(pytest.param())
 _TOLD = 5
@@ -56,6 +57,15 @@ def each_of(
         return made  # type: ignore[return-value]
 
     return asked
+
+
+def part_of(cases: Iterable[V], turn: int, *, every: int = 3) -> list[V]:
+    """Return the cases that a test walks through in this ``turn``.
+
+    ``make test`` walks through one in so many: tests that take turns walk through all together.
+    """
+    few = settings().max_examples < _USUAL
+    return list(cases)[turn % every :: every] if few else list(cases)
 
 
 def first_of(cases: Iterable[Any], *, every: int = 0) -> list[Any]:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import structlog
 from enginekit import Vllm
 from hypothesis import HealthCheck, settings
 from service import SHARED_CORES
@@ -42,6 +43,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _name, _value in SHARED_CORES.items():
     os.environ.setdefault(_name, _value)
 
+# Where nothing else is configured, a failure that is logged would be drawn in boxes, which takes
+# longer than the test.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
+
 pytest_plugins = (
     "certificates",
     "storekit",
@@ -49,6 +59,7 @@ pytest_plugins = (
     "clikit",
     "consolekit",
     "pageskit",
+    "templatekit",
     "marketkit",
     "oidcserver",
     "valkeyserver",
@@ -176,8 +187,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.full)
         if "gguf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.engine)
-        engine = item.get_closest_marker("engine") is not None
-        item.add_marker(pytest.mark.xdist_group("engine" if engine else str(item.path)))
+        if item.get_closest_marker("engine") is not None:
+            item.add_marker(pytest.mark.xdist_group("engine"))
+        elif item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
     items.sort(key=_turn)
 
 

@@ -117,7 +117,8 @@ def _address(socket: str, name: str) -> str:
 
 
 async def _create(socket: str, name: str, template: str) -> None:
-    await _told(socket, f"CREATE DATABASE {name} TEMPLATE {template}")
+    """Copy files, which takes two thirds of what it takes to log them."""
+    await _told(socket, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
 
 
 async def _drop(socket: str, name: str) -> None:

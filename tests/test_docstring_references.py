@@ -11,9 +11,13 @@ from functools import cache
 from pathlib import Path
 
 from casekit import each_of
+from sourcekit import READS_SOURCE, nodes, trees
+from sourcekit import SOURCE as PACKAGE
 
-SOURCE = Path(__file__).parents[1] / "src"
-FILES = sorted(SOURCE.rglob("*.py"))
+SOURCE = PACKAGE.parent
+FILES = [PACKAGE / name for name in trees()]
+pytestmark = READS_SOURCE
+
 _REFERENCE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):`([^`]+)`")
 
 
@@ -47,7 +51,7 @@ def _references(file: Path) -> Iterator[tuple[str, str]]:
     text = file.read_text(encoding="utf-8")
     if not _REFERENCE.search(text):
         return
-    classes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef)]
+    classes = _classes_in(str(file.relative_to(PACKAGE)))
     for number, line in enumerate(text.split("\n"), start=1):
         owners = [each.name for each in classes if each.lineno <= number <= (each.end_lineno or 0)]
         for name in _REFERENCE.findall(line):
@@ -71,12 +75,23 @@ def _exists(module: str, owner: str, name: str) -> bool:
     return known or any(map(_resolves, places)) or _resolves(name)
 
 
+def _classes_in(name: str) -> list[ast.ClassDef]:
+    return _by_file().get(name, [])
+
+
+@cache
+def _by_file() -> dict[str, list[ast.ClassDef]]:
+    found: dict[str, list[ast.ClassDef]] = {}
+    for name, node in nodes(ast.ClassDef):
+        found.setdefault(name, []).append(node)
+    return found
+
+
 @cache
 def _classes() -> frozenset[str]:
     """Return the names of all classes: an error is often named far from where it is defined."""
-    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in FILES)
-    nodes = (node for tree in trees for node in tree.body)
-    return frozenset(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    bodies = (node for tree in trees().values() for node in tree.body)
+    return frozenset(node.name for node in bodies if isinstance(node, ast.ClassDef))
 
 
 def _is_package(module: str) -> bool:

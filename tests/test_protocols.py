@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from roomkit import Table
+from sourcekit import READS_SOURCE, nodes
 
-ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "causerie"
-TABLE = Table.read(ROOT / "pyproject.toml")
+TABLE = Table.read(Path(__file__).parents[1] / "pyproject.toml")
+
+pytestmark = READS_SOURCE
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,8 @@ class Class:
 class Classes:
     """All classes of a tree; bases are looked up by their names."""
 
-    def __init__(self, source: Path) -> None:
-        self.found = [
-            _class(path.relative_to(source), node)
-            for path in sorted(source.rglob("*.py"))
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.ClassDef)
-        ]
+    def __init__(self, classes: Iterable[tuple[str, ast.ClassDef]]) -> None:
+        self.found = [_class(Path(name), node) for name, node in classes]
         self._by_name = {one.name: one for one in self.found}
         self._members = {one: self._inherited(one) for one in self.found}
 
@@ -74,15 +70,18 @@ def _class(path: Path, node: ast.ClassDef) -> Class:
 
 
 def test_no_protocol_mirrors_a_class_within_reach() -> None:
-    assert [*Classes(SOURCE).mirrors(TABLE)] == []
+    assert [*Classes(nodes(ast.ClassDef)).mirrors(TABLE)] == []
 
 
-def test_a_mirror_is_noticed(tmp_path: Path) -> None:
+def test_a_mirror_is_noticed() -> None:
     """One of a class in its own room; not one of two classes, nor one at a boundary."""
-    for file, text in _PLANTED.items():
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(text, encoding="utf-8")
-    assert list(Classes(tmp_path).mirrors(TABLE)) == ["http.port.Mirror: use http.wall.Wall"]
+    planted = [
+        (file, node)
+        for file, text in _PLANTED.items()
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert list(Classes(planted).mirrors(TABLE)) == ["http.port.Mirror: use http.wall.Wall"]
 
 
 _PLANTED = {

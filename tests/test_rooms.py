@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from casekit import each_of
 from roomkit import Room, Table, loose, order, unused, violations
+from sourcekit import READS_SOURCE, SOURCE, trees
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "causerie"
 TABLE = Table.read(ROOT / "pyproject.toml")
 STAGES = {"access", "catalog", "chat", "metering", "routing"}
 MAX_LOOSE = 6
+
+pytestmark = READS_SOURCE
 
 
 def test_every_import_is_allowed() -> None:
@@ -45,23 +47,20 @@ def test_the_table_keeps_the_stages_apart(stage: str) -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports at the start of a module; those for type checkers alone are not run."""
-    files = {
-        ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts): file
-        for file in SOURCE.rglob("*.py")
-    }
-    trees = {
-        name.removesuffix(".__init__"): ast.parse(file.read_text(encoding="utf-8"))
-        for name, file in files.items()
+    modules = {
+        f"causerie.{name.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__"): tree
+        for name, tree in trees().items()
     }
     graph: dict[str, set[str]] = {}
-    for name, tree in trees.items():
+    for name, tree in modules.items():
         imports = [each for each in tree.body if isinstance(each, ast.ImportFrom)]
         parts = [(each.module or "", one.name) for each in imports for one in each.names]
         found = {
-            f"{module}.{part}" if f"{module}.{part}" in trees else module for module, part in parts
+            f"{module}.{part}" if f"{module}.{part}" in modules else module
+            for module, part in parts
         }
-        graph[name] = found & trees.keys() - {name}
-    assert set(TopologicalSorter(graph).static_order()) == trees.keys()
+        graph[name] = found & modules.keys() - {name}
+    assert set(TopologicalSorter(graph).static_order()) == modules.keys()
 
 
 def test_the_table_keeps_the_settings_for_those_who_assemble() -> None:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import pytest
 from accountkit import PASSWORD, World
 from browserkit import copied, findings, window
-from casekit import first_of
 from consolekit import Place, console_of
 from ledgerkit import record
 from marketkit import FREE, Fair, large_market
@@ -161,7 +160,8 @@ async def _ranked(world: World) -> None:
     await SqlUsage(world.database).append([record(at=at, model="qwen/qwen3-8b")])
 
 
-@pytest.mark.parametrize("width", first_of([1280, 390]))
+@pytest.mark.full
+@pytest.mark.parametrize("width", [1280, 390])
 async def test_everybody_can_use_it(fair: Place, width: int) -> None:
     await _ranked(fair.world)
     viewport = {"width": width, "height": 850}

@@ -90,6 +90,7 @@ async def test_chats_stay_and_are_found_renamed_and_deleted(page: Page, service:
     await expect(chats).to_have_text(["Name a river.", "Fjords"])
 
 
+@pytest.mark.full
 async def test_a_message_is_edited_and_what_followed_it_goes(page: Page, service: Front) -> None:
     await ask(page, "One", service.pipeline, "First.")
     await ask(page, "Two", service.pipeline, "Second.")
@@ -385,6 +386,7 @@ async def test_a_failed_reply_is_no_version(page: Page, service: Front) -> None:
     await expect(page.locator(".turn-assistant .versions")).to_have_count(0)
 
 
+@pytest.mark.full
 async def test_one_message_is_deleted_and_comes_back(page: Page, service: Front) -> None:
     await ask(page, "One", service.pipeline, "First.")
     await ask(page, "Two", service.pipeline, "Second.")
@@ -403,6 +405,7 @@ async def test_one_message_is_deleted_and_comes_back(page: Page, service: Front)
     await expect(page.locator(".turn")).to_have_count(6)
 
 
+@pytest.mark.full
 async def test_a_reply_goes_on_while_another_chat_is_open(page: Page, service: Front) -> None:
     rest = asyncio.Event()
     slow = (TextDelta("One, "), rest, TextDelta("two."), Finished("stop"))
@@ -520,6 +523,7 @@ async def window_beside(page: Page) -> AsyncIterator[Page]:
         await other.close()
 
 
+@pytest.mark.full
 async def test_settings_are_closed_at_first_and_stay_with_their_chat(
     page: Page, service: Front
 ) -> None:

@@ -317,6 +317,7 @@ async def test_a_dialog_keeps_what_was_typed_when_the_session_ends(
     await expect(page.locator("#credential")).to_be_visible()
 
 
+@pytest.mark.full
 async def test_forms_work_without_scripts(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)

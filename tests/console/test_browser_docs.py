@@ -79,6 +79,7 @@ async def _search(page: Page) -> None:
     await expect(page.locator("#find")).to_have_value("")
 
 
+@pytest.mark.full
 async def test_the_contents_follow_what_is_read() -> None:
     async with front() as service, window(viewport={"width": 1440, "height": 900}) as page:
         await page.goto(f"{service.root}/docs#createChatCompletion")

@@ -99,6 +99,7 @@ async def test_an_answer_streams_in_with_its_thinking(page: Page, shop: Place) -
     assert roles == ["user", "assistant", "user"]
 
 
+@pytest.mark.full
 async def test_stop_ends_the_generation(page: Page, shop: Place) -> None:
     pipeline(shop).script = (TextDelta("One, two, "), asyncio.Event(), TextDelta("three"))
     await ask(page, "Count")

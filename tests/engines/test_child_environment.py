@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_server_stand_in import program
+from sourcekit import READS_SOURCE, nodes
 from vllm_stand_in import model_folder
 
-import causerie
 from causerie.chat.worker import WorkerProcess
 from causerie.composition.vllm_engines import _replicas
 from causerie.engines.child_environment import (
@@ -179,14 +179,12 @@ def test_no_list_has_a_name_of_a_secret(name: str) -> None:
         assert engine_environment([name])[name] == "a secret"
 
 
+@READS_SOURCE
 def test_every_child_is_started_with_a_chosen_environment() -> None:
-    source = Path(causerie.__file__).parent
     found = {
-        str(file.relative_to(source))
-        for file in source.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
+        name
+        for name, node in nodes(ast.Call)
+        if isinstance(node.func, ast.Attribute)
         and (
             node.func.attr in ("create_subprocess_exec", "create_subprocess_shell", "Popen")
             or ast.unparse(node.func) == "subprocess.run"

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from accountkit import World
+from casekit import part_of
 from managekit import OPERATOR, Office, office
 
 from causerie.hosted.management.application import ROUTES
@@ -50,8 +51,8 @@ def _filled(route: ApiRoute, word: str) -> str:
 async def test_in_every_path_query_and_body(services: Office) -> None:
     user = await services.world.person("ann")
     await services.world.project(owner=user)
-    for route in ROUTES:
-        for word in STRINGS:
+    for turn, route in enumerate(ROUTES):
+        for word in part_of(STRINGS, turn):
             answers = []
             if route.parameters:
                 empty: object = {} if route.takes_body else None

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 from urllib.parse import urlencode
 
@@ -16,8 +15,8 @@ import pytest
 from casekit import each_of
 from hypothesis import given
 from hypothesis import strategies as st
+from sourcekit import READS_SOURCE, nodes
 
-import causerie
 from causerie.access import allowed
 from causerie.access.allowed import Access
 from causerie.catalog.page_cache import Filters
@@ -39,7 +38,6 @@ from causerie.protocol.numbers import MOST_MONEY, money, whole_number
 from causerie.protocol.parameters import ParsingRules
 from causerie.shapes.chat_completions.reader import parse
 
-SOURCE = Path(causerie.__file__).parent
 HOSTILE = ("1e-50000000", "9e999999", "0e99999999", "1e-999990", "NaN", "sNaN", "Infinity", "-1")
 DIGITS = ("9" * 5000, "1" * 4300, "²", "٣")
 TEXTS = st.one_of(
@@ -86,13 +84,12 @@ def test_a_whole_number_is_in_its_range(text: str, most: int) -> None:
     assert number is None or (0 <= number <= most and number == int(text))
 
 
+@READS_SOURCE
 def test_only_one_place_makes_decimals_of_what_comes_from_outside() -> None:
     found = {
-        str(file.relative_to(SOURCE))
-        for file in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name | ast.Attribute)
+        name
+        for name, node in nodes(ast.Call)
+        if isinstance(node.func, ast.Name | ast.Attribute)
         and getattr(node.func, "id", getattr(node.func, "attr", "")) in ("Decimal", "from_float")
         and not all(isinstance(each, ast.Constant) for each in node.args)
     }
