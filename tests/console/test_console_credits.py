@@ -140,6 +140,11 @@ async def test_people_create_few_projects_which_spend_nothing(place: Place) -> N
     full = await visitor.post("/new-project", {"name": "Third"})
     assert (full.status, "Archive one first" in full.text) == (409, True)
     assert "/new-project" not in (await visitor.get(f"/projects/{mine.id}/keys")).text
+    await world.projects.archive(actor_of(person), second.id)
+    again = await visitor.post("/new-project", {"name": "Third"})
+    assert (again.status, "2 projects a day" in again.text) == (409, True)
+    world.later(days=1)
+    assert (await visitor.post("/new-project", {"name": "Third"})).status == 303
     world.accounts.govern(replace(policies, personal_project=None))
     assert (await visitor.get("/new-project")).status == 403
 

@@ -87,8 +87,8 @@ class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """Credits that the project of a person who signed up begins with, like `"1"`. They bound what
     it spends in all; with them, `new_project_budget` of `"0"` means no budget."""
     projects_per_person: Annotated[int, Meta(ge=0, le=1000)] = 3
-    """How many projects somebody may own and still create one. Such a project spends nothing until
-    it has credits or an operator gives it a budget. Nobody may where the policy of people has
+    """How many projects somebody may own, and create within a day. Such a project spends nothing
+    until it has credits or an operator gives it a budget. Nobody may where the policy of people has
     `personal_projects = "never"`."""
     public_rankings: bool = False
     """Whether everybody may see which models and providers of the catalog are used most, by tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from causerie.access.allowed import ALL, Access, AccessRule
@@ -78,7 +78,8 @@ class Projects(AccountService):
     async def create_own(self, user: User, name: str) -> Project:
         """Create a project of a person without that right, which spends nothing at first.
 
-        Raises :class:`InvalidRequest` if they own as many as they may.
+        Raises :class:`InvalidRequest` if they own as many as they may, or created as many within a
+        day: each begins with free requests.
         """
         async with self._store.writing() as tx:
             await tx.people.find(user.id)  # locked, so that two at once are counted
@@ -87,6 +88,7 @@ class Projects(AccountService):
                 most = counted(self._most_own_projects(), "project")
                 words = f"People may own {most} here without an operator. Archive one first."
                 raise conflict("too_many_projects", words)
+            await self._check_created_within_a_day(tx, actor_of(user))
             return await self._create(tx, actor_of(user), name, user.id, beginning)
 
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
@@ -96,6 +98,14 @@ class Projects(AccountService):
 
     def _most_own_projects(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
+
+    async def _check_created_within_a_day(self, tx: Transaction, creator: Actor) -> None:
+        most = self._most_own_projects()
+        made = AuditFilter(actor=creator.label, action="project.create", limit=most)
+        recent = await tx.audit.find(made)
+        if len(recent) == most and self._clock() - recent[-1].at < timedelta(days=1):
+            words = f"People may create {counted(most, 'project')} a day without an operator."
+            raise conflict("too_many_projects", words)
 
     async def _create(
         self, tx: Transaction, actor: Actor, name: str, owner: str | None, beginning: Beginning
