@@ -112,8 +112,7 @@ class Credits(AccountService):
             await tx.credits.add(made)
         except Taken as failure:
             raise conflict("taken", "The payment was added to another project.") from failure
-        if made.amount > 0:
-            await self._end_newcomers_budget(tx, actor, made.project_id)
+        await self._end_newcomers_budget(tx, actor, made.project_id)
         await tx.keys.announce(f"project:{made.project_id}", made.at)
         details = {"amount": f"{made.amount:f}", "note": made.note}
         await self._record(tx, actor, "credits.put", made.id, made.project_id, **details)
