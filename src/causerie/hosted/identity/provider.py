@@ -502,7 +502,8 @@ def _signing_keys(found: Mapping[str, Any]) -> Sequence[Key]:
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:
         with suppress(JoseError, ValueError, TypeError, KeyError):  # one that is not known here
-            keys.append(JWKRegistry.import_key(each))
+            if each["kty"] != "oct":
+                keys.append(JWKRegistry.import_key(each))
     return keys
 
 
