@@ -326,7 +326,7 @@ _LONGEST_SPAN = {
 
 
 def between(query: requests.Span, now: datetime) -> tuple[datetime, datetime]:
-    """The times that a query names, or the last 30 days. Raises :class:`InvalidRequest`."""
+    """Return the times that a query names, or the last 30 days; raise :class:`InvalidRequest`."""
     end = moment(query.until, "until") or now
     start = moment(query.since, "since") or end - _USUAL_SPAN
     if end <= start:

@@ -612,7 +612,7 @@ def cursor(place: object) -> str:
 
 
 def place_of(cursor: str, type: type[P]) -> P | None:
-    """The place that a cursor says; ``None`` for the beginning. Raises :class:`InvalidRequest`."""
+    """Decode a cursor; return ``None`` for an empty one, and raise :class:`InvalidRequest`."""
     if not cursor:
         return None
     try:

@@ -42,7 +42,7 @@ from causerie.hosted.store.tables import (
     projects,
     users,
 )
-from causerie.protocol.money import amount_of, billionths
+from causerie.protocol.money import amount_of
 
 
 class SqlCredits(SqlRows[Credit]):
@@ -168,23 +168,13 @@ class SqlKeys(SqlRepository):
             some = owners[first : first + _OWNERS_AT_ONCE]
             for table in (limits, budgets):
                 await self._execute(table.delete().where(table.c.owner.in_(some)))
-        rows = [
-            {"owner": who, **structs.asdict(one)}
-            for who, all in bounds.items()
-            for one in all.limits
-        ]
-        if rows:
-            await self._execute(limits.insert(), rows)
-        rows = [
-            {"owner": who, **structs.asdict(one)}
-            for who, all in bounds.items()
-            for one in all.budgets
-        ]
-        for row in rows:
-            money = row["unit"] is Unit.MONEY
-            row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
-        if rows:
-            await self._execute(budgets.insert(), rows)
+        limited, budgeted = list[dict[str, Any]](), list[dict[str, Any]]()
+        for owner, both in bounds.items():
+            limited += [{"owner": owner, **structs.asdict(one)} for one in both.limits]
+            for one in both.budgets:
+                budgeted.append({"owner": owner, **structs.asdict(one), "amount": one.whole})
+        await self._insert_rows(limits, limited)
+        await self._insert_rows(budgets, budgeted)
 
     async def scoped(self) -> Mapping[str, LimitsAndBudgets]:
         """Return the bounds of all tags and providers."""

@@ -179,11 +179,9 @@ def _table_of(
     but: Collection[str] = (),
     names: Mapping[str, str] = {},
 ) -> Table:
-    """Return the table of a record: a column for each field, ``NULL`` where it is ``None``.
-
-    Columns among the ``parts`` are in place of those of the fields, or come first. Fields of
-    ``but`` have none; ``names`` are those of columns that are not named like their fields.
-    """
+    # A column for each field of a record, ``NULL`` where it is ``None``. Columns among the
+    # ``parts`` are in place of those of the fields, or come first. Fields of ``but`` have none;
+    # ``names`` are those of columns that are not named like their fields.
     given = {each.name: each for each in parts if isinstance(each, Column)}
     columns: dict[str, Column[Any]] = {}
     for field, hint in get_type_hints(record).items():
