@@ -13,7 +13,6 @@ from the database, every few seconds.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -194,13 +193,10 @@ class Summaries(AccountService):
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
         """Return all projects, by name."""
         async with self._reading(actor, Action.USERS_SEE) as tx:
-            found = await tx.projects.every()
-            keys = Counter[str]()
-            for project, _, count in await tx.keys.counts():
-                keys[project] += count
+            found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
         used = await self._used(actor, By.PROJECT)
         return [
-            ProjectSummary(each, keys[each.id], of.cost, of.day)
+            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
             for each in found
             for of in (used.get(each.id, _UNUSED),)
         ]
@@ -208,10 +204,7 @@ class Summaries(AccountService):
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
         """Return all people, by address."""
         async with self._reading(actor, Action.USERS_SEE) as tx:
-            found = await tx.people.every()
-            keys = Counter[str]()
-            for _, person, count in await tx.keys.counts():
-                keys[person] += count
+            found, keys = await tx.people.every(), await tx.keys.counts("person")
             seen = await tx.sessions.last_seen()
         used = await self._used(actor, By.USER)
         summaries = []
@@ -219,7 +212,7 @@ class Summaries(AccountService):
             of = used.get(each.id, _UNUSED)
             times = [time for time in (seen.get(each.id), of.day) if time is not None]
             active_at = max(times, default=None)
-            summaries.append(PersonSummary(each, keys[each.id], of.cost, active_at))
+            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at))
         return summaries
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:

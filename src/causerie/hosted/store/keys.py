@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import structs
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
@@ -139,12 +139,11 @@ class SqlKeys(SqlRepository):
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
-    async def counts(self) -> Sequence[tuple[str, str, int]]:
-        """Return the numbers of keys by project and person (empty: of nobody)."""
-        places = api_keys.c.project_id, api_keys.c.person
-        query = select(*places, func.count()).where(api_keys.c.deleted_at.is_(None))
-        found = await self._execute(query.group_by(*places))
-        return [(project, person, number) for project, person, number in found]
+    async def counts(self, by: Literal["project_id", "person"]) -> Mapping[str, int]:
+        """Return the numbers of keys by project or person (empty: of nobody)."""
+        place = api_keys.c[by]
+        query = select(place, func.count()).where(api_keys.c.deleted_at.is_(None)).group_by(place)
+        return {row[0]: row[1] for row in await self._execute(query)}
 
     async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
         await self._execute(api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at))
