@@ -67,7 +67,7 @@ class ProviderSummary(Struct, frozen=True, kw_only=True):
 
 
 class ProviderList(Struct, frozen=True, kw_only=True):
-    """In the configured order."""
+    """Providers in the configured order."""
 
     data: list[ProviderSummary]
 

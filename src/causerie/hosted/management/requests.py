@@ -31,11 +31,11 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NoBody(Body, frozen=True):
-    """Nothing, or an empty object."""
+    """No body, or an empty object."""
 
 
 class ManyBounds(LimitsAndBudgets, frozen=True, kw_only=True):
-    """Limits and budgets, and whose they are."""
+    """Limits and budgets, and the users and projects that get them."""
 
     users: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
     projects: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
@@ -114,7 +114,7 @@ class SetRecording(Body, frozen=True):
 
 
 class PutCredits(Body, frozen=True):
-    """Money, or with a minus, money that is taken out again."""
+    """A credit to add; a withdrawal is negative."""
 
     amount: Decimal
     note: Annotated[str, Meta(max_length=200)] = ""
@@ -144,7 +144,7 @@ class RotateKey(Body, frozen=True):
 
 
 class TransferKey(Body, frozen=True):
-    """New person of a key."""
+    """The member who takes over a key."""
 
     to: Annotated[str, Meta(max_length=64)]
 
@@ -164,7 +164,7 @@ Until = Annotated[str, Meta(pattern=_TIME)]
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No parameters."""
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -207,7 +207,7 @@ class UsagePage(UsageSpan, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LatencySpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of which requests."""
+    """Query of times to the first token."""
 
     by: Literal["model", "project", "key", "user", ""] = "model"
 
