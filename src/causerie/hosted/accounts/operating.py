@@ -9,11 +9,18 @@ from typing import Any
 from uuid import uuid4
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, difference, entry
-from causerie.hosted.accounts.authorization import conflict, no_such
+from causerie.hosted.accounts.authorization import AccountService, conflict, no_such
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.records import CHANGED, EntryDraft, StoredEntry, Taken
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.records import (
+    CHANGED,
+    CONFIGURATION,
+    AuditEntry,
+    EntryDraft,
+    StoredEntry,
+    Taken,
+    difference,
+    entry,
+)
 
 
 @dataclass(frozen=True, slots=True)

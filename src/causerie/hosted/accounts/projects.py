@@ -10,8 +10,9 @@ from typing import Any
 from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, counted
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference, differences
 from causerie.hosted.accounts.authorization import (
+    AccountService,
+    Beginning,
     Narrowed,
     conflict,
     found_user,
@@ -44,7 +45,7 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.service import AccountService, Beginning
+from causerie.hosted.accounts.records import AuditEntry, AuditFilter, difference, differences
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import Transaction
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from causerie.hosted.accounts.authorization import Clock, require, visible_project
+from causerie.hosted.accounts.authorization import AccountService, Clock, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     By,

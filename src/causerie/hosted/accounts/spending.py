@@ -23,7 +23,7 @@ import structlog
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.authorization import Clock, found_user, require
+from causerie.hosted.accounts.authorization import AccountService, Clock, found_user, require
 from causerie.hosted.accounts.bounds import (
     SCOPES,
     Budget,
@@ -38,7 +38,6 @@ from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
 from causerie.hosted.accounts.reports import UsageReports
-from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.usage import By, Step, UsageQuery, UsageSum, Used, provider_of
 from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.metering.ledger import UsageRecord

@@ -15,11 +15,10 @@ from msgspec import UNSET, Meta, Struct
 
 from causerie.access.allowed import Access
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.issuing import Word
-from causerie.hosted.accounts.records import EntryKind
+from causerie.hosted.accounts.records import AuditFilter, EntryKind
 from causerie.hosted.accounts.reports import UsageBucket, time_buckets
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (

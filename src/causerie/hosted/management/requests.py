@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from causerie.hosted.accounts.audit import AuditKind
 from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets
 from causerie.hosted.accounts.issuing import Moment, Name, Networks
 from causerie.hosted.accounts.people import Role
-from causerie.hosted.accounts.records import LONGEST_DAYS
+from causerie.hosted.accounts.records import LONGEST_DAYS, AuditKind
 from causerie.hosted.accounts.usage import Step
 
 Email = Annotated[str, Meta(min_length=3, max_length=254)]

@@ -12,13 +12,6 @@ from typing import cast
 from sqlalchemy import ColumnElement, RowMapping, Table, and_, case, func, not_, or_, select
 
 from causerie.errors import StoreUnavailable
-from causerie.hosted.accounts.audit import (
-    CONFIGURATION,
-    ENTRY_KINDS,
-    AuditEntry,
-    AuditFilter,
-    AuditKind,
-)
 from causerie.hosted.accounts.encryption import WrongKey
 from causerie.hosted.accounts.keys import OneTimeLink
 from causerie.hosted.accounts.passwords import Authenticator, Failures
@@ -31,6 +24,13 @@ from causerie.hosted.accounts.people import (
     ProjectMember,
     Role,
     User,
+)
+from causerie.hosted.accounts.records import (
+    CONFIGURATION,
+    ENTRY_KINDS,
+    AuditEntry,
+    AuditFilter,
+    AuditKind,
 )
 from causerie.hosted.accounts.tokens import Session
 from causerie.hosted.store.encrypted import totp_purpose

@@ -38,7 +38,6 @@ from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
 
 from causerie.access.allowed import Access
-from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.bounds import Budget, Credit, Limit
 from causerie.hosted.accounts.keys import ApiKey, KeySecret, OneTimeLink, OperatorKey
 from causerie.hosted.accounts.passwords import Authenticator, Failures
@@ -49,7 +48,7 @@ from causerie.hosted.accounts.people import (
     Project,
     User,
 )
-from causerie.hosted.accounts.records import Recording, StoredEntry
+from causerie.hosted.accounts.records import AuditEntry, Recording, StoredEntry
 from causerie.hosted.accounts.tokens import Session
 from causerie.metering.ledger import UsageRecord
 from causerie.observe.alerts import Delivery, StoredAlert
