@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -415,7 +415,7 @@ class LiveScopeBudgets:
     def __init__(self, rules: ScopeBudgets, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
-        self._providers: dict[str, list[Spending]] = {}  # never more than the truth
+        self._provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
         self.tags: Mapping[str, tuple[Claim, ...]] = {}
         """What requests with a tag claim in addition."""
         self.spent: SpentProviders = {}
@@ -434,51 +434,39 @@ class LiveScopeBudgets:
 
     async def refresh(self) -> None:
         """Read the budgets and what all processes have spent; raise :class:`StoreUnavailable`."""
-        hard = [
-            (each.kind, each.name, [one for one in each.spending if not one.budget.soft])
-            for each in await self._rules.every()
-        ]
-        self.tags = {
-            name: (Claim(f"tag:{name}", tuple(one.budget for one in states)),)
-            for kind, name, states in hard
-            if kind == "tag" and states
-        }
-        known = {
-            (name, one.budget, one.resets_at): one.spent
-            for name, states in self._providers.items()
-            for one in states
-        }
-        self._providers = {
-            name: [
-                replace(one, spent=max(one.spent, known.get(place, one.spent)))
-                for one in states
-                for place in ((name, one.budget, one.resets_at),)
-            ]
-            for kind, name, states in hard
-            if kind == "provider"
-        }
+        tags: dict[str, tuple[Claim, ...]] = {}
+        providers: dict[tuple[str, Budget, datetime | None], Decimal] = {}
+        for each in await self._rules.every():
+            hard = [one for one in each.spending if not one.budget.soft]
+            if each.kind == "tag" and hard:
+                claim = Claim(f"tag:{each.name}", tuple(one.budget for one in hard))
+                tags[each.name] = (claim,)
+            elif each.kind == "provider":
+                for one in hard:
+                    place = each.name, one.budget, one.resets_at
+                    # What was counted here may not be in the database yet.
+                    counted = self._provider_spending.get(place, one.spent)
+                    providers[place] = max(one.spent, counted)
+        self.tags, self._provider_spending = tags, providers
         self._find_spent()
 
     def count(self, usage: UsageRecord) -> None:
         """Count an ended request for the provider that answered it."""
-        if not self._providers or not usage.charged:
+        if not self._provider_spending or not usage.charged:
             return
         provider, tokens = provider_of(usage.served_by), usage.prompt + usage.completion
-        if (states := self._providers.get(provider)) is not None:
-            self._providers[provider] = [
-                replace(one, spent=one.spent + (usage.amount if money else tokens))
-                for one in states
-                for money in (one.budget.unit is Unit.MONEY,)
-            ]
-            self._find_spent()
+        for name, budget, resets_at in self._provider_spending:
+            if name == provider:
+                more = usage.amount if budget.unit is Unit.MONEY else tokens
+                self._provider_spending[name, budget, resets_at] += more
+        self._find_spent()
 
     def _find_spent(self) -> None:
         now = self._clock()
         self.spent = {
-            provider: one.resets_at
-            for provider, states in self._providers.items()
-            for one in states
-            if one.share >= 1 and (one.resets_at is None or now < one.resets_at)
+            name: resets_at
+            for (name, budget, resets_at), spent in self._provider_spending.items()
+            if spent >= budget.amount and (resets_at is None or now < resets_at)
         }
 
 
