@@ -60,7 +60,8 @@ class UsageReports(AccountService):
     ) -> Sequence[FirstTokens]:
         """Return median, 90th and 99th percentile of the time to the first token, by start.
 
-        They can be grouped by one of :data:`TIMED`. Groups without a first token are left out.
+        They can be grouped by a model, a project, a key or a user. Groups without a first token are
+        left out.
         """
         await self._require(actor, project_id, Action.USAGE_SEE)
         question.check()
