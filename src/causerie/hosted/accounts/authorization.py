@@ -31,6 +31,7 @@ from causerie.hosted.accounts.people import (
     Action,
     Actor,
     Extent,
+    Membership,
     Project,
     Role,
     RoleColumn,
@@ -118,6 +119,14 @@ async def found_user(tx: Transaction, user_id: str) -> User:
     if user is None:
         raise no_such("user")
     return user
+
+
+async def found_member(tx: Transaction, project_id: str, user_id: str) -> Membership:
+    """Return a membership; raise :class:`NotFound`."""
+    found = await tx.projects.membership(project_id, user_id)
+    if found is None:
+        raise no_such("member")
+    return found
 
 
 def forbidden(action: Action, reach: Extent) -> Forbidden:

@@ -272,7 +272,8 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if the record cannot be stored.
         """
-        _, begun = self._running.pop(record.id, None) or (record, _interrupted_usage(record, 0))
+        running = self._running.pop(record.id, None)
+        begun = _interrupted_usage(record, 0) if running is None else running[1]
         hold = self._hold_of(record)
         usage = hold.priced(_ended_usage(record, begun))
         record.cost = usage.cost

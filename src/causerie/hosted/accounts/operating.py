@@ -80,14 +80,15 @@ class Entries(AccountService):
         now = self._clock()
         noted = [_audit_entry(now, actor, each) for each in changes]
         gone = [each.before for each in changes if each.after is None and each.before is not None]
-        after = [each.after for each in changes if each.after is not None]
+        kept = [
+            each.after for each in changes if each.before is not None and each.after is not None
+        ]
         made = [each.after for each in changes if each.before is None and each.after is not None]
-        new = {each.id for each in made}
         async with self._writing(actor, Action.CONFIGURATION_CHANGE) as tx:
             for each in gone:
                 if not await tx.entries.remove(each.id):
                     raise no_such("entry")
-            if not await tx.entries.change([one for one in after if one.id not in new]):
+            if not await tx.entries.change(kept):
                 raise meanwhile()
             try:
                 await tx.entries.add(made)

@@ -41,6 +41,7 @@ from causerie.hosted.operations.provider_models import (
     Offer,
     PickedModel,
     PriceRules,
+    models_of,
     offers,
     provider_in_force,
     publication,
@@ -164,16 +165,14 @@ async def try_provider(call: WithBody[TestProvider]) -> Trial:
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
 Margin = Annotated[str, Meta(pattern=r"^([0-9]{1,3}(\.[0-9]{1,4})?)?$")]
-PromptPrice = Amount
-CompletionPrice = Amount
 
 
 class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules by which prices follow from those that the provider publishes."""
 
     margin: Margin = ""
-    prompt: PromptPrice = ""
-    completion: CompletionPrice = ""
+    prompt: Amount = ""
+    completion: Amount = ""
 
 
 class PublishedModel(Body, frozen=True):
@@ -183,14 +182,11 @@ class PublishedModel(Body, frozen=True):
     catalog_id: Annotated[str, Meta(max_length=140)] = ""
 
 
-class PublishModels(Body, frozen=True):
+class PublishModels(OfferQuery, frozen=True, kw_only=True):
     """Models to publish as the provider lists them now, and those to drop."""
 
     models: Annotated[tuple[PublishedModel, ...], Meta(max_length=500)] = ()
     gone: Annotated[tuple[Word, ...], Meta(max_length=500)] = ()
-    margin: Margin = ""
-    prompt: PromptPrice = ""
-    completion: CompletionPrice = ""
     open_door: bool = False
 
 
@@ -227,12 +223,8 @@ async def publish_models(call: WithBody[PublishModels], provider: str) -> Publis
     door = router_door(entries) if body.open_door else None
     if steps or door:
         await call.operations.configuration.apply(call.actor, [*([door] if door else []), *steps])
-    published = []
-    for entry in await call.operations.configuration.every(call.actor):
-        endpoints = entry.settings.get("endpoints", ()) if entry.kind == "catalog_model" else ()
-        if any(one.get("provider") == provider for one in endpoints):
-            published.append(entry)
-    return PublishedList(data=published)
+    entries = await call.operations.configuration.every(call.actor)
+    return PublishedList(data=[*models_of(provider, entries)])
 
 
 async def _offers(
@@ -247,7 +239,7 @@ async def _offers(
     return provider, entries, offers(provider, trial.models, entries, rules)
 
 
-def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
+def _rules(asked: OfferQuery) -> PriceRules:
     margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
 
