@@ -79,11 +79,9 @@ class Entries(AccountService):
         """
         now = self._clock()
         noted = [_audit_entry(now, actor, each) for each in changes]
-        gone = [each.before for each in changes if each.after is None and each.before is not None]
-        kept = [
-            each.after for each in changes if each.before is not None and each.after is not None
-        ]
-        made = [each.after for each in changes if each.before is None and each.after is not None]
+        gone = [each.before for each in changes if each.before and not each.after]
+        kept = [each.after for each in changes if each.before and each.after]
+        made = [each.after for each in changes if each.after and not each.before]
         async with self._writing(actor, Action.CONFIGURATION_CHANGE) as tx:
             for each in gone:
                 if not await tx.entries.remove(each.id):
