@@ -421,11 +421,11 @@ async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
 
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
-async def project_spending(call: Call, project: str) -> views.ProjectSpending:
+async def project_spending(call: Call, project: str) -> views.OwnerSpending:
     seen = await call.accounts.projects.see(call.actor, project)
     reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
     found = await reader.of_project(seen.bounds.budgets)
-    return views.ProjectSpending(budgets=[views.BudgetSpending.of(each) for each in found])
+    return views.OwnerSpending.of(found, call)
 
 
 @route("GET /keys/{key}/spending", "Spending against the budgets of a key")

@@ -390,12 +390,6 @@ class BudgetSpending(BudgetView, frozen=True, kw_only=True):
         return viewed(cls, found.budget, **state)
 
 
-class ProjectSpending(Struct, frozen=True, kw_only=True):
-    """State of the project's own budgets."""
-
-    budgets: list[BudgetSpending]
-
-
 class ScopeView(Struct, frozen=True, kw_only=True):
     """A tag or a provider with its budgets."""
 
@@ -420,8 +414,8 @@ class ScopeList(View, frozen=True, kw_only=True):
         return cls(data=[ScopeView.of(each) for each in found])
 
 
-class PersonSpending(View, frozen=True, kw_only=True):
-    """State of the person's own budgets, over all projects."""
+class OwnerSpending(View, frozen=True, kw_only=True):
+    """State of the own budgets of a project, or of a person over all projects."""
 
     budgets: list[BudgetSpending]
 
