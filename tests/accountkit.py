@@ -10,11 +10,11 @@ from argon2 import PasswordHasher
 
 from causerie.hosted.accounts import passwords
 from causerie.hosted.accounts.accounts import Accounts
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, AuditKind
 from causerie.hosted.accounts.encryption import Cipher
 from causerie.hosted.accounts.issuing import KeyDraft, NewKey
 from causerie.hosted.accounts.passwords import Passwords
 from causerie.hosted.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
+from causerie.hosted.accounts.records import AuditEntry, AuditFilter, AuditKind
 from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database

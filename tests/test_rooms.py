@@ -175,7 +175,7 @@ PLANTED = {
     "standard library, kept for another room": Planted(
         "hosted/accounts/people.py",
         "import sqlite3",
-        "hosted.accounts.people may not import sqlite3, which is kept for ['hosted.store', ",
+        "hosted.accounts.people may not import sqlite3, which is kept for ['hosted.store'",
     ),
     "standard library, one name of a module": Planted(
         "probe/question.py",

@@ -10,10 +10,10 @@ import pytest
 from accountkit import PASSWORD, World
 
 from causerie.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.hosted.accounts.keys import KeyState
 from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
+from causerie.hosted.accounts.records import AuditFilter
 from causerie.hosted.accounts.tokens import SessionClient
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.database import Database

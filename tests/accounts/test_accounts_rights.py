@@ -18,7 +18,6 @@ from casekit import part_of
 from rights_page import rights_page
 
 from causerie.errors import Forbidden, NotFound
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.bounds import UNBOUNDED
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
 from causerie.hosted.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id
@@ -36,7 +35,7 @@ from causerie.hosted.accounts.people import (
     actor_of,
     extent,
 )
-from causerie.hosted.accounts.records import Recording
+from causerie.hosted.accounts.records import AuditFilter, Recording
 from causerie.hosted.accounts.tokens import digest, new_token
 from causerie.hosted.accounts.usage import RecordFilter, UsageQuery
 from causerie.metering.ledger import record_id

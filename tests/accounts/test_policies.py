@@ -12,10 +12,10 @@ from accountkit import World
 from causerie.access.allowed import ALL, Access
 from causerie.composition.account_frontend import policies
 from causerie.errors import Forbidden
+from causerie.hosted.accounts.authorization import Policies
 from causerie.hosted.accounts.bounds import UNBOUNDED, Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
-from causerie.hosted.accounts.service import Policies
 from causerie.settings.load import load
 from causerie.settings.problems import SettingsError
 

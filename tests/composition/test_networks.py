@@ -12,10 +12,10 @@ from waiting import eventually
 
 from causerie.access.networks import NetworkList, client_address, tidy_networks
 from causerie.errors import Forbidden, InvalidRequest
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.issuing import KeyDraft, KeyEdit
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.records import AuditFilter
 from causerie.hosted.accounts.tokens import SessionClient, form_token
 
 PROXY = '[console]\nproxies = ["127.0.0.0/8"]\n'

@@ -13,8 +13,8 @@ from operationskit import Market, market
 from webhookreceiver import SECRET, webhook_receiver
 
 from causerie.composition.alerting import alert_options
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.people import SYSTEM, Role
+from causerie.hosted.accounts.records import AuditFilter
 from causerie.hosted.operations.configuring import EntryView
 from causerie.observe.alerts import AlertKind, Condition, secret_bytes
 

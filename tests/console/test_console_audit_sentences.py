@@ -10,10 +10,16 @@ from accountkit import World
 from casekit import each_of
 
 import causerie
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, AuditKind, both, difference
 from causerie.hosted.accounts.operating import Entries, EntryChange
 from causerie.hosted.accounts.people import SYSTEM, Action, actor_of
-from causerie.hosted.accounts.records import EntryDraft
+from causerie.hosted.accounts.records import (
+    AuditEntry,
+    AuditFilter,
+    AuditKind,
+    EntryDraft,
+    both,
+    difference,
+)
 from causerie.hosted.console.audit import SENTENCES, AuditWords
 
 _AT = datetime(2026, 11, 20, tzinfo=UTC)

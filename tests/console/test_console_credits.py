@@ -14,9 +14,9 @@ from ledgerkit import record
 from stripekit import KEY, SECRET, StandIn, stripe
 
 from causerie.catalog.model import Tariff
+from causerie.hosted.accounts.authorization import Beginning, Policies
 from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM, actor_of
-from causerie.hosted.accounts.service import Beginning, Policies
 from causerie.hosted.accounts.tokens import digest
 from causerie.hosted.identity.provider import IdentityHttp
 from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions

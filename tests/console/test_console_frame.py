@@ -14,8 +14,8 @@ from accountkit import PASSWORD, World
 from consolekit import Place, ScriptedServiceView, Visitor, console_of
 
 from causerie.access.allowed import AccessRule
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.people import SYSTEM, User, actor_of
+from causerie.hosted.accounts.records import AuditFilter
 from causerie.hosted.console.request_context import Site
 from causerie.hosted.console.routes import ROUTES
 from causerie.http.exchange import Exchange

@@ -16,8 +16,8 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from causerie.errors import InvalidRequest
+from causerie.hosted.accounts.authorization import Policies
 from causerie.hosted.accounts.people import SYSTEM, RoleColumn
-from causerie.hosted.accounts.service import Policies
 from causerie.hosted.console.entries import SettingsForm
 from causerie.hosted.console.settings_entries import DOORS, MODELS
 from causerie.hosted.store.operations import SqlAlertBook

@@ -17,10 +17,10 @@ from servicekit import ServiceView, service_view
 from waiting import eventually
 
 from causerie.access.keys import KeyDigest
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.issuing import KeyDraft
 from causerie.hosted.accounts.keys import KeyState
 from causerie.hosted.accounts.people import SYSTEM, Role, actor_of
+from causerie.hosted.accounts.records import AuditFilter
 from causerie.hosted.accounts.tokens import SessionClient
 
 KEY, OTHER = "ck_scim_0123456789", "ck_scim_other"

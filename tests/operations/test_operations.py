@@ -13,8 +13,8 @@ from operationskit import MARKET, Market, market, provider
 from probekit import refused, says_yes
 
 from causerie.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter
 from causerie.hosted.accounts.people import SYSTEM, Actor, actor_of
+from causerie.hosted.accounts.records import AuditEntry, AuditFilter
 from causerie.hosted.operations.ports import ProviderView, RouteQuery
 from causerie.hosted.operations.probes import NOTHING, Results
 from causerie.hosted.store.operations import SqlProbeResults

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, get_args, get_type_hints
@@ -17,14 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sourcekit import READS_SOURCE, nodes
 
-from causerie.access import allowed
 from causerie.access.allowed import Access
 from causerie.catalog.page_cache import Filters
 from causerie.chat.call_syntax.choices import resolved
 from causerie.chat.schema.references import Addresses
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts import bounds as accounts_bounds
-from causerie.hosted.accounts import issuing
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM
 from causerie.hosted.accounts.statement import Credits
@@ -32,6 +28,7 @@ from causerie.hosted.console.catalog_search import CatalogQuery, CostAssumptions
 from causerie.hosted.console.entries import picked_model
 from causerie.hosted.console.fields import FormFields
 from causerie.hosted.management import requests
+from causerie.hosted.management.application import ROUTES
 from causerie.hosted.operations.configuring import ListedModel, published
 from causerie.hosted.operations.provider_models import configured
 from causerie.protocol.numbers import MOST_MONEY, money, whole_number
@@ -96,16 +93,27 @@ def test_only_one_place_makes_decimals_of_what_comes_from_outside() -> None:
     assert found == {"protocol/numbers.py", *DECIMALS_ELSEWHERE}, "read it with `money`"
 
 
+def _hints(kind: type[msgspec.Struct]) -> Iterator[Any]:
+    yield from get_type_hints(kind).values()
+
+
+def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    """The structs that a body holds, itself among them."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+        for hint in _hints(kind):
+            yield from _structs(hint)
+    for argument in get_args(kind):
+        yield from _structs(argument)
+
+
 @each_of("text", HOSTILE)
 async def test_decimals_in_bodies_of_the_management_api_are_checked_before_use(text: str) -> None:
+    bodies = {kind for route in ROUTES if route.takes_body for kind in _structs(route.body)}
     kinds = {
-        name
-        for module in (requests, allowed, accounts_bounds, issuing)
-        for name, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, msgspec.Struct)
-        and any(
-            hint is Decimal or Decimal in get_args(hint) for hint in get_type_hints(kind).values()
-        )
+        kind.__name__
+        for kind in bodies
+        if any(hint is Decimal or Decimal in get_args(hint) for hint in _hints(kind))
     }
     assert kinds == {"Access", "Budget", "PutCredits"}
     bounds = msgspec.json.decode(f'{{"budgets":[{{"amount":"{text}"}}]}}', type=LimitsAndBudgets)

@@ -33,7 +33,7 @@ from causerie.composition.service import RunningService
 from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
-from causerie.hosted.accounts.audit import AuditEntry
+from causerie.hosted.accounts.authorization import LOGGERS, Beginning, Policies
 from causerie.hosted.accounts.bookkeeping import ModelPrices
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.key_cache import admitted
@@ -48,7 +48,7 @@ from causerie.hosted.accounts.people import (
 )
 from causerie.hosted.accounts.projects import Projects
 from causerie.hosted.accounts.recordings import RetentionOptions
-from causerie.hosted.accounts.service import LOGGERS, Beginning, Policies
+from causerie.hosted.accounts.records import AuditEntry
 from causerie.hosted.accounts.statement import FreeOptions
 from causerie.hosted.accounts.tokens import SignInPolicy
 from causerie.hosted.console.application import ConsoleApplication

@@ -24,11 +24,11 @@ from causerie.composition.reloading import Reloading
 from causerie.composition.service import InForce, RunningService
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.authorization import AccountService
 from causerie.hosted.accounts.bounds import UNBOUNDED
 from causerie.hosted.accounts.key_cache import admitted
 from causerie.hosted.accounts.keys import Grant, KeyState
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.operations import ports, probes
 from causerie.hosted.operations.configuring import EntryView, EntryWish
 from causerie.hosted.operations.explanation import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causerie.hosted.accounts.authorization import Clock
+from causerie.hosted.accounts.authorization import Clock, Policies
 from causerie.hosted.accounts.issuing import KeyIssuing, OperatorKeyIssuing
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
@@ -10,7 +10,6 @@ from causerie.hosted.accounts.projects import AccessRules, Projects
 from causerie.hosted.accounts.provisioning import GroupMemberships, Provisioning, SsoProvisioning
 from causerie.hosted.accounts.recordings import Recordings
 from causerie.hosted.accounts.reports import Rankings, UsageReports
-from causerie.hosted.accounts.service import Policies
 from causerie.hosted.accounts.sign_in import Attempts, OwnAccount, SignIn
 from causerie.hosted.accounts.spending import BulkBounds, PersonBounds, ScopeBudgets, Summaries
 from causerie.hosted.accounts.statement import Credits

@@ -50,8 +50,7 @@ def _copied_fields(source: object, *names: str) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def _initial(record: Record, prompt: int) -> UsageRecord:
-    """Return what a request leaves if its process ends now."""
+def _interrupted_usage(record: Record, prompt: int) -> UsageRecord:
     return UsageRecord(
         id=record_id(),
         at=time.time_ns() // 1000 - _us(time.monotonic() - record.started),
@@ -65,7 +64,7 @@ def _initial(record: Record, prompt: int) -> UsageRecord:
     )
 
 
-def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
+def _usage_so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
     outcome = record.outcome
     if outcome is None or not record.stream:
         return None
@@ -82,7 +81,7 @@ def _updated(record: Record, before: UsageRecord) -> UsageRecord | None:
     )
 
 
-def _final(record: Record, before: UsageRecord) -> UsageRecord:
+def _ended_usage(record: Record, before: UsageRecord) -> UsageRecord:
     return structs.replace(
         before,
         model=record.model or record.asked,
@@ -240,7 +239,7 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` if usage cannot be recorded.
         """
-        usage = _initial(record, prompt)
+        usage = _interrupted_usage(record, prompt)
         record.id = usage.id
         self._running[usage.id] = record, usage
         if self._timer is None:
@@ -255,7 +254,7 @@ class Bookkeeping:
         for id in due[-_BATCH:]:
             if id in self._running:
                 record, before = self._running[id]
-                usage = _updated(record, before)
+                usage = _usage_so_far(record, before)
                 if usage is not None:
                     self._running[id] = record, usage
                     with suppress(StoreUnavailable):  # the record that was written before stays
@@ -274,8 +273,9 @@ class Bookkeeping:
         Raises :class:`StoreUnavailable` if the record cannot be stored.
         """
         running = self._running.pop(record.id, None)
+        begun = _interrupted_usage(record, 0) if running is None else running[1]
         hold = self._hold_of(record)
-        usage = hold.priced(_final(record, _initial(record, 0) if running is None else running[1]))
+        usage = hold.priced(_ended_usage(record, begun))
         record.cost = usage.cost
         contents = record.contents
         record.contents = record.held = None  # the record is kept until it is counted

@@ -17,8 +17,8 @@ from msgspec.structs import asdict
 
 from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import differences
 from causerie.hosted.accounts.authorization import (
+    AccountService,
     conflict,
     handed_over,
     no_such,
@@ -35,7 +35,7 @@ from causerie.hosted.accounts.keys import (
     new_secret,
 )
 from causerie.hosted.accounts.people import Action, Actor, Extent
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.records import differences
 from causerie.hosted.accounts.tokens import digest, tidy_name
 from causerie.hosted.accounts.users import checked_rights
 from causerie.hosted.store.accounts import Transaction

@@ -9,11 +9,18 @@ from typing import Any
 from uuid import uuid4
 
 from causerie.errors import InvalidRequest
-from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, difference, entry
-from causerie.hosted.accounts.authorization import conflict, no_such
+from causerie.hosted.accounts.authorization import AccountService, conflict, no_such
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.records import CHANGED, EntryDraft, StoredEntry, Taken
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.records import (
+    CHANGED,
+    CONFIGURATION,
+    AuditEntry,
+    EntryDraft,
+    StoredEntry,
+    Taken,
+    difference,
+    entry,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +79,14 @@ class Entries(AccountService):
         """
         now = self._clock()
         noted = [_audit_entry(now, actor, each) for each in changes]
-        gone = [each.before for each in changes if each.after is None and each.before is not None]
-        after = [each.after for each in changes if each.after is not None]
-        made = [each.after for each in changes if each.before is None and each.after is not None]
-        new = {each.id for each in made}
+        gone = [each.before for each in changes if each.before and not each.after]
+        kept = [each.after for each in changes if each.before and each.after]
+        made = [each.after for each in changes if each.after and not each.before]
         async with self._writing(actor, Action.CONFIGURATION_CHANGE) as tx:
             for each in gone:
                 if not await tx.entries.remove(each.id):
                     raise no_such("entry")
-            if not await tx.entries.change([one for one in after if one.id not in new]):
+            if not await tx.entries.change(kept):
                 raise meanwhile()
             try:
                 await tx.entries.add(made)

@@ -10,10 +10,12 @@ from typing import Any
 from causerie.access.allowed import ALL, Access, AccessRule
 from causerie.access.networks import tidy_networks
 from causerie.errors import Forbidden, counted
-from causerie.hosted.accounts.audit import AuditEntry, AuditFilter, difference, differences
 from causerie.hosted.accounts.authorization import (
+    AccountService,
+    Beginning,
     Narrowed,
     conflict,
+    found_member,
     found_user,
     handed_over,
     no_such,
@@ -44,7 +46,7 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.service import AccountService, Beginning
+from causerie.hosted.accounts.records import AuditEntry, AuditFilter, difference, differences
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import Transaction
 
@@ -220,7 +222,7 @@ class Projects(AccountService):
         owner = own_bounds(project_id, user_id)
         async with self._writing(actor, Action.BOUNDS_LOWER, project_id) as tx:
             if user_id:
-                await self._member(tx, project_id, user_id)
+                await found_member(tx, project_id, user_id)
             before = await tx.keys.bounds(owner)
             await tx.keys.set_bounds(owner, bounds)
             kind, subject = ("member", user_id) if user_id else ("project", project_id)
@@ -292,7 +294,7 @@ class Projects(AccountService):
         """Change a member's role; what derives from them is narrowed to the new role."""
         now = self._clock()
         async with self._writing(actor, Action.MEMBERS_CHANGE, project_id) as tx:
-            before = await self._member(tx, project_id, user_id)
+            before = await found_member(tx, project_id, user_id)
             await self._require_owner_rights(tx, actor, project_id, role, before.role)
             await self._require_other_owner(tx, before, role)
             worked = working(await tx.keys.derived(user_id, project_id), now)
@@ -319,7 +321,7 @@ class Projects(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.MEMBERS_REMOVE, project_id, made_by=user_id)
             await visible_project(tx, actor, project_id)
-            before = await self._member(tx, project_id, user_id)
+            before = await found_member(tx, project_id, user_id)
             if user_id != actor.id:
                 await self._require_owner_rights(tx, actor, project_id, before.role)
             await self._require_other_owner(tx, before, None)
@@ -345,12 +347,6 @@ class Projects(AccountService):
         needs = Action.SERVICE_SEE if project_id is None else Action.AUDIT_SEE
         async with self._reading(actor, needs, project_id) as tx:
             return await tx.audit.find(replace(filter, project_id=project_id))
-
-    async def _member(self, tx: Transaction, project_id: str, user_id: str) -> Membership:
-        found = await tx.projects.membership(project_id, user_id)
-        if found is None:
-            raise no_such("member")
-        return found
 
     async def _require_owner_rights(
         self, tx: Transaction, actor: Actor, project_id: str, *roles: Role
@@ -432,9 +428,7 @@ class AccessRules(AccountService):
             return f"project:{project_id}"
         needs = Action.MEMBERS_CHANGE if changes else Action.MEMBERS_SEE
         await visible_project(tx, actor, project_id, needs)
-        member = await tx.projects.membership(project_id, user_id)
-        if member is None:
-            raise no_such("member")
+        member = await found_member(tx, project_id, user_id)
         if changes and member.role is Role.OWNER:
             await require(tx, actor, Action.OWNERS_CHANGE, project_id)
         return own_bounds(project_id, user_id)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from causerie.errors import InvalidRequest, Unauthenticated
-from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import (
+    AccountService,
     Clock,
     conflict,
     found_user,
@@ -34,8 +34,7 @@ from causerie.hosted.accounts.people import (
     User,
     Vouched,
 )
-from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.records import Taken, difference
 from causerie.hosted.accounts.sign_in import AccountDisabled, SignIn, SignInRefused
 from causerie.hosted.accounts.tokens import NewSession, SessionClient, new_id, tidy_email, tidy_name
 from causerie.hosted.accounts.users import Users

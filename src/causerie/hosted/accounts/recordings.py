@@ -19,8 +19,8 @@ import structlog
 from msgspec import Struct
 
 from causerie.errors import Forbidden, InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import (
+    AccountService,
     Clock,
     no_such,
     parts,
@@ -29,8 +29,7 @@ from causerie.hosted.accounts.authorization import (
     visible_project,
 )
 from causerie.hosted.accounts.people import Action, Actor, Extent, Project, RoleColumn
-from causerie.hosted.accounts.records import LONGEST_DAYS, Recording
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.records import LONGEST_DAYS, Recording, difference
 from causerie.hosted.store.accounts import SqlStore
 from causerie.hosted.store.operations import SqlRetention
 from causerie.metering.ledger import UsageRecord

@@ -1,11 +1,19 @@
-"""Records of request contents and of configuration entries, as the store keeps them."""
+"""Records of request contents, of configuration entries and of the audit log, which the store
+keeps.
+
+The audit log never holds secrets or contents.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from causerie.hosted.accounts.people import Actor
 
 LONGEST_DAYS = 90
 
@@ -72,3 +80,113 @@ class EntryDraft:
 
 class Taken(Exception):
     """A unique value exists already."""
+
+
+_BECAME = " -> "
+
+
+class AuditKind(StrEnum):
+    """Kind of the object that an entry of the audit log is about."""
+
+    title_words: str
+    """Of its entries together."""
+
+    def __new__(cls, name: str, words: str = "") -> Self:
+        kind = str.__new__(cls, name)
+        kind._value_ = name
+        kind.title_words = words
+        return kind
+
+    KEY = "key", "API keys"
+    MEMBER = "member", "Members and invitations"
+    PROJECT = "project", "Projects"
+    CREDITS = "credits", "Credits"
+    USER = "user", "Users"
+    OPERATOR_KEY = "operator_key", "Operator keys"
+    SIGN_IN = "sign_in", "Sign-ins"
+    GROUP = "group", "Groups of directories"
+    PROVIDER = "provider", "Providers"
+    TAG = "tag", "Budgets of tags"
+    ALIAS = "alias", "Aliases"
+    MODEL = "model", "Own models"
+    DOOR = "door", "Doors"
+    CATALOG_MODEL = "catalog_model", "Catalog models"
+    POLICY = "policy", "Policies"
+    ALERTS = "alerts", "Alerts"
+
+
+CONFIGURATION = "configuration."
+"""Prefix of the actions on entries of the configuration; their subjects begin with a kind."""
+_NAMED_ALIKE = ("provider", "alias", "model", "door", "catalog_model", "policy")
+ENTRY_KINDS: Mapping[str, AuditKind] = MappingProxyType(
+    {kind: AuditKind(kind) for kind in _NAMED_ALIKE}
+    | {"webhook": AuditKind.ALERTS, "email": AuditKind.ALERTS}
+)
+"""Kinds of audit entries by kinds of configuration entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One entry of the audit log."""
+
+    at: datetime
+    actor: str
+    actor_name: str
+    action: str
+    subject: str
+    """Id of the object."""
+    project_id: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    """The changes, as text; of a changed value :func:`difference`."""
+    id: int = 0
+    subject_name: str | None = None
+    """Name of the object now, if it is a key, a user or a project."""
+    subject_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Filter of audit entries; ``before`` is the last id of the page before."""
+
+    project_id: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    subject: str | None = None
+    kind: AuditKind | None = None
+    before: int | None = None
+    limit: int = 100
+
+    @property
+    def count(self) -> int:
+        return min(max(self.limit, 1), 500)
+
+
+def entry(
+    at: datetime,
+    actor: Actor,
+    action: str,
+    subject: str,
+    project_id: str | None = None,
+    **details: str,
+) -> AuditEntry:
+    return AuditEntry(at, actor.label, actor.name, action, subject, project_id, details)
+
+
+def difference(before: object, after: object) -> str:
+    """Return the details of a changed value."""
+    return f"{before}{_BECAME}{after}"
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """Return the details of those values that differ."""
+    return {
+        name: difference(before[name], after[name])
+        for name in before
+        if before[name] != after[name]
+    }
+
+
+def both(detail: str) -> tuple[str, str] | None:
+    """Return the two values of a :func:`difference`; ``None`` for other details."""
+    before, became, after = detail.partition(_BECAME)
+    return (before, after) if became and _BECAME not in after else None

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from causerie.hosted.accounts.authorization import Clock, require, visible_project
+from causerie.hosted.accounts.authorization import AccountService, Clock, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor
-from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
     By,
@@ -61,7 +60,8 @@ class UsageReports(AccountService):
     ) -> Sequence[FirstTokens]:
         """Return median, 90th and 99th percentile of the time to the first token, by start.
 
-        They can be grouped by one of :data:`TIMED`. Groups without a first token are left out.
+        They can be grouped by a model, a project, a key or a user. Groups without a first token are
+        left out.
         """
         await self._require(actor, project_id, Action.USAGE_SEE)
         question.check()

@@ -16,8 +16,8 @@ import structlog
 
 from causerie.errors import Forbidden, InvalidRequest, NotFound, Overloaded, Unauthenticated
 from causerie.hosted.accounts import passwords
-from causerie.hosted.accounts.audit import difference
 from causerie.hosted.accounts.authorization import (
+    AccountService,
     Clock,
     conflict,
     no_such,
@@ -41,8 +41,7 @@ from causerie.hosted.accounts.people import (
     User,
     actor_of,
 )
-from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.service import AccountService
+from causerie.hosted.accounts.records import Taken, difference
 from causerie.hosted.accounts.tokens import (
     PASSWORD,
     SECOND_FACTOR_LIFE,

@@ -13,10 +13,9 @@ from the database, every few seconds.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -24,7 +23,7 @@ import structlog
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.authorization import Clock, found_user, require
+from causerie.hosted.accounts.authorization import AccountService, Clock, found_user, require
 from causerie.hosted.accounts.bounds import (
     SCOPES,
     Budget,
@@ -39,7 +38,6 @@ from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
 from causerie.hosted.accounts.reports import UsageReports
-from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.usage import By, Step, UsageQuery, UsageSum, Used, provider_of
 from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.metering.ledger import UsageRecord
@@ -194,13 +192,10 @@ class Summaries(AccountService):
     async def projects(self, actor: Actor) -> Sequence[ProjectSummary]:
         """Return all projects, by name."""
         async with self._reading(actor, Action.USERS_SEE) as tx:
-            found = await tx.projects.every()
-            keys = Counter[str]()
-            for project, _, count in await tx.keys.counts():
-                keys[project] += count
+            found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
         used = await self._used(actor, By.PROJECT)
         return [
-            ProjectSummary(each, keys[each.id], of.cost, of.day)
+            ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
             for each in found
             for of in (used.get(each.id, _UNUSED),)
         ]
@@ -208,10 +203,7 @@ class Summaries(AccountService):
     async def people(self, actor: Actor) -> Sequence[PersonSummary]:
         """Return all people, by address."""
         async with self._reading(actor, Action.USERS_SEE) as tx:
-            found = await tx.people.every()
-            keys = Counter[str]()
-            for _, person, count in await tx.keys.counts():
-                keys[person] += count
+            found, keys = await tx.people.every(), await tx.keys.counts("person")
             seen = await tx.sessions.last_seen()
         used = await self._used(actor, By.USER)
         summaries = []
@@ -219,7 +211,7 @@ class Summaries(AccountService):
             of = used.get(each.id, _UNUSED)
             times = [time for time in (seen.get(each.id), of.day) if time is not None]
             active_at = max(times, default=None)
-            summaries.append(PersonSummary(each, keys[each.id], of.cost, active_at))
+            summaries.append(PersonSummary(each, keys.get(each.id, 0), of.cost, active_at))
         return summaries
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
@@ -423,7 +415,7 @@ class LiveScopeBudgets:
     def __init__(self, rules: ScopeBudgets, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
-        self._providers: dict[str, list[Spending]] = {}  # never more than the truth
+        self._provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
         self.tags: Mapping[str, tuple[Claim, ...]] = {}
         """What requests with a tag claim in addition."""
         self.spent: SpentProviders = {}
@@ -442,51 +434,39 @@ class LiveScopeBudgets:
 
     async def refresh(self) -> None:
         """Read the budgets and what all processes have spent; raise :class:`StoreUnavailable`."""
-        hard = [
-            (each.kind, each.name, [one for one in each.spending if not one.budget.soft])
-            for each in await self._rules.every()
-        ]
-        self.tags = {
-            name: (Claim(f"tag:{name}", tuple(one.budget for one in states)),)
-            for kind, name, states in hard
-            if kind == "tag" and states
-        }
-        known = {
-            (name, one.budget, one.resets_at): one.spent
-            for name, states in self._providers.items()
-            for one in states
-        }
-        self._providers = {
-            name: [
-                replace(one, spent=max(one.spent, known.get(place, one.spent)))
-                for one in states
-                for place in ((name, one.budget, one.resets_at),)
-            ]
-            for kind, name, states in hard
-            if kind == "provider"
-        }
+        tags: dict[str, tuple[Claim, ...]] = {}
+        providers: dict[tuple[str, Budget, datetime | None], Decimal] = {}
+        for each in await self._rules.every():
+            hard = [one for one in each.spending if not one.budget.soft]
+            if each.kind == "tag" and hard:
+                claim = Claim(f"tag:{each.name}", tuple(one.budget for one in hard))
+                tags[each.name] = (claim,)
+            elif each.kind == "provider":
+                for one in hard:
+                    place = each.name, one.budget, one.resets_at
+                    # What was counted here may not be in the database yet.
+                    counted = self._provider_spending.get(place, one.spent)
+                    providers[place] = max(one.spent, counted)
+        self.tags, self._provider_spending = tags, providers
         self._find_spent()
 
     def count(self, usage: UsageRecord) -> None:
         """Count an ended request for the provider that answered it."""
-        if not self._providers or not usage.charged:
+        if not self._provider_spending or not usage.charged:
             return
         provider, tokens = provider_of(usage.served_by), usage.prompt + usage.completion
-        if (states := self._providers.get(provider)) is not None:
-            self._providers[provider] = [
-                replace(one, spent=one.spent + (usage.amount if money else tokens))
-                for one in states
-                for money in (one.budget.unit is Unit.MONEY,)
-            ]
-            self._find_spent()
+        for name, budget, resets_at in self._provider_spending:
+            if name == provider:
+                more = usage.amount if budget.unit is Unit.MONEY else tokens
+                self._provider_spending[name, budget, resets_at] += more
+        self._find_spent()
 
     def _find_spent(self) -> None:
         now = self._clock()
         self.spent = {
-            provider: one.resets_at
-            for provider, states in self._providers.items()
-            for one in states
-            if one.share >= 1 and (one.resets_at is None or now < one.resets_at)
+            name: resets_at
+            for (name, budget, resets_at), spent in self._provider_spending.items()
+            if spent >= budget.amount and (resets_at is None or now < resets_at)
         }
 
 

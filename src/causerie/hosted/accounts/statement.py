@@ -24,7 +24,7 @@ from msgspec import Struct, field
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound, RateLimited, StoreUnavailable, counted
-from causerie.hosted.accounts.authorization import Clock, conflict
+from causerie.hosted.accounts.authorization import AccountService, Clock, conflict
 from causerie.hosted.accounts.bounds import (
     NOTHING_FOR_NEWCOMERS,
     Balance,
@@ -38,7 +38,6 @@ from causerie.hosted.accounts.key_cache import AccountCaller
 from causerie.hosted.accounts.keys import Purpose
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.service import AccountService
 from causerie.hosted.accounts.tokens import new_id
 from causerie.hosted.accounts.usage import By, RecordFilter, Step, UsageQuery, provider_of
 from causerie.hosted.store.accounts import SqlStore, Transaction

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.authorization import (
+    AccountService,
     Clock,
+    Policies,
     check_return,
     conflict,
     found_user,
@@ -45,7 +47,6 @@ from causerie.hosted.accounts.people import (
     actor_of,
 )
 from causerie.hosted.accounts.records import Taken
-from causerie.hosted.accounts.service import AccountService, Policies
 from causerie.hosted.accounts.tokens import new_id, tidy_email, tidy_name
 from causerie.hosted.store.accounts import SqlStore, Transaction
 

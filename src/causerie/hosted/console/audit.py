@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from causerie.hosted.accounts.audit import CONFIGURATION, AuditEntry, AuditFilter, AuditKind, both
 from causerie.hosted.accounts.people import SYSTEM
+from causerie.hosted.accounts.records import CONFIGURATION, AuditEntry, AuditFilter, AuditKind, both
 from causerie.hosted.accounts.usage import By
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.usage import names_of

@@ -202,10 +202,8 @@ def _components(types: Iterable[type]) -> dict[str, Any]:
 
 
 def _as_decoded(schema: Any) -> Any:
-    """Return the schema of a body with what its decoder accepts besides.
-
-    A decimal is exact as a JSON number too, and a set may repeat an item.
-    """
+    # What its decoder accepts besides: a decimal is exact as a JSON number too, and a set may
+    # repeat an item.
     if isinstance(schema, list):
         return [_as_decoded(each) for each in schema]
     if not isinstance(schema, dict):

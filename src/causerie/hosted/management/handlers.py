@@ -15,11 +15,10 @@ from msgspec import UNSET, Meta, Struct
 
 from causerie.access.allowed import Access
 from causerie.errors import InvalidRequest, NotFound
-from causerie.hosted.accounts.audit import AuditFilter
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.issuing import Word
-from causerie.hosted.accounts.records import EntryKind
+from causerie.hosted.accounts.records import AuditFilter, EntryKind
 from causerie.hosted.accounts.reports import UsageBucket, time_buckets
 from causerie.hosted.accounts.spending import SpendingReader
 from causerie.hosted.accounts.usage import (
@@ -42,6 +41,7 @@ from causerie.hosted.operations.provider_models import (
     Offer,
     PickedModel,
     PriceRules,
+    models_of,
     offers,
     provider_in_force,
     publication,
@@ -67,7 +67,7 @@ class ProviderSummary(Struct, frozen=True, kw_only=True):
 
 
 class ProviderList(Struct, frozen=True, kw_only=True):
-    """In the configured order."""
+    """Providers in the configured order."""
 
     data: list[ProviderSummary]
 
@@ -165,16 +165,14 @@ async def try_provider(call: WithBody[TestProvider]) -> Trial:
 
 Amount = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(\.[0-9]{1,9})?)?$")]
 Margin = Annotated[str, Meta(pattern=r"^([0-9]{1,3}(\.[0-9]{1,4})?)?$")]
-PromptPrice = Amount
-CompletionPrice = Amount
 
 
 class OfferQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules by which prices follow from those that the provider publishes."""
 
     margin: Margin = ""
-    prompt: PromptPrice = ""
-    completion: CompletionPrice = ""
+    prompt: Amount = ""
+    completion: Amount = ""
 
 
 class PublishedModel(Body, frozen=True):
@@ -184,14 +182,11 @@ class PublishedModel(Body, frozen=True):
     catalog_id: Annotated[str, Meta(max_length=140)] = ""
 
 
-class PublishModels(Body, frozen=True):
+class PublishModels(OfferQuery, frozen=True, kw_only=True):
     """Models to publish as the provider lists them now, and those to drop."""
 
     models: Annotated[tuple[PublishedModel, ...], Meta(max_length=500)] = ()
     gone: Annotated[tuple[Word, ...], Meta(max_length=500)] = ()
-    margin: Margin = ""
-    prompt: PromptPrice = ""
-    completion: CompletionPrice = ""
     open_door: bool = False
 
 
@@ -228,12 +223,8 @@ async def publish_models(call: WithBody[PublishModels], provider: str) -> Publis
     door = router_door(entries) if body.open_door else None
     if steps or door:
         await call.operations.configuration.apply(call.actor, [*([door] if door else []), *steps])
-    published = []
-    for entry in await call.operations.configuration.every(call.actor):
-        endpoints = entry.settings.get("endpoints", ()) if entry.kind == "catalog_model" else ()
-        if any(one.get("provider") == provider for one in endpoints):
-            published.append(entry)
-    return PublishedList(data=published)
+    entries = await call.operations.configuration.every(call.actor)
+    return PublishedList(data=[*models_of(provider, entries)])
 
 
 async def _offers(
@@ -248,7 +239,7 @@ async def _offers(
     return provider, entries, offers(provider, trial.models, entries, rules)
 
 
-def _rules(asked: OfferQuery | PublishModels) -> PriceRules:
+def _rules(asked: OfferQuery) -> PriceRules:
     margin = money(asked.margin) if asked.margin else None
     return PriceRules(margin, asked.prompt or None, asked.completion or None)
 
@@ -326,7 +317,7 @@ _LONGEST_SPAN = {
 
 
 def between(query: requests.Span, now: datetime) -> tuple[datetime, datetime]:
-    """The times that a query names, or the last 30 days. Raises :class:`InvalidRequest`."""
+    """Return the times that a query names, or the last 30 days; raise :class:`InvalidRequest`."""
     end = moment(query.until, "until") or now
     start = moment(query.since, "since") or end - _USUAL_SPAN
     if end <= start:
@@ -430,11 +421,11 @@ async def export_statement(call: WithQuery[requests.StatementQuery]) -> Export:
 
 
 @route("GET /projects/{project}/spending", "Spending against the budgets of a project")
-async def project_spending(call: Call, project: str) -> views.ProjectSpending:
+async def project_spending(call: Call, project: str) -> views.OwnerSpending:
     seen = await call.accounts.projects.see(call.actor, project)
     reader = SpendingReader(call.accounts.usage, call.actor, seen.project.id, call.now)
     found = await reader.of_project(seen.bounds.budgets)
-    return views.ProjectSpending(budgets=[views.BudgetSpending.of(each) for each in found])
+    return views.OwnerSpending.of(found, call)
 
 
 @route("GET /keys/{key}/spending", "Spending against the budgets of a key")

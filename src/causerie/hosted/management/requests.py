@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from causerie.hosted.accounts.audit import AuditKind
 from causerie.hosted.accounts.bounds import Budget, LimitsAndBudgets
 from causerie.hosted.accounts.issuing import Moment, Name, Networks
 from causerie.hosted.accounts.people import Role
-from causerie.hosted.accounts.records import LONGEST_DAYS
+from causerie.hosted.accounts.records import LONGEST_DAYS, AuditKind
 from causerie.hosted.accounts.usage import Step
 
 Email = Annotated[str, Meta(min_length=3, max_length=254)]
@@ -31,11 +30,11 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NoBody(Body, frozen=True):
-    """Nothing, or an empty object."""
+    """No body, or an empty object."""
 
 
 class ManyBounds(LimitsAndBudgets, frozen=True, kw_only=True):
-    """Limits and budgets, and whose they are."""
+    """Limits and budgets, and the users and projects that get them."""
 
     users: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
     projects: Annotated[frozenset[Id], Meta(max_length=10_000)] = frozenset()
@@ -114,7 +113,7 @@ class SetRecording(Body, frozen=True):
 
 
 class PutCredits(Body, frozen=True):
-    """Money, or with a minus, money that is taken out again."""
+    """A credit to add; a withdrawal is negative."""
 
     amount: Decimal
     note: Annotated[str, Meta(max_length=200)] = ""
@@ -144,7 +143,7 @@ class RotateKey(Body, frozen=True):
 
 
 class TransferKey(Body, frozen=True):
-    """New person of a key."""
+    """The member who takes over a key."""
 
     to: Annotated[str, Meta(max_length=64)]
 
@@ -164,7 +163,7 @@ Until = Annotated[str, Meta(pattern=_TIME)]
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No parameters."""
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -207,7 +206,7 @@ class UsagePage(UsageSpan, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LatencySpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of which requests."""
+    """Query of times to the first token."""
 
     by: Literal["model", "project", "key", "user", ""] = "model"
 

@@ -174,7 +174,7 @@ T = TypeVar("T", bound=Struct)
 
 
 async def body_of(exchange: Exchange, type: type[T]) -> T:
-    """The body; an empty one is ``{}``. Raises :class:`InvalidRequest`."""
+    """Read the body, an empty one as ``{}``; raise :class:`InvalidRequest`."""
     body = await read_body(exchange, _LIMITS)
     if body:
         check_json_type(exchange.headers)
@@ -192,7 +192,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
 
 
 def query_of(query: str, type: type[T]) -> T:
-    """The query; raises :class:`InvalidRequest`."""
+    """Parse a query; raise :class:`InvalidRequest`."""
     try:
         pairs = parse_qsl(
             query, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
@@ -219,7 +219,7 @@ def query_of(query: str, type: type[T]) -> T:
 
 
 def moment(text: str, param: str) -> datetime | None:
-    """A time of a query, or a day, which is its midnight in UTC; ``None`` for nothing.
+    """Parse a time, or a day, which is its midnight in UTC; return ``None`` for nothing.
 
     Raises :class:`InvalidRequest`.
     """

@@ -111,7 +111,7 @@ class Me(View, frozen=True, kw_only=True):
 
 
 class BudgetView(View, frozen=True, kw_only=True):
-    """So much, within a period."""
+    """A budget: an amount of money or tokens per period."""
 
     amount: Amount
     period: BudgetPeriod
@@ -171,7 +171,7 @@ class ProjectDetails(ProjectView, frozen=True, kw_only=True):
 
 
 class CreditView(View, frozen=True, kw_only=True):
-    """One amount that was put in, or with a minus taken out."""
+    """A credit of a project; a withdrawal is negative."""
 
     id: str
     amount: str
@@ -190,7 +190,7 @@ class CreditsView(View, frozen=True, kw_only=True):
 
 
 class MemberView(View, frozen=True, kw_only=True):
-    """Somebody in a project."""
+    """A member of a project."""
 
     user: str
     email: str
@@ -231,7 +231,7 @@ class LinkView(View, frozen=True, kw_only=True):
 
 
 class NewLinkView(LinkView, frozen=True, kw_only=True):
-    """A link that was just made."""
+    """A new link with its token."""
 
     token: str
     path: str
@@ -287,7 +287,7 @@ class NewOperatorKeyView(OperatorKeyView, frozen=True, kw_only=True):
 
 
 class OperatorKeyList(View, frozen=True, kw_only=True):
-    """Newest first. Those of the settings are not among them."""
+    """Keys of operators, newest first, without those of the settings."""
 
     data: list[OperatorKeyView]
 
@@ -303,7 +303,7 @@ class ChangedView(View, frozen=True, kw_only=True):
 
 
 class NarrowedView(View, frozen=True, kw_only=True):
-    """Losses of a member, in addition to the role or the membership itself."""
+    """Keys and invitations that a member lost with a role or membership."""
 
     keys_stopped: list[KeyView]
     keys_transferred: list[KeyView]
@@ -379,7 +379,7 @@ class UsageView(Struct, frozen=True, kw_only=True, rename=TOKENS):
 
 
 class BudgetSpending(BudgetView, frozen=True, kw_only=True):
-    """State of a budget; money as text, tokens too."""
+    """A budget and what is spent of it, as text."""
 
     spent: Amount
     resets_at: Moment | None
@@ -388,12 +388,6 @@ class BudgetSpending(BudgetView, frozen=True, kw_only=True):
     def of(cls, found: Spending, call: Answering | None = None) -> Self:
         state = {"spent": amount(found.spent), "resets_at": found.resets_at}
         return viewed(cls, found.budget, **state)
-
-
-class ProjectSpending(Struct, frozen=True, kw_only=True):
-    """State of the project's own budgets."""
-
-    budgets: list[BudgetSpending]
 
 
 class ScopeView(Struct, frozen=True, kw_only=True):
@@ -411,7 +405,7 @@ class ScopeView(Struct, frozen=True, kw_only=True):
 
 
 class ScopeList(View, frozen=True, kw_only=True):
-    """By kind and name."""
+    """Budgets of tags and providers, by kind and name."""
 
     data: list[ScopeView]
 
@@ -420,8 +414,8 @@ class ScopeList(View, frozen=True, kw_only=True):
         return cls(data=[ScopeView.of(each) for each in found])
 
 
-class PersonSpending(View, frozen=True, kw_only=True):
-    """State of the person's own budgets, over all projects."""
+class OwnerSpending(View, frozen=True, kw_only=True):
+    """State of the own budgets of a project, or of a person over all projects."""
 
     budgets: list[BudgetSpending]
 
@@ -438,7 +432,7 @@ class KeySpending(Struct, frozen=True, kw_only=True):
 
 
 class LatencyView(Struct, frozen=True, kw_only=True):
-    """Seconds to the first token, as percentiles; alongside them what they were asked by."""
+    """Percentiles of the seconds to the first token of one group."""
 
     project: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
@@ -456,7 +450,7 @@ class LatencyView(Struct, frozen=True, kw_only=True):
 
 
 class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": "finish_reason"}):
-    """One request; never what it said. Without a key or project these are empty."""
+    """A request without its contents. Without a key or project these are empty."""
 
     id: str
     request_id: str
@@ -510,7 +504,7 @@ class RequestView(Struct, frozen=True, kw_only=True, rename=TOKENS | {"finish": 
 
 
 class AuditView(Struct, frozen=True, kw_only=True):
-    """One thing that was done."""
+    """An entry of the audit log."""
 
     id: int
     at: Moment
@@ -523,7 +517,7 @@ class AuditView(Struct, frozen=True, kw_only=True):
 
 
 class RankedView(Struct, frozen=True, kw_only=True):
-    """A model or provider, and its tokens: prompts and replies."""
+    """A model or provider with the tokens of its prompts and replies."""
 
     rank: int
     model: str | UnsetType = UNSET
@@ -534,7 +528,7 @@ class RankedView(Struct, frozen=True, kw_only=True):
 
 
 class RankingList(Struct, frozen=True, kw_only=True):
-    """Those with the most tokens first, from `since` up to `until`."""
+    """Models or providers by tokens from `since` up to `until`, the most first."""
 
     since: datetime
     until: datetime
@@ -562,49 +556,49 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class UserList(Page[UserView], frozen=True, kw_only=True):
-    """By address."""
+    """Users, by address."""
 
     order = ("email", "id")
 
 
 class ProjectList(Page[ProjectView], frozen=True, kw_only=True):
-    """By name."""
+    """Projects, by name."""
 
     order = ("name", "id")
 
 
 class MemberList(Page[MemberView], frozen=True, kw_only=True):
-    """By name."""
+    """Members, by name."""
 
     order = ("user.name", "user.id")
 
 
 class LinkList(Page[LinkView], frozen=True, kw_only=True):
-    """Oldest first."""
+    """Links, oldest first."""
 
 
 class KeyList(Page[KeyView], frozen=True, kw_only=True):
-    """Newest first."""
+    """Keys, newest first."""
 
     falling = True
 
 
 class UsageList(Page[UsageView], frozen=True, kw_only=True):
-    """By time, then by group."""
+    """Sums of usage, by time, then by group."""
 
 
 class LatencyList(Struct, frozen=True, kw_only=True):
-    """By name; what has none comes last."""
+    """Times to the first token, by name; groups without a name come last."""
 
     data: list[LatencyView]
 
 
 class RequestList(Page[RequestView], frozen=True, kw_only=True):
-    """Newest first."""
+    """Requests, newest first."""
 
 
 class AuditList(Page[AuditView], frozen=True, kw_only=True):
-    """Newest first."""
+    """Entries of the audit log, newest first."""
 
 
 def cursor(place: object) -> str:
@@ -612,7 +606,7 @@ def cursor(place: object) -> str:
 
 
 def place_of(cursor: str, type: type[P]) -> P | None:
-    """The place that a cursor says; ``None`` for the beginning. Raises :class:`InvalidRequest`."""
+    """Decode a cursor; return ``None`` for an empty one, and raise :class:`InvalidRequest`."""
     if not cursor:
         return None
     try:

@@ -153,7 +153,7 @@ def _model(entry: Mapping[str, Any]) -> ListedModel:
         reasoning_price=_price(prices.get("internal_reasoning"), above_zero=True),
         request_price=_price(prices.get("request"), 1, above_zero=True),
         description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
-        created=_release_date(entry, datetime.now(UTC)),
+        created=_past_release_date(entry, datetime.now(UTC)),
         supported_parameters=_claimed_parameters(entry),
         input_modalities=_input_modalities(entry),
         output_modalities=_modalities(entry, "output_modalities", 1),
@@ -264,7 +264,6 @@ _NEW = timedelta(days=1)  # many servers give the time of the request, or of the
 
 
 def _claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the claimed parameters, in order of name; ``None`` if the list says nothing."""
     listed = [entry.get(name) for name in ("supported_parameters", "claimed_parameters")]
     lists, features = [each for each in listed if isinstance(each, list)], [*_features(entry)]
     if not lists and not features:
@@ -280,8 +279,7 @@ def _input_modalities(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(("text", *(found or ()), "image"))) if sees else found
 
 
-def _release_date(entry: Mapping[str, Any], now: datetime) -> date | None:
-    """Return the day when a model came out; ``None`` if it is not told, or is the present."""
+def _past_release_date(entry: Mapping[str, Any], now: datetime) -> date | None:
     for value in map(entry.get, _CREATED):
         try:
             if isinstance(value, str):

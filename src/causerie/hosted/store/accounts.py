@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.encryption import Cipher
+from causerie.hosted.accounts.records import AuditEntry
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.encrypted import SqlEntries, SqlRecordings
 from causerie.hosted.store.keys import SqlCredits, SqlKeys, SqlOperatorKeys

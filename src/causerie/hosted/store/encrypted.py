@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, RowMapping, Update, bindparam, select, type_coerce
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.errors import NotFound
 from causerie.hosted.accounts.encryption import Cipher, WrongKey
-from causerie.hosted.accounts.records import Recording, StoredEntry, Taken
+from causerie.hosted.accounts.records import Recording, StoredEntry
 from causerie.hosted.store.database import Database
 from causerie.hosted.store.repository import SqlRepository, row_of
 from causerie.hosted.store.tables import configuration_entries as table
@@ -35,12 +34,7 @@ class SqlEntries(SqlRepository):
 
     async def add(self, entries: Sequence[StoredEntry]) -> None:
         """Insert entries; raise :class:`Taken` if one of a kind and name exists."""
-        if not entries:
-            return
-        try:
-            await self._execute(table.insert(), [self._row(each) for each in entries])
-        except IntegrityError as failure:
-            raise Taken(table.name) from failure
+        await self._insert_rows(table, [self._row(each) for each in entries])
 
     async def change(self, entries: Sequence[StoredEntry]) -> bool:
         """Change entries; false without a change if one has not the version before."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import structs
 from sqlalchemy import RowMapping, Select, and_, func, or_, select
@@ -42,7 +42,7 @@ from causerie.hosted.store.tables import (
     projects,
     users,
 )
-from causerie.protocol.money import amount_of, billionths
+from causerie.protocol.money import amount_of
 
 
 class SqlCredits(SqlRows[Credit]):
@@ -139,12 +139,11 @@ class SqlKeys(SqlRepository):
         bounds = await self.bounds_of([f"key:{key.id}" for key in keys])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in keys]
 
-    async def counts(self) -> Sequence[tuple[str, str, int]]:
-        """Return the numbers of keys by project and person (empty: of nobody)."""
-        places = api_keys.c.project_id, api_keys.c.person
-        query = select(*places, func.count()).where(api_keys.c.deleted_at.is_(None))
-        found = await self._execute(query.group_by(*places))
-        return [(project, person, number) for project, person, number in found]
+    async def counts(self, by: Literal["project_id", "person"]) -> Mapping[str, int]:
+        """Return the numbers of keys by project or person (empty: of nobody)."""
+        place = api_keys.c[by]
+        query = select(place, func.count()).where(api_keys.c.deleted_at.is_(None)).group_by(place)
+        return {row[0]: row[1] for row in await self._execute(query)}
 
     async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
         await self._execute(api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at))
@@ -168,23 +167,13 @@ class SqlKeys(SqlRepository):
             some = owners[first : first + _OWNERS_AT_ONCE]
             for table in (limits, budgets):
                 await self._execute(table.delete().where(table.c.owner.in_(some)))
-        rows = [
-            {"owner": who, **structs.asdict(one)}
-            for who, all in bounds.items()
-            for one in all.limits
-        ]
-        if rows:
-            await self._execute(limits.insert(), rows)
-        rows = [
-            {"owner": who, **structs.asdict(one)}
-            for who, all in bounds.items()
-            for one in all.budgets
-        ]
-        for row in rows:
-            money = row["unit"] is Unit.MONEY
-            row["amount"] = billionths(row["amount"]) if money else int(row["amount"])
-        if rows:
-            await self._execute(budgets.insert(), rows)
+        limited, budgeted = list[dict[str, Any]](), list[dict[str, Any]]()
+        for owner, both in bounds.items():
+            limited += [{"owner": owner, **structs.asdict(one)} for one in both.limits]
+            for one in both.budgets:
+                budgeted.append({"owner": owner, **structs.asdict(one), "amount": one.whole})
+        await self._insert_rows(limits, limited)
+        await self._insert_rows(budgets, budgeted)
 
     async def scoped(self) -> Mapping[str, LimitsAndBudgets]:
         """Return the bounds of all tags and providers."""

@@ -10,16 +10,8 @@ from datetime import datetime
 from typing import cast
 
 from sqlalchemy import ColumnElement, RowMapping, Table, and_, case, func, not_, or_, select
-from sqlalchemy.exc import IntegrityError
 
 from causerie.errors import StoreUnavailable
-from causerie.hosted.accounts.audit import (
-    CONFIGURATION,
-    ENTRY_KINDS,
-    AuditEntry,
-    AuditFilter,
-    AuditKind,
-)
 from causerie.hosted.accounts.encryption import WrongKey
 from causerie.hosted.accounts.keys import OneTimeLink
 from causerie.hosted.accounts.passwords import Authenticator, Failures
@@ -33,7 +25,13 @@ from causerie.hosted.accounts.people import (
     Role,
     User,
 )
-from causerie.hosted.accounts.records import Taken
+from causerie.hosted.accounts.records import (
+    CONFIGURATION,
+    ENTRY_KINDS,
+    AuditEntry,
+    AuditFilter,
+    AuditKind,
+)
 from causerie.hosted.accounts.tokens import Session
 from causerie.hosted.store.encrypted import totp_purpose
 from causerie.hosted.store.repository import SqlRepository, SqlRows, part_of, row_of, upsert
@@ -256,8 +254,7 @@ class SqlAudit(SqlRepository):
         rows = [row_of(audit, entry) for entry in entries]
         for row in rows:
             del row["id"]
-        if rows:
-            await self._execute(audit.insert(), rows)
+        await self._insert_rows(audit, rows)
 
     async def find(self, filter: AuditFilter) -> Sequence[AuditEntry]:
         """Return the entries that fit, newest first."""
@@ -330,12 +327,8 @@ class SqlGroups(SqlRows[IdentityGroup]):
         return found
 
     async def join(self, group_id: str, user_ids: Collection[str]) -> None:
-        if user_ids:
-            rows = [{"group_id": group_id, "user_id": id} for id in sorted(user_ids)]
-            try:
-                await self._execute(members.insert(), rows)
-            except IntegrityError as failure:
-                raise Taken(members.name) from failure
+        rows = [{"group_id": group_id, "user_id": id} for id in sorted(user_ids)]
+        await self._insert_rows(members, rows)
 
     async def leave(self, group_id: str, user_ids: Collection[str]) -> None:
         of_group = members.c.group_id == group_id, members.c.user_id.in_(user_ids)
@@ -472,9 +465,8 @@ class SqlFactors(SqlRepository):
 
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
         await self._execute(recovery_codes.delete().where(recovery_codes.c.user_id == user_id))
-        if digests:
-            rows = [{"user_id": user_id, "digest": digest} for digest in digests]
-            await self._execute(recovery_codes.insert(), rows)
+        rows = [{"user_id": user_id, "digest": digest} for digest in digests]
+        await self._insert_rows(recovery_codes, rows)
 
     async def use_recovery(self, user_id: str, digest: bytes) -> bool:
         """Use a code up; return false if there is none."""

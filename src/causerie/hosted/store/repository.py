@@ -67,8 +67,12 @@ class SqlRepository:
         return await asyncio.to_thread(lambda: [made(row) for row in found.mappings()])
 
     async def _insert(self, table: Table, value: Any) -> None:
+        await self._insert_rows(table, [row_of(table, value)])
+
+    async def _insert_rows(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         try:
-            await self._execute(table.insert().values(row_of(table, value)))
+            if rows:
+                await self._execute(table.insert(), rows)
         except IntegrityError as failure:
             raise Taken(table.name) from failure
 

@@ -38,7 +38,6 @@ from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator
 
 from causerie.access.allowed import Access
-from causerie.hosted.accounts.audit import AuditEntry
 from causerie.hosted.accounts.bounds import Budget, Credit, Limit
 from causerie.hosted.accounts.keys import ApiKey, KeySecret, OneTimeLink, OperatorKey
 from causerie.hosted.accounts.passwords import Authenticator, Failures
@@ -49,7 +48,7 @@ from causerie.hosted.accounts.people import (
     Project,
     User,
 )
-from causerie.hosted.accounts.records import Recording, StoredEntry
+from causerie.hosted.accounts.records import AuditEntry, Recording, StoredEntry
 from causerie.hosted.accounts.tokens import Session
 from causerie.metering.ledger import UsageRecord
 from causerie.observe.alerts import Delivery, StoredAlert
@@ -179,11 +178,9 @@ def _table_of(
     but: Collection[str] = (),
     names: Mapping[str, str] = {},
 ) -> Table:
-    """Return the table of a record: a column for each field, ``NULL`` where it is ``None``.
-
-    Columns among the ``parts`` are in place of those of the fields, or come first. Fields of
-    ``but`` have none; ``names`` are those of columns that are not named like their fields.
-    """
+    # A column for each field of a record, ``NULL`` where it is ``None``. Columns among the
+    # ``parts`` are in place of those of the fields, or come first. Fields of ``but`` have none;
+    # ``names`` are those of columns that are not named like their fields.
     given = {each.name: each for each in parts if isinstance(each, Column)}
     columns: dict[str, Column[Any]] = {}
     for field, hint in get_type_hints(record).items():
