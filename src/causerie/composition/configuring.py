@@ -44,7 +44,6 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.observe.alerts import secret_bytes
 from causerie.protocol.alike import alike
-from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.credentials import Credentials, one_word, secret_value
 from causerie.settings.decode import fields
 from causerie.settings.entries import (
@@ -56,6 +55,7 @@ from causerie.settings.entries import (
     ReadWith,
     filed_index,
     merged,
+    pop_name,
     refusals,
     tables_of,
 )
@@ -370,13 +370,10 @@ async def _run_trial(
 
 
 def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
-    body = dict(wish.settings)
-    label = NAMES[SECTIONS[kind]]
-    known = KNOWN_PROVIDERS.get(str(body.get("known")))
-    name = body.pop(label, known.name if kind == "provider" and known is not None else None)
-    if not isinstance(name, str) or not name:
-        raise InvalidRequest(f"`settings` lacks `{label}`.", param="settings")
-    label = KEYS.get(SECTIONS[kind], "")
+    body, section = dict(wish.settings), SECTIONS[kind]
+    if (name := pop_name(section, body)) is None:
+        raise InvalidRequest(f"`settings` lacks `{NAMES[section]}`.", param="settings")
+    label = KEYS.get(section, "")
     if label and label in body:
         words = f"`settings` holds `{label}`; give it itself as `key` next to them."
         raise InvalidRequest(words, param="settings")
