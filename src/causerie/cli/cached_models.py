@@ -10,7 +10,7 @@ from msgspec import structs
 
 from causerie.cli.command import CommandFailed, Engine, ExitCode, library
 from causerie.cli.serve import chosen_models
-from causerie.composition.engine_makers import cached_weights, engine_for
+from causerie.composition.engine_makers import engine_for, weights_cache
 from causerie.engines.weights.reference import Reference
 from causerie.settings.doors import slug
 from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
@@ -57,7 +57,7 @@ def cached_ids(settings: Settings) -> Mapping[str, str]:
 
 def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
     known = library()
-    for weights in cached_weights(settings):
+    for weights in weights_cache(settings).every():
         reference, path = Reference.parse(weights.ref), weights.path
         if path.is_dir() and not any(path.glob("*.safetensors")) and not any(path.glob("*.xml")):
             continue  # a tokenizer, for a model that others run

@@ -427,7 +427,7 @@ def with_entries(loaded: Loaded, work: Callable[[Entries], Coroutine[Any, Any, T
     import asyncio
 
     from causerie.composition.account_backend import entries_of
-    from causerie.settings.credentials import read_store_keys
+    from causerie.settings.credentials import read_credentials
     from causerie.settings.doors import has_accounts
 
     if not has_accounts(loaded.settings):
@@ -435,7 +435,7 @@ def with_entries(loaded: Loaded, work: Callable[[Entries], Coroutine[Any, Any, T
             'no door has `keys = "accounts"`, so the service reads no entries of a database',
             command.ExitCode.CONFIGURATION,
         )
-    secret_keys = read_store_keys(loaded)
+    secret_keys = read_credentials(loaded, section="store").store
 
     async def main() -> T:
         async with entries_of(loaded.settings.store, secret_keys) as entries:

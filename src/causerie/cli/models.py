@@ -59,7 +59,7 @@ async def list_models(settings: Settings) -> list[Facts]:
     """Return the configured models, then the other weights in the cache."""
     import asyncio
 
-    from causerie.composition.engine_makers import cached_weights, weights_here
+    from causerie.composition.engine_makers import weights_cache, weights_here
 
     rows: list[Facts] = []
     for model in settings.models:
@@ -67,7 +67,7 @@ async def list_models(settings: Settings) -> list[Facts]:
         size, path = (here.size, str(here.path)) if here else (None, None)
         rows.append(_model_row(model.id, model.ref, model.engine, size, path))
     known = {row["path"] for row in rows}
-    for weights in await asyncio.to_thread(cached_weights, settings):
+    for weights in await asyncio.to_thread(weights_cache(settings).every):
         if str(weights.path) not in known:
             rows.append(_model_row(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
@@ -290,7 +290,7 @@ def show_list(
 
     `causerie list --library` shows what `causerie pull NAME` can fetch
     """
-    from causerie.composition.engine_makers import cached_weights
+    from causerie.composition.engine_makers import weights_cache
 
     known = command.library()
     if names:
@@ -302,7 +302,7 @@ def show_list(
         command.print_found(known.models, titles, listed, json=as_json, right={"SIZE", "CONTEXT"})
         return
     rows, cells = [], []
-    for one in cached_weights(command.settings_in_force(config, pairs).settings):
+    for one in weights_cache(command.settings_in_force(config, pairs).settings).every():
         name, quantization = known.name(one.ref), _quantization_of(one)
         rows.append(
             {
@@ -366,11 +366,13 @@ def remove(
     import asyncio
 
     from causerie.cli.services import services
-    from causerie.composition.engine_makers import cached_weights, remove_weights
+    from causerie.composition.engine_makers import weights_cache
+    from causerie.engines.weights.cache import delete_weights
     from causerie.engines.weights.errors import BadReference
 
     settings = command.settings_in_force(config, pairs).settings
-    known, every = command.library(), cached_weights(settings)
+    known, cache = command.library(), weights_cache(settings)
+    every = cache.every()
     found: Sequence[CachedWeights] = []
     with suppress(BadReference):
         wanted = command.reference_of(settings, name)
@@ -394,5 +396,5 @@ def remove(
     if not yes:
         command.confirm(f"Delete {name} ({size})?")
     for one in found:
-        asyncio.run(remove_weights(settings, one))
+        asyncio.run(delete_weights(cache.folder, one))
     typer.echo(f"Deleted {name}: {size}.")

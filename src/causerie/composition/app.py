@@ -21,7 +21,7 @@ import structlog
 from causerie.composition.alerting import Alerting
 from causerie.composition.control import answering, is_chatting
 from causerie.composition.doors import mount_chat_page, mount_docs
-from causerie.composition.engine_makers import EngineMakers, cache_state, preloaded
+from causerie.composition.engine_makers import EngineMakers, preloaded, weights_cache
 from causerie.composition.entries import checked_with, warn_of_unknown
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService, service
@@ -94,7 +94,7 @@ async def run_service(
                 link = await accounts.users.first_link() if first and accounts is not None else None
                 if link is not None:
                     watcher.first_link(link.token)
-                read_checked, models = partial(checked_with, read), makers.renew(fleet)
+                read_checked, models = partial(checked_with, read), partial(makers.renew, fleet)
                 entries = accounts.entries if accounts is not None else None
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored)
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
@@ -115,11 +115,11 @@ async def run_service(
 
 async def _following_cache(reloading: Reloading) -> None:
     """Reload when models of the cache come or go, while all of them are served."""
-    before = await asyncio.to_thread(cache_state, reloading.loaded.settings)
+    before = await asyncio.to_thread(weights_cache(reloading.loaded.settings).state)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         settings = reloading.loaded.settings
-        state = await asyncio.to_thread(cache_state, settings)
+        state = await asyncio.to_thread(weights_cache(settings).state)
         if settings.weights.serve and state != before:
             _ = await reloading.reload()
         before = state

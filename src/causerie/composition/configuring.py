@@ -44,7 +44,6 @@ from causerie.hosted.operations.configuring import (
 )
 from causerie.observe.alerts import secret_bytes
 from causerie.protocol.alike import alike
-from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.credentials import Credentials, one_word, secret_value
 from causerie.settings.decode import fields
 from causerie.settings.entries import (
@@ -56,6 +55,7 @@ from causerie.settings.entries import (
     ReadWith,
     filed_index,
     merged,
+    pop_name,
     refusals,
     tables_of,
 )
@@ -201,31 +201,29 @@ class LiveConfiguration:
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            made = _signed(self._entries.drafted(actor, _draft(kind, wish)))
-            return await self._store_entry(actor, stored, None, made)
+            made = self._new_entry(actor, kind, wish)
+            return await self._store_entry(actor, stored, EntryChange(None, made))
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
             before = _by_id(stored, id)
-            return await self._store_entry(
-                actor, stored, before, self._changed_entry(actor, before, wish)
-            )
+            after = self._changed_entry(actor, before, wish)
+            return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
         async with self._locked_entries(actor) as stored:
             before = _check_known(_by_id(stored, id))
             draft = EntryDraft(before.kind, before.name, before.body, enabled=enabled)
             after = self._entries.changed(actor, before, draft)
-            return await self._store_entry(actor, stored, before, after)
+            return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def delete(self, actor: Actor, id: str) -> None:
         async with self._locked_entries(actor) as stored:
-            await self._apply_changes(actor, stored, [EntryChange(_by_id(stored, id), None)])
+            await self._apply(actor, stored, [EntryChange(_by_id(stored, id), None)])
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         async with self._locked_entries(actor) as stored:
-            changes = [self._planned(actor, stored, step) for step in steps]
-            await self._apply_changes(actor, stored, changes)
+            await self._apply(actor, stored, [self._planned(actor, stored, each) for each in steps])
 
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
@@ -233,7 +231,7 @@ class LiveConfiguration:
         async with self._turn:
             yield await self._entries.every()
 
-    async def _apply_changes(
+    async def _apply(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
         outcome = await self._write(actor, stored, changes)
@@ -241,14 +239,11 @@ class LiveConfiguration:
             raise _invalid(outcome.problems)
 
     async def _store_entry(
-        self,
-        actor: Actor,
-        stored: Sequence[StoredEntry],
-        before: StoredEntry | None,
-        after: StoredEntry,
+        self, actor: Actor, stored: Sequence[StoredEntry], change: EntryChange
     ) -> EntryView:
-        outcome = await self._write(actor, stored, [EntryChange(before, after)])
-        view = _view(after, self._configuration.loaded)
+        assert change.after is not None
+        outcome = await self._write(actor, stored, [change])
+        view = _view(change.after, self._configuration.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
@@ -269,9 +264,11 @@ class LiveConfiguration:
         if step.wish is None:
             return EntryChange(before, None)
         if before is None:
-            made = self._entries.drafted(actor, _draft(step.kind, step.wish))
-            return EntryChange(None, _signed(made))
+            return EntryChange(None, self._new_entry(actor, step.kind, step.wish))
         return EntryChange(before, self._changed_entry(actor, before, step.wish))
+
+    def _new_entry(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> StoredEntry:
+        return _signed(self._entries.drafted(actor, _draft(kind, wish)))
 
     def _changed_entry(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
         _check_known(before)
@@ -373,13 +370,10 @@ async def _run_trial(
 
 
 def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
-    body = dict(wish.settings)
-    label = NAMES[SECTIONS[kind]]
-    known = KNOWN_PROVIDERS.get(str(body.get("known")))
-    name = body.pop(label, known.name if kind == "provider" and known is not None else None)
-    if not isinstance(name, str) or not name:
-        raise InvalidRequest(f"`settings` lacks `{label}`.", param="settings")
-    label = KEYS.get(SECTIONS[kind], "")
+    body, section = dict(wish.settings), SECTIONS[kind]
+    if (name := pop_name(section, body)) is None:
+        raise InvalidRequest(f"`settings` lacks `{NAMES[section]}`.", param="settings")
+    label = KEYS.get(section, "")
     if label and label in body:
         words = f"`settings` holds `{label}`; give it itself as `key` next to them."
         raise InvalidRequest(words, param="settings")

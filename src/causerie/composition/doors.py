@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from causerie.access.keys import FreeScopes, KeyDigest
@@ -147,15 +147,7 @@ P = TypeVar("P")
 
 
 def _made_once(make: Callable[[], P]) -> Callable[[], Awaitable[P]]:
-    made, lock = list[P](), asyncio.Lock()
-
-    async def page() -> P:
-        async with lock:
-            if not made:
-                made.append(await asyncio.to_thread(make))
-            return made[0]
-
-    return page
+    return partial(asyncio.to_thread, cache(make))
 
 
 def mount_chat_page(edge: Edge, settings: Callable[[], Settings]) -> None:

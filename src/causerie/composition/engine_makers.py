@@ -25,7 +25,7 @@ from causerie.engines.pool.pool import EnginePool
 from causerie.engines.registry import engine_factory
 from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.weights import HubOptions, Progress, Silent
-from causerie.engines.weights.cache import Cache, CachedWeights, delete_weights
+from causerie.engines.weights.cache import Cache, CachedWeights
 from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.engines.weights.folder import OPENVINO_MODEL
 from causerie.engines.weights.reference import Kind, Reference
@@ -96,7 +96,7 @@ async def _fetched(
         fetch = fetching.fetch_for_openvino
     if model.ref is None:
         raise BadReference(f"the model {model.id} names no weights; set `ref`")
-    return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)
+    return await fetch(model.ref, weights_cache(settings).folder, progress=progress, hub=hub)
 
 
 def engine_of(settings: Settings, ref: str) -> str:
@@ -105,7 +105,8 @@ def engine_of(settings: Settings, ref: str) -> str:
     if reference.kind is Kind.PATH:
         paths = [reference.path]
     else:
-        paths = [one.path for one in cached_weights(settings) if one.ref == str(reference)]
+        cached = weights_cache(settings).every()
+        paths = [one.path for one in cached if one.ref == str(reference)]
     return engine_for(paths)
 
 
@@ -116,23 +117,10 @@ def engine_for(paths: Sequence[Path]) -> str:
     return "openvino" if any((path / OPENVINO_MODEL).is_file() for path in paths) else "vllm"
 
 
-def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
-    return Cache(_cache_folder(settings)).every()
-
-
-def cache_state(settings: Settings) -> int | None:
-    """Return a number that changes with the models of the cache; ``None`` while it has none."""
-    return Cache(_cache_folder(settings)).state()
-
-
-async def remove_weights(settings: Settings, weights: CachedWeights) -> None:
-    await delete_weights(_cache_folder(settings), weights)
-
-
-def _cache_folder(settings: Settings) -> Path:
+def weights_cache(settings: Settings) -> Cache:
     if settings.weights.cache is None:
         raise ValueError("settings come from causerie.settings.load, which fills the cache folder")
-    return Path(settings.weights.cache)
+    return Cache(Path(settings.weights.cache))
 
 
 def _hub(settings: Settings) -> HubOptions:
@@ -161,21 +149,13 @@ class EngineMakers(Struct):
     def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
         return [self._entry(model, model.id in preload) for model in self._settings.models]
 
-    def renew(self, fleet: Fleet) -> Callable[[Settings, Credentials], None]:
-        """Return the function that gives the fleet the models of other settings."""
-
-        def renew(settings: Settings, credentials: Credentials) -> None:
-            self._settings = self._watcher.settings = settings
-            self._credentials = credentials
-            # The model that a start fetches into an empty cache is not wanted where all were
-            # deleted.
-            preload = () if settings.weights.serve else preloaded(settings)
-            fleet.replace(
-                self.entries(preload),
-                memory_budget=settings.engines.memory_budget_bytes,
-            )
-
-        return renew
+    def renew(self, fleet: Fleet, settings: Settings, credentials: Credentials) -> None:
+        """Give the fleet the models of other settings."""
+        self._settings = self._watcher.settings = settings
+        self._credentials = credentials
+        # The model that a start fetches into an empty cache is not wanted where all were deleted.
+        preload = () if settings.weights.serve else preloaded(settings)
+        fleet.replace(self.entries(preload), memory_budget=settings.engines.memory_budget_bytes)
 
     def _entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
         async def make() -> ManagedEngine:

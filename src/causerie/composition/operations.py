@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any, Self
+from types import SimpleNamespace
+from typing import Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert, structs
@@ -48,11 +49,14 @@ from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.targets import UNKNOWN_STATS
 from causerie.providers.target import ProviderTarget
 from causerie.settings.alerts import ALERT_NAMES
+from causerie.settings.decode import joined_by_or
 from causerie.settings.doors import default_address
 from causerie.settings.provider import ProviderModelSettings, ProviderSettings
 from causerie.settings.toml import table_text
 from causerie.settings.tree import Settings
 from causerie.shapes.chat_completions.reader import parse
+
+_UNUSED = SimpleNamespace(state="unused", in_flight=0, failures=0, wait_seconds=0.0, reason="")
 
 
 class ProviderViews:
@@ -122,16 +126,13 @@ class ProviderViews:
         )
 
     def _target(self, name: str, model: str) -> ports.TargetView:
-        unused: dict[str, Any] = {"state": "unused", "in_flight": 0, "failures": 0}
-        unused |= {"wait_seconds": 0.0, "reason": ""}
-        state = self._target_states.get(name)
-        now = structs.asdict(state) if state is not None else unused
         stats = self._router.target_stats(name) or UNKNOWN_STATS
         first, speed = stats.first_token, stats.speed
-        return ports.TargetView(
+        return alike(
+            ports.TargetView,
+            self._target_states.get(name, _UNUSED),
             name=name,
             model=model,
-            **{each: now[each] for each in unused},
             first_token_seconds=first.p50 if first is not None else None,
             slow_first_token_seconds=first.p99 if first is not None else None,
             tokens_per_second=speed.p50 if speed is not None else None,
@@ -272,7 +273,7 @@ def _channels(settings: Settings) -> Iterator[ports.AlertChannel]:
 def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
-        shares = _joined_by_or(f"{each} %" for each in sorted(alerts.budget_percent))
+        shares = joined_by_or(f"{each} %" for each in sorted(alerts.budget_percent))
         words = f"A key, a project or a person has used {shares} of a budget, once in each period."
         yield ports.AlertRule(kind="budget", words=words)
     yield ports.AlertRule(
@@ -284,7 +285,7 @@ def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
         f"{_time(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
     )
     if alerts.key_expiry_days:
-        days = _joined_by_or(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
+        days = joined_by_or(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
         reminds = settings.mail.host is not None and alerts.remind_owners
         too = " The person that it belongs to gets an e-mail." if reminds else ""
         yield ports.AlertRule(kind="key_expiry", words=f"A key expires within {days} days.{too}")
@@ -297,11 +298,6 @@ def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
 
 def _time(seconds: float) -> str:
     return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
-
-
-def _joined_by_or(words: Iterator[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 @dataclass(eq=False)

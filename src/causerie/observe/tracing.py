@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import Token as Reset
-from types import TracebackType
 from typing import NamedTuple, Self, cast
 
 from opentelemetry import context
@@ -34,7 +33,7 @@ from causerie.metering.meter import Charged, Meter, Record, RecordSink, UsageSet
 from causerie.protocol.events import Batch, Finished, Partial
 from causerie.protocol.request import UNLABELLED, ChatRequest, Labels
 from causerie.protocol.response import CompletionIdentity
-from causerie.routing.target import SILENCE, Target, TargetReply
+from causerie.routing.target import Target, TargetReply
 
 # Names are those of the semantic conventions for generative AI, if there is one; never contents.
 
@@ -146,12 +145,30 @@ class TracedTarget:
         self._name = f"chat {model}"
         self._facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": model, **facts}
 
-    def generate(
+    @asynccontextmanager
+    async def generate(
         self, request: ChatRequest, partial: Partial | None = None
-    ) -> AbstractAsyncContextManager[TargetReply]:
-        reply = self.target.generate(request, partial)
-        attempt = _Attempt(reply, lambda: self._span(request, partial))
-        return cast(AbstractAsyncContextManager[TargetReply], attempt)
+    ) -> AsyncIterator[TargetReply]:
+        facts = {
+            **self._facts,
+            "gen_ai.request.stream": request.stream,
+            "causerie.continues": partial is not None,
+        }
+        span = self._tracer.start_span(self._name, kind=SpanKind.CLIENT, attributes=facts)
+        traced, began = None, time.monotonic()
+        try:
+            async with self.target.generate(request, partial) as reply:
+                traced = _TracedReply(reply, span, began)
+                try:
+                    yield cast(TargetReply, traced)
+                finally:
+                    traced.tell_usage()
+        except BaseException as failure:
+            if traced is None:
+                _note(span, failure)
+            raise
+        finally:
+            span.end()
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         return self.target.continues(request, partial)
@@ -163,26 +180,13 @@ class TracedTarget:
     async def count_tokens(self, request: ChatRequest) -> int | None:
         return await self.target.count_tokens(request)
 
-    def _span(self, request: ChatRequest, partial: Partial | None) -> Span:
-        facts = {
-            **self._facts,
-            "gen_ai.request.stream": request.stream,
-            "causerie.continues": partial is not None,
-        }
-        return self._tracer.start_span(self._name, kind=SpanKind.CLIENT, attributes=facts)
 
-
-class _Attempt:
-    _span: Span
-
-    def __init__(
-        self, reply: AbstractAsyncContextManager[TargetReply], begin: Callable[[], Span]
-    ) -> None:
+class _TracedReply:
+    def __init__(self, reply: TargetReply, span: Span, began: float) -> None:
         self._reply = reply
-        self._begin = begin
-        self._began = 0.0
-        self._answer: TargetReply = SILENCE
-        self._events: AsyncIterator[Batch] = SILENCE
+        self._span = span
+        self._began = began
+        self._events = reply.events
         self._finishes: list[str] = []
         self._awaiting_first = True
 
@@ -191,38 +195,17 @@ class _Attempt:
         return self
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._answer, name)
+        return getattr(self._reply, name)
 
-    async def __aenter__(self) -> Self:
-        self._began = time.monotonic()
-        self._span = self._begin()
-        try:
-            self._answer = await self._reply.__aenter__()
-        except BaseException as failure:
-            _note(self._span, failure)
-            self._span.end()
-            raise
-        self._events = self._answer.events
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        span, used = self._span, self._answer.usage()
-        try:
-            return await self._reply.__aexit__(kind, error, trace)
-        finally:
-            span.set_attributes(
-                {
-                    "gen_ai.usage.input_tokens": used.prompt,
-                    "gen_ai.usage.output_tokens": used.completion,
-                    "gen_ai.response.finish_reasons": self._finishes,
-                }
-            )
-            span.end()
+    def tell_usage(self) -> None:
+        used = self._reply.usage()
+        self._span.set_attributes(
+            {
+                "gen_ai.usage.input_tokens": used.prompt,
+                "gen_ai.usage.output_tokens": used.completion,
+                "gen_ai.response.finish_reasons": self._finishes,
+            }
+        )
 
     def __aiter__(self) -> Self:
         return self

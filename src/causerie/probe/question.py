@@ -487,7 +487,7 @@ def exchange(ask: ProbeRequest, reply: ProbeReply) -> RecordedExchange:
     """Return the words for both sides; neither holds a key or a control character."""
     return RecordedExchange(
         asked=_one_line(_ask_text(ask)),
-        came=_one_line(_reply(reply)),
+        came=_one_line(_reply_text(reply)),
         seconds=round(reply.seconds, 3),
     )
 
@@ -520,50 +520,36 @@ def _deviations(ask: ProbeRequest) -> str:
     return words
 
 
-def _reply(reply: ProbeReply) -> str:
+def _reply_text(reply: ProbeReply) -> str:
     if not reply.status:
         return reply.trouble
-    words = f"{reply.status} "
     document = reply.document()
     if reply.content_type == "text/event-stream":
-        words += _stream(reply)
+        words = _stream_text(reply)
     elif reply.status != 200:
-        words += reply.message
+        words = reply.message
     elif isinstance(choices := dig(document, "choices"), list):
-        words += " | ".join(_choice(one) for one in choices[:2]) + _usage(document)
+        answers = (_answer(document, index) for index in range(len(choices[:2])))
+        words = " | ".join(map(_answer_text, answers))
     else:
-        words += reply.body[:_LONGEST].decode("utf-8", "replace")
-    return f"{words} ({reply.trouble})" if reply.trouble else words
+        words = reply.body[:_LONGEST].decode("utf-8", "replace")
+    return f"{reply.status} {words}" + (f" ({reply.trouble})" if reply.trouble else "")
 
 
-def _stream(reply: ProbeReply) -> str:
+def _stream_text(reply: ProbeReply) -> str:
     try:
         stream = reply.stream()
     except Settled as settled:
         return settled.verdict.how
-    answer = stream.answer()
     last = reply.body[-40:].decode("utf-8", "replace")
-    names = ", ".join(str(call.name) for call in answer.calls)
-    return (
-        f"{len(stream.chunks)} chunks {answer.text!r}"
-        + (f" calls {names}" if names else "")
-        + f" finish {answer.finish}, ending {last!r}"
-    )
+    return f"{len(stream.chunks)} chunks {_answer_text(stream.answer())}, ending {last!r}"
 
 
-def _choice(choice: object) -> str:
-    message = dig(choice, "message")
-    parts = []
-    if reasoning := dig(message, "reasoning_content") or dig(message, "reasoning"):
-        parts.append(f"reasoning {str(reasoning)[:60]!r}")
-    if (content := dig(message, "content")) is not None:
-        parts.append(repr(content)[:120])
-    if calls := dig(message, "tool_calls"):
-        parts.append("calls " + msgspec.json.encode(calls).decode()[:120])
-    return ", ".join(parts) + f", finish {dig(choice, 'finish_reason')}"
-
-
-def _usage(document: object) -> str:
-    prompt = dig(document, "usage", "prompt_tokens")
-    completion = dig(document, "usage", "completion_tokens")
-    return f", tokens {prompt}+{completion}" if prompt is not None else ""
+def _answer_text(answer: ProbeAnswer) -> str:
+    parts = [f"reasoning {answer.reasoning[:60]!r}"] if answer.reasoning else []
+    parts += [repr(answer.text)[:120]] if answer.text or not answer.calls else []
+    parts += [f"calls {call.name} with {str(call.arguments)[:80]!r}" for call in answer.calls]
+    parts.append(f"finish {answer.finish}")
+    if answer.prompt is not None:
+        parts.append(f"tokens {answer.prompt}+{answer.completion}")
+    return ", ".join(parts)

@@ -57,18 +57,24 @@ NO_CREDENTIALS = Credentials()
 
 
 def read_credentials(
-    loaded: Loaded, environ: Mapping[str, str] | None = None, *, commands: bool = True
+    loaded: Loaded,
+    environ: Mapping[str, str] | None = None,
+    *,
+    commands: bool = True,
+    section: str | None = None,
 ) -> Credentials:
     """Return every secret that the settings name. Blocks, for commands up to 20 s each.
 
-    Without ``commands`` those are left out. Raises :class:`SettingsError` with
-    all that cannot be had.
+    Without ``commands`` those are left out. With a ``section`` only its secrets are read: others
+    may be known to the service only. Raises :class:`SettingsError` with all that cannot be had.
     """
     environ = environment.variables() if environ is None else environ
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     findings = Findings()
     for path, owner, secret in secrets(loaded.settings):
-        if secret == Secret() or (secret.command is not None and not commands):
+        if section not in (None, path[0]) or (secret.command is not None and not commands):
+            continue
+        if secret == Secret():
             continue  # that none names no place is a problem of the settings
         kind = str(path[-1] if path[0] == "providers" else path[0])
         with findings.collecting():
@@ -84,20 +90,6 @@ def read_credentials(
         payments=found["payments"],
         alerts=found["alerts"],
     )
-
-
-def read_store_keys(loaded: Loaded, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the keys of the database alone: other secrets may be known to the service only.
-
-    Blocks. Raises :class:`SettingsError`.
-    """
-    environ = environment.variables() if environ is None else environ
-    findings, values = Findings(), []
-    for path, _, secret in secrets(loaded.settings.store, ("store",)):
-        with findings.collecting():
-            values.append(_read(loaded, path, secret, environ))
-    findings.end()
-    return tuple(values)
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:

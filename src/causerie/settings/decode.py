@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -213,7 +213,7 @@ def describe(kind: Any) -> str:
         options = [option for option in get_args(bare) if option is not type(None)]
         return " or ".join(describe(option) for option in options)
     if origin is Literal:
-        return _joined_by_or([f'`"{option}"`' for option in get_args(bare)])
+        return joined_by_or([f'`"{option}"`' for option in get_args(bare)])
     if origin is tuple:
         return f"a list, each {describe(get_args(bare)[0])}"
     if bare is bool:
@@ -233,5 +233,6 @@ def _bounds(limits: list[msgspec.Meta]) -> str:
     return "".join(words)
 
 
-def _joined_by_or(options: list[str]) -> str:
-    return options[0] if len(options) == 1 else ", ".join(options[:-1]) + " or " + options[-1]
+def joined_by_or(options: Iterable[str]) -> str:
+    *first, last = options
+    return f"{', '.join(first)} or {last}" if first else last

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from causerie.settings.problems import Broken, dotted
+from causerie.settings.problems import Broken, dotted, no_such
 from causerie.settings.provider import is_loopback
 from causerie.settings.toml import KeyPath
 from causerie.settings.tree import DoorSettings, ModelSettings, Settings
@@ -156,7 +156,7 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
         yield Broken(("doors",), "is empty; without the key there are doors by default")
     wanted, names = settings.server.default_door, [way.door.name for way in every]
     if wanted is not None and wanted not in names:
-        advice = f'no door is named "{wanted}"; known: {", ".join(names)}'
+        advice = no_such("door is named", wanted, names)
         yield Broken(("server", "default_door"), advice, None, (("doors",), ("models",)))
     for way in every:
         if way.own and not way.door.name:
@@ -227,10 +227,9 @@ def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]
     there = behind(settings, way.door.kind)
     for model in way.door.models or ():
         if model not in there:
-            known = ", ".join(there) or "none"
             yield Broken(
                 (*way.at, "models"),
-                f'no {noun} has the id "{model}"; known: {known}',
+                no_such(f"{noun} has the id", model, there),
                 relies_on=((*way.at, "kind"), ("models",), ("aliases",), ("catalog",)),
             )
     filled = settings.models or settings.aliases or settings.catalog

@@ -14,6 +14,7 @@ import msgspec
 
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
+from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.policies import PolicySettings
 from causerie.settings.problems import Problem, SettingsError
 
@@ -157,6 +158,13 @@ def _door_refusals(entry: Entry) -> Iterator[str]:
         yield 'keys: only the file may say who enters, other than by `keys = "accounts"`'
     if "kind" not in entry.body and entry.name not in DEFAULT_DOORS:
         yield f'kind: is missing, and the file has no door "{entry.name}" to add this to'
+
+
+def pop_name(section: Section, body: dict[str, Any]) -> str | None:
+    """Take the name of an entry out of its table; a known provider has one by itself."""
+    known = KNOWN_PROVIDERS.get(str(body.get("known"))) if section == "providers" else None
+    name = body.pop(NAMES[section], known.name if known is not None else None)
+    return name if isinstance(name, str) and name else None
 
 
 def has_value(table: object, path: Sequence[str | int]) -> bool:

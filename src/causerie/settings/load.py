@@ -32,6 +32,7 @@ from causerie.settings.entries import (
     EntryKey,
     Section,
     has_value,
+    pop_name,
 )
 from causerie.settings.environment import expanded
 from causerie.settings.problems import Broken, Findings, Problem, SettingsError, dotted
@@ -451,9 +452,8 @@ def read_entry_file(file: Path) -> EntryFile:
     text, values = parsed(file)
     lines, findings = line_numbers(text), Findings()
     found: dict[EntryKey, FiledEntry] = {}
-    for section in NAMES:
-        for index, table in enumerate(_entry_tables(file, section, values, findings)):
-            path = PATHS[section]
+    for section, path in PATHS.items():
+        for index, table in enumerate(_entry_tables(file, path, values, findings)):
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
                 filed = _entry_from_file(section, table, place)
@@ -473,30 +473,22 @@ def _other_tables(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _entry_tables(
-    file: Path, section: Section, values: Mapping[str, Any], findings: Findings
-) -> Iterator[dict[str, Any]]:
-    path = PATHS[section]
+    file: Path, path: Sequence[str], values: Mapping[str, Any], findings: Findings
+) -> list[dict[str, Any]]:
     tables: Any = values
-    for part in path[:-1]:
-        tables = tables.get(part, {})
-        if not isinstance(tables, dict):
-            findings.add([Problem(str(file), part, "is no table")])
-            return
-    tables = tables.get(path[-1], [])
+    for part in path:
+        tables = tables.get(part, []) if isinstance(tables, dict) else tables
     if isinstance(tables, list) and all(isinstance(one, dict) for one in tables):
-        yield from tables
-    else:
-        key = ".".join(path)
-        findings.add([Problem(str(file), key, f"takes tables: write `[[{key}]]`")])
+        return tables
+    key = ".".join(path)
+    findings.add([Problem(str(file), key, f"takes tables: write `[[{key}]]`")])
+    return []
 
 
 def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
     body = dict(msgspec.to_builtins(table))  # days become text, as the database keeps them
-    label = NAMES[section]
-    known = KNOWN_PROVIDERS.get(str(body.get("known"))) if section == "providers" else None
-    name = body.pop(label, known.name if known is not None else None)
-    if not isinstance(name, str) or not name:
-        raise SettingsError([Problem(place, label, "is missing; it takes a name")])
+    if (name := pop_name(section, body)) is None:
+        raise SettingsError([Problem(place, NAMES[section], "is missing; it takes a name")])
     label = KEYS.get(section, "")
     key = body.pop(label, None)
     try:

@@ -84,6 +84,11 @@ def taken(places: Iterable[tuple[KeyPath, str]]) -> Iterator[Broken]:
         yield Broken(path, f'"{name}" is taken; names are unique', other)
 
 
+def no_such(noun: str, name: str, known: Collection[str]) -> str:
+    """Return that nothing has this name, and the names that there are."""
+    return f'no {noun} "{name}"; known: {", ".join(known) or "none"}'
+
+
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return the known name that a wrong one resembles, or all that are known."""
     near = nearest(name, known, ALIKE)

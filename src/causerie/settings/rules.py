@@ -31,7 +31,7 @@ from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
 from causerie.settings.policies import policy_of, policy_rules
 from causerie.settings.prices import price_rules, without_price
-from causerie.settings.problems import Broken, dotted, repeated, suggestion, taken
+from causerie.settings.problems import Broken, dotted, no_such, repeated, suggestion, taken
 from causerie.settings.provider import (
     ProviderModelSettings,
     ProviderSettings,
@@ -170,15 +170,13 @@ def _target_rules(
     models = [model.id for model in settings.models]
     for index, target in enumerate(targets):
         if target.provider is not None and target.provider not in providers:
-            known = ", ".join(providers) or "none"
-            advice = f'no provider is named "{target.provider}"; known: {known}'
+            advice = no_such("provider is named", target.provider, providers)
             yield Broken((*at, index, "provider"), advice, relies_on=(("providers",),))
         if target.provider is None and target.model not in models:
-            known = ", ".join(models) or "none"
+            advice = no_such("model of our own has the id", target.model, models)
             yield Broken(
                 (*at, index, "model"),
-                f'no model of our own has the id "{target.model}"; known: {known}; '
-                "a model of a provider needs `provider`",
+                f"{advice}; a model of a provider needs `provider`",
                 relies_on=(("models",), (*at, index, "provider")),
             )
 

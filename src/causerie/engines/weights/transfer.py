@@ -40,15 +40,15 @@ class DownloadSource:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-class _Restart(Exception):
-    pass
-
-
 class _Broken(Exception):
-    pass
+    def __init__(self, why: str, *, restart: bool = False) -> None:
+        super().__init__(why)
+        self.restart = restart
 
 
-class _Sink:
+class HashedFile:
+    """A file with the SHA-256 of what was written to it; blocking calls are made in threads."""
+
     def __init__(self, file: BinaryIO, progress: Progress) -> None:
         self._file = file
         self._progress = progress
@@ -139,7 +139,7 @@ async def download(
     progress.started(source.size, f"Fetching {Path(source.name).name}")
     try:
         with partial.open("a+b") as file:
-            sink = _Sink(file, progress)
+            sink = HashedFile(file, progress)
             await sink.resume()
             await _append_all(source, sink, client, options)
             found = sink.digest.hexdigest()
@@ -162,7 +162,7 @@ async def download(
 
 
 async def _append_all(
-    source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession, options: HubOptions
+    source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession, options: HubOptions
 ) -> None:
     failures, pause, furthest = 0, options.retry_seconds, sink.size
     if source.size is not None and sink.size > source.size:
@@ -184,18 +184,18 @@ async def _append_all(
         pause = options.retry_seconds if moved else pause * 2
 
 
-async def _append_once(source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession) -> str:
+async def _append_once(
+    source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession
+) -> str:
     try:
         async with aclosing(_chunks(source, sink.size, client)) as pieces:
             async for chunk in pieces:
                 await sink.write(chunk)
                 if source.size is not None and sink.size > source.size:
                     break  # it may never end
-    except _Restart:
-        sink.restart()
-        return "it does not continue where it was asked to"
     except (_Broken, aiohttp.ClientError, TimeoutError) as error:
-        if source.sha256 is None:  # nothing would tell whether the rest fits
+        unsure = source.sha256 is None  # nothing would tell whether the rest fits
+        if unsure or (isinstance(error, _Broken) and error.restart):
             sink.restart()
         return str(error).rstrip(".") or "it went silent"
     if source.size is None or sink.size == source.size:
@@ -231,13 +231,12 @@ async def _chunks(
 
 def _check_response(source: DownloadSource, response: aiohttp.ClientResponse, start: int) -> None:
     status, host = response.status, response.url.host
+    span = _RANGE.match(response.headers.get("Content-Range", ""))
+    begin = int(span.group(1)) if status == 206 and span else 0
+    if status == 416 or (status in (200, 206) and begin != start):
+        raise _Broken("it does not continue where it was asked to", restart=True)
     if status in (200, 206):
-        span = _RANGE.match(response.headers.get("Content-Range", ""))
-        if (int(span.group(1)) if status == 206 and span else 0) != start:
-            raise _Restart
         return
-    if status == 416:
-        raise _Restart
     if status in _PASSING:
         raise _Broken(f"it answered {status}")
     if status in (401, 403):
