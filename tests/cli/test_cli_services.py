@@ -77,7 +77,10 @@ def test_a_service_is_shown_and_stopped(tmp_path: Path) -> None:
         assert (facts["pid"], facts["models"][1]["ref"]) == (service.process.pid, "hf:org/repo")
         result = run("stop", "b")
         assert result.exit_code == 2
-        assert f"no running service has the model b; there are:\n  --pid {pid}  {address}" in result.stderr
+        assert (
+            f"no running service has the model b; there are:\n  --pid {pid}  {address}"
+            in result.stderr
+        )
         result = run("stop", "hf:org/repo")
         told = f"kept was not loaded; {address} goes on.\n"
         assert (result.exit_code, result.stdout) == (0, told), result.stderr

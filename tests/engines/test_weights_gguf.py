@@ -133,9 +133,7 @@ def test_parts_of_a_split_model_count_together(tmp_path: Path) -> None:
     assert read_header(first).file_size == sum(map(len, files.values()))
 
 
-def head(
-    *facts: bytes, count: int | None = None, version: int = 3, tensors: int = 0
-) -> bytes:
+def head(*facts: bytes, count: int | None = None, version: int = 3, tensors: int = 0) -> bytes:
     number = len(facts) if count is None else count
     return b"GGUF" + struct.pack("<IQQ", version, tensors, number) + b"".join(facts)
 

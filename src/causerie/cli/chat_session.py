@@ -42,7 +42,6 @@ from causerie.providers.provider import Deadlines, Provider
 from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import (
     CLIENT_KEY,
-    client_key,
     no_colour,
     state_folder,
     variables,
