@@ -19,7 +19,7 @@ again = echo "== once more, alone" && $(BIN)/python -m pytest --last-failed --la
 # What is compiled once is read by every process after it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help serve test test-all mutants suite types timings openvino llamacpp vllm bench faults package lint style sourcetypes testtypes format docs lock \
+.PHONY: help serve test test-all mutants suite types timings day openvino llamacpp vllm bench faults package lint style sourcetypes testtypes format docs lock \
 	weights system postgres valkey browser promtool helm screenshots clean
 .DEFAULT_GOAL := help
 
@@ -27,7 +27,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read name text; do \
 		printf '  make %-11s %s\n' "$$name" "$$text"; done
 
-serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
+serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000, or as ARGS="--port 9000" says
 	$(BIN)/causerie serve $(ARGS)
 
 test: ## Set up, then every check, and the tests that together show each promise
@@ -53,6 +53,10 @@ types:
 mutants: $(VENV)/.dev $(MODULES) ## Plant faults one by one, and name those that no test finds: ARGS="--all --only store"
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python tools/mutants.py $(ARGS)
+
+day: $(VENV)/.dev browser ## Walk through a day with a laptop: models by name, a picture, a phone, a start with the machine
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -m full --timeout 900 tests/cli/test_laptop_day.py $(ARGS)
 
 timings: $(VENV)/.dev ## Ask how long requests and replies hold the event loop: on a machine that is idle
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \

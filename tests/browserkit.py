@@ -37,6 +37,7 @@ _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chr
 _NO_COMPLAINTS = (
     "Failed to load resource",
     "has been blocked by CORS policy",
+    "Cross-Origin-Opener-Policy header has been ignored",  # at an address of a home network
     "htmx:sendAbort",
     "htmx:sendError",
     "htmx:afterRequest",

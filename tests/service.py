@@ -68,7 +68,7 @@ def serving(
         process = started(words, variables, out, program)
     service = Service(f"http://127.0.0.1:{port}", process, log)
     try:
-        _await_ready(service, time.monotonic() + ready_seconds)
+        await_ready(service, time.monotonic() + ready_seconds)
         yield service
     finally:
         process.send_signal(signal.SIGTERM)
@@ -80,7 +80,8 @@ def serving(
             raise
 
 
-def _await_ready(service: Service, deadline: float) -> None:
+def await_ready(service: Service, deadline: float) -> None:
+    """Wait until a service is ready; raise ``AssertionError`` with its log if it is not."""
     while True:
         try:
             with urllib.request.urlopen(f"{service.root}/health/ready", timeout=60):

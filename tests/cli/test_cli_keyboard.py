@@ -39,6 +39,12 @@ def test_a_long_history_is_shortened(tmp_path: Path) -> None:
         append_history(file, f"line {number}")
     assert load_history(file)[0] == "line 1001"
     assert len(file.read_text(encoding="utf-8").splitlines()) == 1000
+    append_history(file, "first\n\n  second")
+    append_history(file, "third")
+    assert load_history(file)[-2:] == ["first\n\n  second", "third"], "each is one message"
+    for number in range(1000):
+        append_history(file, f"line {number}\nof two")
+    assert load_history(file)[-1000:] == [f"line {number}\nof two" for number in range(1000)]
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
 

@@ -202,6 +202,13 @@ async def test_files_go_with_a_message_where_the_model_takes_them(
     assert image.url.startswith("data:image/png;base64,")
     await page.reload()
     await expect(page.locator(".turn-files img")).to_have_js_property("naturalWidth", 1)
+    unread = structs.replace(ENTRIES[0].architecture, evidence="unknown")
+    service.pipeline.entries = [structs.replace(ENTRIES[0], architecture=unread), *ENTRIES[1:]]
+    await page.reload()
+    await page.click("#new")
+    await page.select_option("#model", "small")  # the service says whether it does, once loaded
+    await page.set_input_files("#file", [picture])
+    await expect(page.locator("#attachments img")).to_have_count(1)
 
 
 @pytest.mark.full

@@ -2,8 +2,9 @@
 
 It serves all models of the cache, or one file, at a loopback port. The program that it runs is
 this module, which reads the settings from stdin. Commands find it by its control socket, as every
-service of this user, and its key in a file beside that, so that no other user can ask it. It unloads a model after ``engines.keep_alive_seconds``, and ends soon after
-the last one. Where nothing is to be kept, the same program ends with its command: when stdin does.
+service of this user, and its key in a file beside that, so that no other user can ask it. It
+unloads a model after ``engines.keep_alive_seconds``, and ends soon after the last one. Where
+nothing is to be kept, the same program ends with its command: when stdin does.
 """
 
 from __future__ import annotations

@@ -25,9 +25,7 @@ System = Annotated[str | None, typer.Option("--system", "-s", help="System messa
 
 
 def chat(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUESTION]", help=command.QUESTION)
-    ] = None,
+    question: Annotated[list[str] | None, typer.Argument(help=command.QUESTION)] = None,
     base_url: Annotated[
         str, typer.Option("--base-url", "-u", help="Base URL of the provider, with its /v1.")
     ] = command.HERE,
@@ -59,7 +57,7 @@ def chat(
     from causerie.cli.chat_session import Endpoint, talk
     from causerie.settings.environment import client_key
 
-    asked = question_of(words or ())
+    asked = question_of(question or ())
     told = _valid_text(system)
     endpoint = Endpoint(base_url, client_key(), model)
     talk(asked, lambda: endpoint, thinking=thinking, system=told, tools=tools, plain=plain)
@@ -69,9 +67,7 @@ def run(
     name: Annotated[
         str, typer.Argument(help="Short name, reference, or id of a configured or running model.")
     ],
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUESTION]", help=command.QUESTION)
-    ] = None,
+    question: Annotated[list[str] | None, typer.Argument(help=command.QUESTION)] = None,
     context: command.Context = None,
     thinking: Thinking = None,
     system: System = None,
@@ -105,7 +101,7 @@ def run(
             "`run` starts a service that it finds by a socket with a path, which this system has "
             "not; use `causerie serve` and `causerie chat`"
         )
-    question = question_of(words or ())  # what is wrong with it is told before a model is loaded
+    asked = question_of(question or ())  # what is wrong with it is told before a model is loaded
     with (
         chatting(runtime_folder_of_user()),  # first: a service that is found does not end
         ExitStack() as running,
@@ -117,7 +113,7 @@ def run(
             return Endpoint(service.base_url, service.key or client_key(), id)
 
         told = _valid_text(system)
-        talk(question, find, thinking=thinking, system=told, plain=plain, own=True)
+        talk(asked, find, thinking=thinking, system=told, plain=plain, own=True)
 
 
 # That runs already, in the background from now on, or while the block runs.

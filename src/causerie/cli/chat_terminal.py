@@ -38,6 +38,7 @@ else:
 
 _QUOTES = '"""'
 _KEPT = 1000
+_NEXT_LINE = "\\\n"  # between the lines of one message of the history, as they can be typed
 _TICK = 0.25
 
 
@@ -55,7 +56,12 @@ class Keyboard:
 
     def question(self) -> str | None:
         """Read a message; an interrupt drops what was typed."""
-        return self._until_end(lambda: read_message(self._typed_into_history))
+        text = self._until_end(lambda: read_message(self._typed))
+        if self._edits and text and text.strip():
+            readline.add_history(text)
+            if self._history:
+                append_history(self._history, text)
+        return text
 
     def line(self, prompt: str) -> str | None:
         return self._until_end(lambda: self._typed(prompt).strip())
@@ -69,14 +75,6 @@ class Keyboard:
                 return None
             except KeyboardInterrupt:
                 self._out.print("\nCtrl-D leaves", style="dim")
-
-    def _typed_into_history(self, prompt: str) -> str:
-        line = self._typed(prompt)
-        if self._edits and line.strip():
-            readline.add_history(line)
-            if self._history:
-                append_history(self._history, line)
-        return line
 
     def _typed(self, prompt: str) -> str:
         if self._edits:
@@ -101,23 +99,25 @@ def read_message(read: Callable[[str], str]) -> str:
 
 
 def load_history(history: Path) -> list[str]:
-    """Return the last lines of the history; shorten a file that has become long."""
+    """Return the last messages of the history; shorten a file that has become long."""
     try:
-        lines = history.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = history.read_text(encoding="utf-8", errors="replace")
+        lines = text.replace(_NEXT_LINE, "\0").splitlines()
         if len(lines) > 2 * _KEPT:
-            history.write_text("\n".join(lines[-_KEPT:]) + "\n", encoding="utf-8")
+            kept = "\n".join(lines[-_KEPT:]).replace("\0", _NEXT_LINE)
+            history.write_text(kept + "\n", encoding="utf-8")
     except OSError:
         return []
-    return lines[-_KEPT:]
+    return [line.replace("\0", "\n") for line in lines[-_KEPT:]]
 
 
-def append_history(history: Path, line: str) -> None:
-    """Append a line to the history, which only its owner can read. Ignores failures."""
+def append_history(history: Path, text: str) -> None:
+    """Append a message to the history, which only its owner can read. Ignores failures."""
     with suppress(OSError):
         history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as file:
-            file.write(line + "\n")
+            file.write(text.replace("\n", _NEXT_LINE) + "\n")
 
 
 @contextmanager

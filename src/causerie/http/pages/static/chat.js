@@ -6,7 +6,7 @@ import { Attachments } from "./attachments.js";
 import { Conversations } from "./conversations.js";
 import { Door } from "./door.js";
 import { ChatList } from "./chat_list.js";
-import { isLoaded, measured, option, takesImages } from "./models.js";
+import { isLoaded, mayTakeImages, measured, option, takesImages } from "./models.js";
 import { Pane, Thread } from "./pane.js";
 import { Settings } from "./settings.js";
 import { onSuggestion, showSuggestions } from "./suggestions.js";
@@ -259,7 +259,7 @@ class ChatPage {
     element("send").disabled = waits || this.entries.length === 0;
     draft.disabled = waits;
     draft.placeholder = waits ? "Answer the tool calls first" : draft.dataset.placeholder;
-    this.attachments.pictures = this.active.length > 0 && this.active.every((pane) => takesImages(this.entry(pane.model)));
+    this.attachments.pictures = this.active.length > 0 && this.active.every((pane) => mayTakeImages(this.entry(pane.model)));
     showSuggestions(suggestions, (ability) => this.can(ability));
     element("compare").disabled = busy || this.entries.length === 0;
     for (const pane of this.panes) {

@@ -7,6 +7,11 @@ export function takesImages(entry) {
   return Boolean(entry?.architecture?.input_modalities?.includes("image"));
 }
 
+/** Whether a model may take pictures: nobody knows before its first load. */
+export function mayTakeImages(entry) {
+  return takesImages(entry) || entry?.architecture?.evidence === "unknown";
+}
+
 /** Whether a model goes on with a message that has begun. */
 export function continues(entry) {
   return Boolean(entry && measured(entry) && entry.supported_parameters?.includes("continue_final_message"));
