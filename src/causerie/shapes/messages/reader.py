@@ -547,7 +547,7 @@ def _write_others(made: MessagesTranslation) -> None:
         values["stop"] = body.array("stop_sequences", most=1024)
     output = body.child("output_config") or ObjectReader({})
     for name in output.values.keys() - {"effort", "format"}:
-        made.note(f"output_config.{name[:64]} dropped")
+        made.note(f"output_config.{quote(name[:64], safe='')} dropped")
     format = output.child("format") or body.child("output_format")
     if format is not None:
         if format.string("type") != "json_schema":
@@ -562,7 +562,7 @@ def _write_others(made: MessagesTranslation) -> None:
         if isinstance(metadata.get("user_id"), str):
             values["user"] = metadata["user_id"]
         for name in metadata.keys() - {"user_id"}:
-            made.note(f"metadata.{name[:64]} dropped")
+            made.note(f"metadata.{quote(name[:64], safe='')} dropped")
 
 
 class TokenCount(Struct, frozen=True):
