@@ -21,7 +21,7 @@ from causerie.catalog.listing import Listing
 from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities, Tariff
 from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
 from causerie.protocol.parameters import ParsingRules
-from causerie.protocol.request import ChatRequest, Message
+from causerie.protocol.request import ChatRequest, Message, NativeRequest
 from causerie.protocol.targets import Candidate, MostPrice, Percentiles, Preferences, TargetStats
 from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.target_selector import order
@@ -278,9 +278,10 @@ def test_suffixes_choose_and_ids_of_their_own_win() -> None:
 def test_thinking_as_a_suffix() -> None:
     thinker = endpoint("thinker", 9, "reasoning")
     entry = listing(endpoint("plain", 1), thinker).twisted("thinking")
-    request = asking()
+    request = structs.replace(asking(), native=NativeRequest("messages", {"model": "m"}))
     told = entry.adapted(request)
     assert told.thinking.enabled is True
+    assert told.native is None, "a body that passed would not say so"
     assert names(entry.candidates(told)) == ["thinker"]
     assert list(entry.changes(request)) == ["model:thinking->reasoning.enabled"]
     same = asking(reasoning={"effort": "low"})

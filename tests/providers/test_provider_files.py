@@ -281,6 +281,39 @@ def test_what_is_kept_elsewhere_counts_as_the_most_that_it_may(
     assert prompt_estimate(read(shape, asked(shape, part))) - plain == tokens
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_a_router_reads_itself_is_not_sent_and_not_named(shape: str) -> None:
+    fields = {"models": ["m", "other"], "provider": {"order": ["first"]}, "top_p": 0.5}
+    body = msgspec.json.encode(asked(shape, **fields))
+    request = SHAPES[shape].parse(body, ParsingRules(router=True), {}).request
+    sent = outgoing(request, DIALECTS[NATIVE[shape]], "theirs")
+    assert list(sent.changes) == []
+    assert {*msgspec.json.decode(sent.body)} == {*asked(shape), "top_p"} | (
+        {"store"} if shape == "responses" else set()
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_unknown_field_of_a_strict_request_is_refused(shape: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        body = msgspec.json.encode(asked(shape, invented=1))
+        request = SHAPES[shape].parse(body, ParsingRules(reject_unknown=True), {}).request
+        outgoing(request, DIALECTS[NATIVE[shape]], "theirs")
+    assert (refused.value.code, refused.value.param) == ("unsupported_parameter", "invented")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_half_a_character_of_the_past_goes_out_repaired(shape: str) -> None:
+    body = asked(shape)
+    body["input" if shape == "responses" else "messages"].insert(
+        0, {"role": "assistant", "content": "a!"}
+    )
+    data = msgspec.json.encode(body).replace(b"a!", b"a\\ud83d")
+    request = SHAPES[shape].parse(data, ParsingRules(), {}).request
+    sent = outgoing(request, DIALECTS[NATIVE[shape]], "theirs").body
+    assert "a\ufffd".encode() in sent
+
+
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
 

@@ -368,9 +368,34 @@ async def test_listed_fields_pass_and_others_are_named() -> None:
 async def test_nothing_is_stored_at_the_provider() -> None:
     sent = msgspec.json.encode(RESPONSE)
     async with provider("openai", sent, content_type="application/json") as (target, seen):
-        await events_of(target, native("responses", streamed=False, store=True, input="Hi"))
+        asked = native("responses", streamed=False, store=True, input="Hi")
+        async with target.generate(asked) as reply:
+            await anext(aiter(reply.events))
+            assert list(reply.changes) == ["store true->false"]
     assert seen.bodies[0]["store"] is False
     assert seen.bodies[0]["input"] == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "shape", "field", "limit", "told"),
+    [
+        ("anthropic", "messages", "max_tokens", 32_000,
+         ["max_tokens -1 dropped", "max_tokens 32000 added"]),
+        ("openai", "responses", "max_output_tokens", None, ["max_output_tokens -1 dropped"]),
+    ],
+)  # fmt: skip
+async def test_a_limit_that_is_none_is_not_sent(
+    dialect: str, shape: str, field: str, limit: int | None, told: list[str]
+) -> None:
+    asked = native(shape, streamed=True, **{field: -1})
+    events = BLOCKS if shape == "messages" else ITEMS
+    async with (
+        provider(dialect, stream(events)) as (target, seen),
+        target.generate(asked) as reply,
+    ):
+        await anext(aiter(reply.events))
+        changes = list(reply.changes)
+    assert (seen.bodies[0].get(field), changes) == (limit, told)
 
 
 @each_case

@@ -394,6 +394,15 @@ async def test_budgets_hold(spoken: Spoken, hosted: tuple[Service, Path]) -> Non
     assert spoken.error(body) == (spoken.kind(402), "insufficient_budget")
 
 
+@pytest.mark.parametrize("spoken", [MESSAGES, RESPONSES], ids=["messages", "responses"])
+async def test_what_a_service_like_this_one_estimates_is_no_exact_count(spoken: Spoken) -> None:
+    async with front() as there, gateway(f"{there.root}/v1", dialect="causerie") as outer:
+        url = f"{outer.root}{spoken.count}"
+        async with outer.session.post(url, json=spoken.ask("m", "Hi")) as response:
+            assert response.headers["x-token-count"] == "estimated"
+            assert (await response.json())["input_tokens"] > 0
+
+
 WILDCARDS = """
 [[doors]]
 name = "gateway"

@@ -176,6 +176,7 @@ class Listing:
             thinking=on,
             params=request.params | {"reasoning"},
             sent=request.document,  # it cannot be passed on as it came
+            native=None,
         )
 
     def changes(self, request: ChatRequest) -> Sequence[str]:

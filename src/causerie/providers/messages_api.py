@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from causerie.protocol.reasoning import MESSAGES_FORMAT, blocks_of
+from causerie.providers.native import NATIVE_APIS
 from causerie.providers.request_body import RequestDraft
 
 # The conversation as the Messages API takes it: a system prompt, then turns of content blocks.
@@ -163,7 +164,7 @@ def _strip_trailing_space(draft: RequestDraft, made: list[Block]) -> None:
 
 # Body of a request to the Messages API, from one that is written in terms of chat completions.
 
-_LIMIT = 32_000  # tokens; every model since Claude 4 may write so many
+_LIMIT = NATIVE_APIS["messages"].demanded_limit or 0
 _LEAST_BUDGET = 1024
 # Fields that take another form; what else there is goes as it is.
 _OTHERS = frozenset({

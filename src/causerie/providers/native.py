@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -50,6 +51,7 @@ class NativeApi(Struct, frozen=True):
     limit: str  # name of the output limit
     counted_at: str
     counted: frozenset[str]
+    demanded_limit: int | None = None  # sent where a request has none, if the API demands one
 
 
 NATIVE_APIS = msgspec.toml.decode(
@@ -92,18 +94,32 @@ def native_body(
         if name in listed:
             body[name] = value
         elif value is not None:
-            changes.append(f"{name[:64]} dropped")
+            changes.append(f"{quote(name[:64], safe='[]$@:')} dropped")
     body = _without_hosts(body, "", changes)
     items = body.get("input")
     if isinstance(items, list):
         body["input"] = [
             _without_hosts(item, f"input[{at}].", changes) for at, item in enumerate(items)
         ]
-    if api.limit in body and request.max_tokens is not None:
-        body[api.limit] = request.max_tokens  # lowered where the model writes less
+    _write_limit(body, api, request.max_tokens, changes)
     if native.shape == "responses":
         body["store"] = False
+        if native.body.get("store"):
+            changes.append("store true->false")
     return msgspec.json.encode(body), changes
+
+
+def _write_limit(
+    body: dict[str, Any], api: NativeApi, limit: int | None, changes: list[str]
+) -> None:
+    if body.get(api.limit) == -1:  # which says that there is none
+        del body[api.limit]
+        changes.append(f"{api.limit} -1 dropped")
+        if api.demanded_limit is not None:
+            body[api.limit] = api.demanded_limit
+            changes.append(f"{api.limit} {api.demanded_limit} added")
+    elif limit is not None and api.limit in body:
+        body[api.limit] = limit  # lowered where the model writes less
 
 
 def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:

@@ -78,6 +78,7 @@ def outgoing(
         return _passed_through(request, dialect, model)
     native = None if request.native is None or partial is not None else native_of(request, dialect)
     if native is not None:
+        _listed_fields(request, dialect)  # which raises for unknown fields of a strict request
         written, left_out = native_body(request, native, dialect, model)
         return Outgoing(written, tuple(left_out), request.stream)
     request.check_translated()

@@ -257,10 +257,13 @@ class Provider:
 
     async def count(
         self, path: str, body: bytes, headers: Mapping[str, str], seconds: float = 10.0
-    ) -> int:
+    ) -> int | None:
+        """Return the tokens of a prompt; ``None`` if the provider says that it estimates them."""
         async with self._send("POST", path, seconds, headers, body) as response:
             if response.status != 200:
                 raise await self.refused(response)
+            if response.headers.get("x-token-count") == "estimated":
+                return None
             told = await (await decoded(response)).read(MAX_ERROR_BYTES)
         try:
             return bounded_json.decode(told, _Counted).input_tokens

@@ -26,7 +26,11 @@ from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
 from causerie.protocol.request import FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import ROUTER_FIELDS, plain_request
+from causerie.shapes.chat_completions.reader import (
+    ROUTER_FIELDS,
+    plain_request,
+    without_router_fields,
+)
 from causerie.shapes.messages.encoder import PING, MessagesReply, error_body
 from causerie.shapes.sealed_reasoning import is_ours, reasoning_of
 from causerie.shapes.shape import ParsedRequest, PassingReply, Places, Shape
@@ -383,26 +387,29 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     if not made.decided:
         adaptive = thinking.enabled is True and "thinking" in document.values
         thinking = structs.replace(thinking, enabled=None, adaptive=adaptive, usual_effort=None)
-    betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
-    # No server of others takes thinking that was signed here, nor a turn of nothing else.
-    changes, turns = Changes(), []
-    sent: Any = document.values["messages"]
-    for at, turn in enumerate(sent):
-        content = turn.get("content")
-        if isinstance(content, list) and any(map(is_ours, content)):
-            kept = without(content, is_ours, f"messages[{at}].content", changes)
-            turn = {**turn, "content": kept or [{"type": "text", "text": "…"}]}
-        turns.append(turn)
-    told = changes.reported()
-    unsealed = {**document.values, "messages": turns} if told else None
+    native = None if mark else _native(without_router_fields(document.values, rules), headers)
     request = structs.replace(
         request,
         thinking=thinking,
         hints=frozenset() if made.decided else frozenset({"reasoning"}),
-        native=NativeRequest("messages", document.values, betas, unsealed, told),
+        native=native,
     )
     reply = MessagesReply(made.omits_thinking, request.stop)
     return ParsedRequest(request, PassingReply(reply), places)
+
+
+def _native(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeRequest:
+    # No server of others takes thinking that was signed here, nor a turn of nothing else.
+    betas = {name: value for name, value in headers.items() if name == "anthropic-beta"}
+    changes, turns = Changes(), list(body["messages"])
+    for at, turn in enumerate(turns):
+        content = turn.get("content")
+        if isinstance(content, list) and any(map(is_ours, content)):
+            kept = without(content, is_ours, f"messages[{at}].content", changes)
+            turns[at] = {**turn, "content": kept or [{"type": "text", "text": "…"}]}
+    told = changes.reported()
+    unsealed = {**body, "messages": turns} if told else None
+    return NativeRequest("messages", body, betas, unsealed, told)
 
 
 def _translated(
@@ -547,7 +554,7 @@ def _write_others(made: MessagesTranslation) -> None:
         values["stop"] = body.array("stop_sequences", most=1024)
     output = body.child("output_config") or ObjectReader({})
     for name in output.values.keys() - {"effort", "format"}:
-        made.note(f"output_config.{name[:64]} dropped")
+        made.note(f"output_config.{quote(name[:64], safe='')} dropped")
     format = output.child("format") or body.child("output_format")
     if format is not None:
         if format.string("type") != "json_schema":
@@ -562,7 +569,7 @@ def _write_others(made: MessagesTranslation) -> None:
         if isinstance(metadata.get("user_id"), str):
             values["user"] = metadata["user_id"]
         for name in metadata.keys() - {"user_id"}:
-            made.note(f"metadata.{name[:64]} dropped")
+            made.note(f"metadata.{quote(name[:64], safe='')} dropped")
 
 
 class TokenCount(Struct, frozen=True):

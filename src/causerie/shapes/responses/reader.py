@@ -26,7 +26,7 @@ from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.reasoning import text_of
 from causerie.protocol.request import ChatRequest, FastFields, FastMessage, NativeRequest
 from causerie.shapes.chat_completions.past import Changes
-from causerie.shapes.chat_completions.reader import plain_request
+from causerie.shapes.chat_completions.reader import plain_request, without_router_fields
 from causerie.shapes.responses.encoder import InputTokens, ResponseEncoder, ResponseReply
 from causerie.shapes.responses.tools import INPUT, SEARCH, ToolReader, flat_name, read_choice
 from causerie.shapes.sealed_reasoning import SealedReasoning, unseal
@@ -490,7 +490,8 @@ class _Translation(ItemReader, eq=False):
         if body.word("truncation", ("auto", "disabled")) == "auto":
             self.changes.note("truncation auto->disabled")
         request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, size)
-        request = self._with_own(request, halved=bool(mark))
+        native = None if mark else _native(without_router_fields(body.values, rules))
+        request = self._with_own(request, native)
         reply = ResponseReply(
             echo_of(body, request), self.tools.forms, encrypted, self._summarizes(), most_calls
         )
@@ -573,7 +574,7 @@ class _Translation(ItemReader, eq=False):
             fields["logprobs"], fields["top_logprobs"] = True, top
         return ENCRYPTED in included
 
-    def _with_own(self, request: ChatRequest, *, halved: bool) -> ChatRequest:
+    def _with_own(self, request: ChatRequest, native: NativeRequest | None) -> ChatRequest:
         grammars, names = self.tools.grammars, request.function_names
         tools = tuple(
             structs.replace(tool, grammar=grammar)
@@ -581,7 +582,6 @@ class _Translation(ItemReader, eq=False):
             else tool
             for tool in request.tools
         )
-        native = None if halved else _native(self.body.values)
         return structs.replace(request, tools=tools, native=native, hints=_HINTS)
 
 
