@@ -1,24 +1,32 @@
 -- Carry out the operations in their order, each for itself, and write what they have changed.
 
-local words, at, states, answers = ARGV[3], 1, {}, {encode('<i8', clock)}
+local byte = string.byte
+local words, at, states = ARGV[3], 1, {}
 
-local function carried_out(begins, count)
-  local read, act = unpack(operations[string.sub(words, begins, begins)])
+local function carried_out(letter, begins, count)
+  local operation = operations[letter]
+  local read = operation[1]
   for number = 1, count do
-    states[number] = read(KEYS[decode('<I', words, at + 4 * (number - 1))])
+    local low, middle, high = byte(words, at, at + 2)
+    states[number], at = read(KEYS[low + 256 * middle + 65536 * high]), at + 3
   end
-  states[count + 1] = nil
-  return act(words, begins + 1, states)
+  operation[2](words, begins, states, count)
 end
 
 while at <= #words do
-  local length, count
-  length, count, at = decode('<II', words, at)
-  local begins = at + 4 * count
-  local done, answer = pcall(carried_out, begins, count)
-  if not done then answer = '' end
-  answers[#answers + 1] = encode('<I', #answer) .. answer
-  at = begins + length
+  local low, middle, high, keys, more_keys = byte(words, at, at + 4)
+  local count = keys + 256 * more_keys
+  local begins, before = at + 5 + 3 * count, count_answers + 1
+  local ends = begins + low + 256 * middle + 65536 * high
+  at = at + 5
+  answer('') -- its length, once that is known
+  if not pcall(carried_out, sub(words, begins, begins), begins + 1, count) then
+    for number = before + 1, count_answers do answers[number] = nil end
+    count_answers = before
+  end
+  local length = 0
+  for number = before + 1, count_answers do length = length + #answers[number] end
+  answers[before], at = encode('<I', length), ends
 end
 
 for _, scope in pairs(scopes) do

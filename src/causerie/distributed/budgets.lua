@@ -5,7 +5,7 @@
 -- double, the lower one below a billion.
 
 local BILLION = 1000000000
-local SPENT, HELD = '<Bdd', '<c8dd'
+local SPENT, HELD, ENTRY_HELD = '<Bdd', '<c8dd', 24
 
 local function less(high, low, other_high, other_low)
   return high < other_high or (high == other_high and low < other_low)
@@ -30,45 +30,41 @@ local budgets = {} -- by key, once they are read
 local function read_budget(key)
   local one = budgets[key]
   if one then return one end
-  one = {key = key, known = 0, spent = 0, spent_low = 0, mine = 0, mine_low = 0,
-    others = 0, others_low = 0, rest = ''}
-  local value = values[key]
-  if value then
-    local at, name, high, low
-    one.known, one.spent, one.spent_low, at = decode(SPENT, value)
-    while at <= #value do
-      name, high, low, at = decode(HELD, value, at)
-      if name == process then
-        one.mine, one.mine_low = high, low
-      elseif lives(name) then
-        one.others, one.others_low = plus(one.others, one.others_low, high, low)
-        one.rest = one.rest .. encode(HELD, name, high, low)
-      end
+  local value, known, spent, spent_low, at = values[key], 0, 0, 0
+  if value then known, spent, spent_low, at = decode(SPENT, value) end
+  one = {
+    key = key, known = known, spent = spent, spent_low = spent_low, changed = false,
+    mine = 0, mine_low = 0, others = 0, others_low = 0, rest = '',
+  }
+  for place = at or 1, value and #value or 0, ENTRY_HELD do
+    local name, high, low = decode(HELD, value, place)
+    if name == process then
+      one.mine, one.mine_low = high, low
+    elseif lives(name) then
+      one.others, one.others_low = plus(one.others, one.others_low, high, low)
+      one.rest = one.rest .. sub(value, place, place + ENTRY_HELD - 1)
     end
   end
   budgets[key] = one
   return one
 end
 
-local LIMIT = '<dddddd'
-
 -- Hold the estimate of a request against all of its budgets, or against none.
 -- Whether what it says of spending was read from the database just now, then of every budget its
 -- amount, the estimate, what is spent of it as far as the process knows.
 -- Answers 2 where what is spent of a budget is known neither here nor from the database; else 1 or 0
 -- (held or not), and of every budget what was spent and what was held before.
-local function hold(words, at, states)
-  local read, first = decode('<B', words, at)
-  local fits, answer = 1, {}
-  if read == 0 then
-    for _, one in ipairs(states) do
-      if one.known == 0 then return encode('<B', 2) end
-    end
+local function hold(words, at, states, count)
+  local read, fits = string.byte(words, at) == 1, 1
+  for number = 1, read and 0 or count do
+    if states[number].known == 0 then return answer('\2') end
   end
-  at = first
-  for number, one in ipairs(states) do
-    local limit, limit_low, estimate, estimate_low, known, known_low
-    limit, limit_low, estimate, estimate_low, known, known_low, at = decode(LIMIT, words, at)
+  at = at + 1
+  local stood = ''
+  for number = 1, count do
+    local one, limit, limit_low, estimate, estimate_low, known, known_low = states[number]
+    limit, limit_low, estimate, estimate_low, known, known_low, at = decode('<dddddd', words, at)
+    asked[2 * number - 1], asked[2 * number] = estimate, estimate_low
     -- What a process knows is never more than the truth, so the larger one is nearer to it.
     if one.known == 0 or less(one.spent, one.spent_low, known, known_low) then
       one.known, one.spent, one.spent_low, one.changed = 1, known, known_low, true
@@ -76,44 +72,43 @@ local function hold(words, at, states)
     local held, held_low = plus(one.others, one.others_low, one.mine, one.mine_low)
     local high, low = plus(one.spent, one.spent_low, held, held_low)
     if estimate + estimate_low > 0 and not less(high, low, limit, limit_low) then fits = 0 end
-    answer[number + 1] = encode('<i8i8i8i8', one.spent, one.spent_low, held, held_low)
+    stood = stood .. encode('<i8i8i8i8', one.spent, one.spent_low, held, held_low)
   end
-  at = first
-  for _, one in ipairs(fits == 1 and states or {}) do
-    local _, _, estimate, estimate_low, _, _, after = decode(LIMIT, words, at)
-    one.mine, one.mine_low = plus(one.mine, one.mine_low, estimate, estimate_low)
-    one.changed, at = true, after
+  for number = 1, fits * count do
+    local one = states[number]
+    one.mine, one.mine_low = plus(one.mine, one.mine_low, asked[2 * number - 1], asked[2 * number])
+    one.changed = true
   end
-  answer[1] = encode('<B', fits)
-  return table.concat(answer)
+  answer(encode('<B', fits) .. stood)
 end
 
 -- A request has ended: give back what it held of its budgets, and count what it spent.
 -- The microsecond after which nobody waits for this any more, so that what was spent may stand in
 -- the database already and must not be counted again; then of every budget what it held, what it
 -- spent.
-local function settle(words, at, states)
-  local until_then, held, held_low, spent, spent_low
-  until_then, at = decode('<d', words, at)
-  for _, one in ipairs(states) do
+local function settle(words, at, states, count)
+  local latest, held, held_low, spent, spent_low
+  latest, at = decode('<d', words, at)
+  for number = 1, count do
+    local one = states[number]
     held, held_low, spent, spent_low, at = decode('<dddd', words, at)
     one.mine, one.mine_low = minus(one.mine, one.mine_low, held, held_low)
-    if one.known == 1 and clock <= until_then then
+    if one.known == 1 and clock <= latest then
       one.spent, one.spent_low = plus(one.spent, one.spent_low, spent, spent_low)
-    end
-    -- else it is read from the database when it is asked for
+    end -- else it is read from the database when it is asked for
     one.changed = true
   end
-  return '1'
+  answer('1')
 end
 
 -- This process joins: what its requests hold of each budget.
-local function report_held(words, at, states)
-  for _, one in ipairs(states) do
+local function report_held(words, at, states, count)
+  for number = 1, count do
+    local one = states[number]
     one.mine, one.mine_low, at = decode('<dd', words, at)
     one.changed = true
   end
-  return '1'
+  answer('1')
 end
 
 operations.h = {read_budget, hold}

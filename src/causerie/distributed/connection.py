@@ -263,8 +263,10 @@ class Replica:
         places: dict[str, int] = {}
         parts: list[bytes] = []
         for operation in batch:
-            keys = [places.setdefault(key, len(places) + 2) for key in operation.keys]
-            parts.append(struct.pack(f"<II{len(keys)}I", len(operation.words), len(keys), *keys))
+            parts.append(len(operation.words).to_bytes(3, "little"))
+            parts.append(len(operation.keys).to_bytes(2, "little"))
+            for key in operation.keys:
+                parts.append(places.setdefault(key, len(places) + 2).to_bytes(3, "little"))
             parts.append(operation.words)
         life = int(1000 * self._options.life_seconds)
         command: list[str | int | bytes] = ["EVALSHA", _NAME, 1 + len(places)]

@@ -46,7 +46,7 @@ _MINUTE = 600  # ticks
 
 # How the script packs numbers.
 _ASKED = Layout("<cdd")
-_LIMITS = Layout("<dddddBd")
+_LIMITS = Layout("<6d")
 _TAKEN = Layout("<Bq")
 _WINDOW = Layout("<9q")
 _REFUSING_WINDOW = Layout("<13q")
@@ -220,7 +220,7 @@ class DistributedCounters:
         words = _ASKED.pack(b"t", self._server_time(), need.input)
         for scope, output in zip(scopes, outputs, strict=True):
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
-            words += _LIMITS.pack(*limits, scope.counts_tokens, output)
+            words += _LIMITS.pack(*limits, output if scope.counts_tokens else -1)
         answer = partial(self._answer, scopes, need.input, outputs)
         return await self.replica.ask(words, self._keys(scopes), answer, _undo)
 

@@ -3,9 +3,9 @@
 -- last one, however many of them need it.
 --
 -- KEYS: the processes; then every key that an operation names.
--- ARGV: the process, in eight characters; its life in milliseconds; the operations, each as the
---       length of its words, the number of its keys, the place of each in KEYS, and its words; and
---       where the process joins, its former name or ''.
+-- ARGV: the process, in eight characters; its life in milliseconds; the operations; and where the
+--       process joins, its former name or ''. An operation is the length of its words in three
+--       bytes, the number of its keys in two, the place of each in KEYS in three, and its words.
 -- Gives 0 where the process is not known any more (it then joins anew). Else the time in
 -- microseconds, and of each operation the length of its answer and the answer. An operation that
 -- fails has an empty one and has changed nothing.
@@ -14,7 +14,7 @@
 -- whole ones. This part keeps the processes. The next ones define the operations; batch.lua carries
 -- them out.
 
-local KEPT = 86400000 -- milliseconds that a key is kept: longer than any request runs
+local KEPT = '86400000' -- milliseconds that a key is kept: longer than any request runs
 
 local encode, decode = struct.pack, struct.unpack
 
@@ -51,3 +51,11 @@ for first = 2, #KEYS, AT_ONCE do
 end
 
 local operations = {} -- by the first byte of the words: how a key is read, and what is done
+
+local answers, count_answers = {encode('<i8', clock)}, 1
+
+-- Add a part of the answer of the operation that is carried out.
+local function answer(part)
+  count_answers = count_answers + 1
+  answers[count_answers] = part
+end

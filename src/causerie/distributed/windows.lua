@@ -1,117 +1,120 @@
 -- The last minute of scopes, as causerie.access.windows keeps it in memory: for every tenth of a
 -- second (a tick) in which something was taken, its sums; and what runs in each process.
 --
--- The value of a scope has the sums of all ticks; the newest tick; two runs of ticks, the oldest
--- ones ("front") and those of the newest one's page ("back"); then what runs, by process. A page is
--- two seconds. Pages between the two runs are fields of a hash, each with the number of the next
--- page: it is written when its last tick is over, and read when its first one is a minute old, or
--- when a request that began in it used less than was foreseen.
+-- The value of a scope has the sums of all ticks; its newest tick; two runs of ticks, the oldest ones
+-- ("front") and those before the newest one ("back"); then what runs, by process. Runs between the
+-- two, of twenty ticks, are fields of a hash by their first tick, which "index" lists: a run is
+-- written there once it is full, and read when its first tick is a minute old, or when a request that
+-- began in it used less than was foreseen. A scope with few ticks has no such hash.
 
-local MINUTE, PAGE, TICK = 600, 20, 100000 -- ticks; ticks; microseconds in one
-local MINUTE_KEPT = 62000                  -- milliseconds after which no tick counts any more
-local HEAD, ONE, RUNNING = '<ddddddddHH', '<dddd', '<c8d'
-local SIZE = 32 -- bytes of one tick in a run
-local NOTHING = {0, 0, 0, 0}
+local MINUTE, TICK = 600, 100000         -- ticks; microseconds in one
+local MINUTE_KEPT = '62000'              -- milliseconds after which no tick counts any more
+local HEAD, ONE, RUNNING = '<ddddddddHHH', '<dddd', '<c8d'
+local SIZE, FULL, ENTRY = 32, 20 * 32, 16 -- bytes: of a tick, of a run, and of what runs in a process
+
+local floor, max, min, sub = math.floor, math.max, math.min, string.sub
 
 local scopes = {} -- by key, once they are read
 
 local function read_scope(key)
   local scope = scopes[key]
   if scope then return scope end
-  scope = {key = key, pages = {}, front = '', from = 1, back = '', mine = 0, others = 0, rest = ''}
   local value = values[key]
-  if value then
-    local front, back, at, name, count
-    scope.requests, scope.input, scope.output, scope.tick, scope.tick_requests, scope.tick_input,
-      scope.tick_output, scope.page, front, back, at = decode(HEAD, value)
-    scope.front = string.sub(value, at, at + front - 1)
-    scope.back = string.sub(value, at + front, at + front + back - 1)
-    local begins = at + front + back
-    at = begins
-    while at <= #value do
-      name, count, at = decode(RUNNING, value, at)
+  if not value then
+    scope = {
+      key = key, requests = 0, input = 0, output = 0, changed = false,
+      tick = 0, tick_requests = 0, tick_input = 0, tick_output = 0, oldest = 0,
+      index = '', front = '', from = 1, back = '', mine = 0, others = 0, rest = '',
+    }
+  else
+    local requests, input, output, tick, tick_requests, tick_input, tick_output, oldest,
+      index, front, back, at = decode(HEAD, value)
+    front = at + front
+    back = front + back
+    index = back + index
+    scope = {
+      key = key, requests = requests, input = input, output = output, changed = false,
+      tick = tick, tick_requests = tick_requests, tick_input = tick_input,
+      tick_output = tick_output, oldest = oldest,
+      front = sub(value, at, front - 1), from = 1, back = sub(value, front, back - 1),
+      index = sub(value, back, index - 1), mine = 0, others = 0, rest = '',
+    }
+    for place = index, #value, ENTRY do
+      local name, count = decode(RUNNING, value, place)
       if name == process then
         scope.mine = count
       elseif lives(name) then
-        scope.others, scope.rest = scope.others + count, scope.rest .. encode(RUNNING, name, count)
+        scope.others = scope.others + count
+        scope.rest = scope.rest .. sub(value, place, place + ENTRY - 1)
       end
     end
-  else
-    scope.requests, scope.input, scope.output, scope.tick, scope.page = 0, 0, 0, 0, 0
-    scope.tick_requests, scope.tick_input, scope.tick_output = 0, 0, 0
   end
   scopes[key] = scope
   return scope
 end
 
-local function page_of(tick)
-  return math.floor(tick / PAGE)
+local function ticks_of(scope)
+  return scope.key .. ':ticks'
 end
 
--- A page of the hash: its ticks, and the number of the next page; nil where it was lost.
-local function stored(scope, page)
-  local value = scope.pages[page]
-  if value == nil then
-    value = redis.pcall('HGET', scope.key .. ':ticks', page)
-    scope.pages[page] = value
-  end
-  if type(value) ~= 'string' then return nil end
-  local next = decode('<d', value)
-  return string.sub(value, 9), next
+-- A run of the hash, by its first tick; '' where it was lost.
+local function stored(scope, first)
+  local run = scope.runs and scope.runs[first] or redis.pcall('HGET', ticks_of(scope), first)
+  return type(run) == 'string' and run or ''
 end
 
-local function store(scope, page, run, next)
-  scope.pages[page] = encode('<d', next) .. run
-  scope.writes = scope.writes or {}
-  scope.writes[page] = true
+local function store(scope, run)
+  local runs = scope.runs or {}
+  scope.runs, runs[sub(run, 1, 8)] = runs, run
 end
 
 local function newest(scope)
   return encode(ONE, scope.tick, scope.tick_requests, scope.tick_input, scope.tick_output)
 end
 
--- Make the next run the front, once the front is used up. False where only the newest tick is left.
+local function sum_up(scope, run)
+  scope.requests, scope.input = scope.tick_requests, scope.tick_input
+  scope.output = scope.tick_output
+  for at = 1, #run, SIZE do
+    local _, requests, input, output = decode(ONE, run, at)
+    scope.requests, scope.input = scope.requests + requests, scope.input + input
+    scope.output = scope.output + output
+  end
+end
+
+-- Make the next run the front, once the front is used up; '' where only the newest tick is left.
 local function advance(scope)
-  local page, run, next = scope.page, scope.back, 0
-  if page == 0 then
+  local run = scope.back
+  if scope.index == '' then
     scope.back = ''
   else
-    run, next = stored(scope, page)
-    if scope.writes then scope.writes[page] = nil end
-    scope.pages[page] = false
-    redis.pcall('HDEL', scope.key .. ':ticks', page)
-    if next == page_of(scope.tick) then next = 0 end
-    if not run then -- nobody knows what was in it and in those after it: only the last two count
-      run, next, scope.back = scope.back, 0, ''
-      scope.requests, scope.input, scope.output =
-        scope.tick_requests, scope.tick_input, scope.tick_output
-      for at = 1, #run, SIZE do
-        local _, requests, input, output = decode(ONE, run, at)
-        scope.requests, scope.input = scope.requests + requests, scope.input + input
-        scope.output = scope.output + output
-      end
+    local first = sub(scope.index, 1, 8)
+    run = stored(scope, first)
+    redis.pcall('HDEL', ticks_of(scope), first)
+    if scope.runs then scope.runs[first] = nil end
+    scope.index = sub(scope.index, 9)
+    if run == '' then -- what was in it is not known: what is known here counts
+      run, scope.back, scope.index = scope.back, '', ''
+      sum_up(scope, run)
     end
   end
-  scope.front, scope.from, scope.page = run, 1, next
-  return #run > 0
+  scope.front, scope.from = run, 1
 end
 
 -- Without what began a minute ago, or is to come: a clock was put back.
 local function open(scope, now)
-  while scope.tick > 0 do
-    local tick, requests, input, output, at = scope.tick
-    if scope.from < #scope.front or advance(scope) then
-      tick, requests, input, output, at = decode(ONE, scope.front, scope.from)
-    end
-    if math.abs(now - tick) < MINUTE then return end
-    if not at or now - scope.tick >= MINUTE then
-      if scope.page > 0 then redis.call('UNLINK', scope.key .. ':ticks') end
-      scope.requests, scope.input, scope.output = 0, 0, 0
-      scope.tick, scope.page, scope.writes, scope.pages = 0, 0, nil, {}
-      scope.front, scope.from, scope.back = '', 1, ''
+  while scope.tick > 0 and math.abs(now - scope.oldest) >= MINUTE do
+    if scope.from > #scope.front then advance(scope) end
+    if scope.front == '' or now - scope.tick >= MINUTE then
+      if scope.index ~= '' then redis.call('UNLINK', ticks_of(scope)) end
+      scope.requests, scope.input, scope.output, scope.tick = 0, 0, 0, 0
+      scope.index, scope.front, scope.from, scope.back, scope.runs = '', '', 1, '', nil
     else
+      local _, requests, input, output, at = decode(ONE, scope.front, scope.from)
       scope.requests, scope.input = scope.requests - requests, scope.input - input
       scope.output, scope.from = scope.output - output, at
+      if at > #scope.front then advance(scope) end
+      scope.oldest = scope.front == '' and scope.tick or decode('<d', scope.front, scope.from)
     end
   end
 end
@@ -119,18 +122,16 @@ end
 -- Count in the newest tick, which is never older than one that is there.
 local function put(scope, now, requests, input, output)
   if scope.tick < now then
-    if scope.tick > 0 then
-      local page, next, run = page_of(scope.tick), page_of(now), scope.back .. newest(scope)
-      if page == next then
-        scope.back = run
+    if scope.tick == 0 then
+      scope.oldest = now
+    else
+      scope.back = scope.back .. newest(scope)
+      if #scope.back < FULL then -- goes on
+      elseif scope.index == '' and scope.from > #scope.front then
+        scope.front, scope.from, scope.back = scope.back, 1, ''
       else
-        scope.back = ''
-        if scope.page == 0 and scope.from > #scope.front then
-          scope.front, scope.from = run, 1
-        else
-          store(scope, page, run, next)
-          if scope.page == 0 then scope.page = page end
-        end
+        store(scope, scope.back)
+        scope.index, scope.back = scope.index .. sub(scope.back, 1, 8), ''
       end
     end
     scope.tick, scope.tick_requests, scope.tick_input, scope.tick_output = now, 0, 0, 0
@@ -138,156 +139,178 @@ local function put(scope, now, requests, input, output)
   scope.requests, scope.tick_requests = scope.requests + requests, scope.tick_requests + requests
   scope.input, scope.tick_input = scope.input + input, scope.tick_input + input
   scope.output, scope.tick_output = scope.output + output, scope.tick_output + output
+  scope.changed = true
 end
 
 -- A run in which a tick has so much more; nil where the tick is not in it.
 local function corrected(run, from, tick, requests, input, output)
-  for at = from, #run, SIZE do
-    if decode('<d', run, at) == tick then
+  if from > #run or tick < decode('<d', run, from) then return nil end
+  for at = #run - SIZE + 1, from, -SIZE do
+    local this = decode('<d', run, at)
+    if this == tick then
       local _, before, before_input, before_output, after = decode(ONE, run, at)
       local one = encode(ONE, tick, before + requests, before_input + input, before_output + output)
-      return string.sub(run, 1, at - 1) .. one .. string.sub(run, after)
+      return sub(run, 1, at - 1) .. one .. sub(run, after)
+    elseif this < tick then
+      return nil
     end
   end
 end
 
--- Take something back from the tick in which it was counted, unless that is a minute ago.
-local function take_back(scope, tick, requests, input, output)
+-- Whether there is still the tick of which something is given back; if so, it has so much more.
+local function amend(scope, tick, requests, input, output)
   if tick == scope.tick then
     scope.tick_requests, scope.tick_input = scope.tick_requests + requests, scope.tick_input + input
     scope.tick_output = scope.tick_output + output
-  else
-    local back = corrected(scope.back, 1, tick, requests, input, output)
-    local front = not back and corrected(scope.front, scope.from, tick, requests, input, output)
-    scope.back, scope.front = back or scope.back, front or scope.front
-    if not (back or front) then
-      local page = page_of(tick)
-      local run, next = stored(scope, page)
-      run = run and corrected(run, 1, tick, requests, input, output)
-      if not run then return end
-      store(scope, page, run, next)
+    return true
+  end
+  local run = corrected(scope.back, 1, tick, requests, input, output)
+  if run then
+    scope.back = run
+    return true
+  end
+  for at = #scope.index - 7, 1, -8 do
+    if decode('<d', scope.index, at) <= tick then
+      run = corrected(stored(scope, sub(scope.index, at, at + 7)), 1, tick, requests, input, output)
+      if run then store(scope, run) end
+      return run ~= nil
     end
   end
-  scope.requests, scope.input = scope.requests + requests, scope.input + input
-  scope.output = scope.output + output
+  run = corrected(scope.front, scope.from, tick, requests, input, output)
+  scope.front = run or scope.front
+  return run ~= nil
 end
 
--- Of each measure (requests, tokens, input, output) the tick with whose end this much is free, or
--- one; 0 where nothing is taken.
-local function free_after(scope, counts, more)
+-- Of each measure (requests, tokens, input, output) the tick with whose end so much is free; 0 where
+-- nothing is taken.
+local function free_after(scope, more)
   local used = {scope.requests, scope.input + scope.output, scope.input, scope.output}
-  local found, left = {0, 0, 0, 0}, 0
+  local found, open = {0, 0, 0, 0}, 0
   for measure = 1, 4 do
-    if counts == 0 and measure > 1 then used[measure] = 0 end
-    used[measure] = math.min(math.max(more[measure], 1), used[measure])
-    if used[measure] > 0 then left = left + 1 end
+    used[measure] = min(max(more[measure], 1), used[measure])
+    if used[measure] > 0 then open = open + 1 end
   end
-  local run, at, page, last = scope.front, scope.from, scope.page, false
-  while left > 0 do
+  local run, at, place = sub(scope.front, scope.from), 1, 1
+  while open > 0 do
     local tick, requests, input, output
-    if at < #run then
-      tick, requests, input, output, at = decode(ONE, run, at)
-    elseif page > 0 and page ~= page_of(scope.tick) then
-      run, page = stored(scope, page)
-      run, page, at = run or '', page or 0, 1
-    elseif not last then
-      run, at, last = scope.back .. newest(scope), 1, true
+    if at > #run and place > #scope.index + 8 then break end
+    if at > #run then
+      local last = place > #scope.index
+      run = last and scope.back .. newest(scope) or stored(scope, sub(scope.index, place, place + 7))
+      at, place = 1, place + 8
     else
-      break
-    end
-    if tick then
-      for measure, part in ipairs({requests, input + output, input, output}) do
-        if used[measure] > 0 and part > 0 then
-          used[measure], found[measure] = used[measure] - part, tick
-          if used[measure] <= 0 then left = left - 1 end
+      tick, requests, input, output, at = decode(ONE, run, at)
+      local parts = {requests, input + output, input, output}
+      for measure = 1, 4 do
+        if used[measure] > 0 and parts[measure] > 0 then
+          used[measure], found[measure] = used[measure] - parts[measure], tick
+          if used[measure] <= 0 then open = open - 1 end
         end
       end
     end
   end
-  return unpack(found)
+  return encode('<i8i8i8i8', unpack(found))
 end
 
-local function microseconds(given)
-  return given > 0 and given or clock
+local ANY = {1, 1, 1, 1}
+
+-- Of each measure the tick with whose end one more is free: mostly the oldest one.
+local function first_free(scope)
+  local oldest, requests, input, output = scope.tick, scope.tick_requests, scope.tick_input, scope.tick_output
+  if scope.from <= #scope.front then
+    oldest, requests, input, output = decode(ONE, scope.front, scope.from)
+  elseif scope.back ~= '' then
+    oldest, requests, input, output = decode(ONE, scope.back)
+  end
+  if requests > 0 and (input > 0 or scope.input == 0) and (output > 0 or scope.output == 0) then
+    local inputs, outputs = scope.input > 0 and oldest or 0, scope.output > 0 and oldest or 0
+    return encode('<i8i8i8i8', oldest, max(inputs, outputs), inputs, outputs)
+  end
+  return free_after(scope, ANY)
 end
 
-local LIMITS = '<dddddBd'
+local LIMITS, WIDTH = '<dddddd', 48
+local asked = {} -- numbers of the scopes or budgets of an operation, one after the other
 
 -- Take from all scopes of a request, or from none.
 -- The time or 0, input, then of every scope the limits of requests, tokens, input, output and
--- concurrent ones, whether tokens count, and the output to reserve.
+-- concurrent ones, and the output to reserve, or -1 where tokens do not count.
 -- Answers 1 or 0 (taken or not), the time, and of every scope the tick, the sums, what runs, and of
 -- each measure the tick after which one more is free; where it is refused also that after which as
 -- much as is wanted is.
-local function take(words, at, states)
-  local micros, input, first = decode('<dd', words, at)
-  micros = microseconds(micros)
-  local now, fits = math.floor(micros / TICK), 1
-  at = first
-  for _, scope in ipairs(states) do
-    local requests, tokens, inputs, outputs, most, counts, reserve
-    requests, tokens, inputs, outputs, most, counts, reserve, at = decode(LIMITS, words, at)
+local function take(words, at, states, count)
+  local micros, input
+  micros, input, at = decode('<dd', words, at)
+  if micros == 0 then micros = clock end
+  local now, fits = floor(micros / TICK), true
+  for number = 1, count do
+    local scope = states[number]
+    local requests, tokens, inputs, outputs, most, reserve
+    requests, tokens, inputs, outputs, most, reserve, at = decode(LIMITS, words, at)
     open(scope, now)
-    if scope.requests + 1 > requests or scope.mine + scope.others >= most then fits = 0 end
-    if counts == 1 and (scope.input + scope.output + input + reserve > tokens
+    asked[number] = reserve
+    if scope.requests + 1 > requests or scope.mine + scope.others >= most
+        or reserve >= 0 and (scope.input + scope.output + input + reserve > tokens
         or scope.input + input > inputs or scope.output + reserve > outputs) then
-      fits = 0
+      fits = false
     end
   end
-  local answer = {encode('<Bi8', fits, micros)}
-  at = first
-  for _, scope in ipairs(states) do
-    local requests, tokens, inputs, outputs, most, counts, reserve
-    requests, tokens, inputs, outputs, most, counts, reserve, at = decode(LIMITS, words, at)
-    local over, tick = fits == 0 and {
-      scope.requests + 1 - requests,
-      scope.input + scope.output + input + reserve - tokens,
-      scope.input + input - inputs,
-      scope.output + reserve - outputs,
-    }, 0
-    if fits == 1 then
-      put(scope, now, 1, counts * input, counts * reserve)
-      scope.mine, scope.changed, tick = scope.mine + 1, true, scope.tick
+  answer(encode('<Bi8', fits and 1 or 0, micros))
+  at = at - WIDTH * count
+  for number = 1, count do
+    local scope, reserve, tick = states[number], asked[number], 0
+    if fits then
+      put(scope, now, 1, reserve >= 0 and input or 0, max(reserve, 0))
+      scope.mine, tick = scope.mine + 1, scope.tick
     end
-    answer[#answer + 1] = encode(
-      '<i8i8i8i8i8i8i8i8i8', tick, scope.requests, scope.input, scope.output,
-      scope.mine + scope.others, free_after(scope, counts, NOTHING))
-    if over then
-      answer[#answer + 1] = encode('<i8i8i8i8', free_after(scope, counts, over))
+    answer(encode('<i8i8i8i8i8', tick, scope.requests, scope.input, scope.output,
+      scope.mine + scope.others))
+    answer(first_free(scope))
+    if not fits then
+      local requests, tokens, inputs, outputs = decode(LIMITS, words, at)
+      at = at + WIDTH
+      answer(free_after(scope, {
+        scope.requests + 1 - requests,
+        scope.input + scope.output + input + reserve - tokens,
+        scope.input + input - inputs,
+        scope.output + reserve - outputs,
+      }))
     end
   end
-  return table.concat(answer)
 end
 
 -- A request has ended: give its places back, and settle its tokens.
 -- The time or 0, what of requests to count more (0, or -1 where the request was never told that it
 -- was let in), then of every scope the tick in which was taken, how much more, or less, input and
 -- output was used than was foreseen.
-local function release(words, at, states)
+local function release(words, at, states, count)
   local micros, requests, tick, input, output
   micros, requests, at = decode('<dd', words, at)
-  local now = math.floor(microseconds(micros) / TICK)
-  for _, scope in ipairs(states) do
+  local now = floor((micros == 0 and clock or micros) / TICK)
+  for number = 1, count do
+    local scope = states[number]
     tick, input, output, at = decode('<ddd', words, at)
     open(scope, now)
-    scope.mine, scope.changed = math.max(scope.mine - 1, 0), true
-    if tick > 0 and (requests < 0 or input < 0 or output < 0) then
-      take_back(scope, tick, requests, math.min(input, 0), math.min(output, 0))
+    scope.mine, scope.changed = max(scope.mine - 1, 0), true
+    if requests < 0 or input < 0 or output < 0 then
+      local less_input, less_output = min(input, 0), min(output, 0)
+      if scope.tick > 0 and amend(scope, tick, requests, less_input, less_output) then
+        scope.requests, scope.input = scope.requests + requests, scope.input + less_input
+        scope.output = scope.output + less_output
+      end
     end
-    if input > 0 or output > 0 then
-      put(scope, now, 0, math.max(input, 0), math.max(output, 0))
-    end
+    if input > 0 or output > 0 then put(scope, now, 0, max(input, 0), max(output, 0)) end
   end
-  return '1'
+  answer('1')
 end
 
 -- This process joins: what runs in it of each scope.
-local function report_running(words, at, states)
-  for _, scope in ipairs(states) do
-    scope.mine, at = decode('<d', words, at)
-    scope.changed = true
+local function report_running(words, at, states, count)
+  for number = 1, count do
+    states[number].mine, at = decode('<d', words, at)
+    states[number].changed = true
   end
-  return '1'
+  answer('1')
 end
 
 operations.t = {read_scope, take}
@@ -295,25 +318,20 @@ operations.r = {read_scope, release}
 operations.j = {read_scope, report_running}
 
 local function write_scope(scope)
-  local front = string.sub(scope.front, scope.from)
-  local running = scope.rest
+  local front, running = scope.front, scope.rest
+  if scope.from > 1 then front = sub(front, scope.from) end
   if scope.mine > 0 then running = running .. encode(RUNNING, process, scope.mine) end
   if scope.tick == 0 and running == '' then
     redis.call('DEL', scope.key)
     return
   end
   local head = encode(HEAD, scope.requests, scope.input, scope.output, scope.tick,
-    scope.tick_requests, scope.tick_input, scope.tick_output, scope.page, #front, #scope.back)
-  redis.call('SET', scope.key, head .. front .. scope.back .. running,
+    scope.tick_requests, scope.tick_input, scope.tick_output, scope.oldest,
+    #scope.index, #front, #scope.back)
+  redis.call('SET', scope.key, head .. front .. scope.back .. scope.index .. running,
     'PX', running == '' and MINUTE_KEPT or KEPT)
-  if scope.writes then
-    local pages = {}
-    for page in pairs(scope.writes) do
-      pages[#pages + 1], pages[#pages + 2] = page, scope.pages[page]
-    end
-    if #pages > 0 then
-      redis.pcall('HSET', scope.key .. ':ticks', unpack(pages))
-      redis.pcall('PEXPIRE', scope.key .. ':ticks', MINUTE_KEPT)
-    end
+  for first, run in pairs(scope.runs or {}) do
+    redis.pcall('HSET', ticks_of(scope), first, run)
+    redis.pcall('PEXPIRE', ticks_of(scope), MINUTE_KEPT)
   end
 end
