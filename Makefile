@@ -19,7 +19,7 @@ again = echo "== once more, alone" && $(BIN)/python -m pytest --last-failed --la
 # What is compiled once is read by every process after it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help serve test test-all mutants suite types timings day openvino llamacpp vllm bench faults package lint style sourcetypes testtypes format docs lock \
+.PHONY: help serve test test-all mutants suite types timings day openvino llamacpp vllm bench faults package lint style format docs lock \
 	weights system postgres valkey browser promtool helm screenshots clean
 .DEFAULT_GOAL := help
 
@@ -32,7 +32,6 @@ serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.
 
 test: ## Set up, then every check, and the tests that together show each promise
 	$(MAKE) --no-print-directory -j4 -O system $(VENV)/.dev
-	@mkdir -p build
 	$(MAKE) --no-print-directory -j4 suite types; ended=$$?; cat build/types.txt; exit $$ended
 
 # Text in ARGS is for pytest, and reaches what is run once more, too.
@@ -47,8 +46,9 @@ suite:
 		{ test $$? -eq 1 && $(again); }; }
 
 # Tests often wait for a page, a clock or a child, and have the machine before types do.
-types:
-	nice $(MAKE) --no-print-directory -O sourcetypes testtypes >build/types.txt 2>&1
+types: $(VENV)/.dev
+	@mkdir -p build
+	nice $(BIN)/mypy >build/types.txt 2>&1
 
 mutants: $(VENV)/.dev $(MODULES) ## Plant faults one by one, and name those that no test finds: ARGS="--all --only store"
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
@@ -93,18 +93,12 @@ package: $(VENV)/.dev ## Build wheel and sdist into dist/, and check what they s
 	$(BIN)/python tools/check_package.py dist/*
 
 lint: $(VENV)/.dev ## Style, types, and who may import whom
-	$(MAKE) --no-print-directory -j2 -O style testtypes sourcetypes
+	$(MAKE) --no-print-directory -j2 -O style types; ended=$$?; cat build/types.txt; exit $$ended
 	$(BIN)/python -m pytest -q tests/test_rooms.py
 
 style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-
-sourcetypes: $(VENV)/.dev
-	$(BIN)/mypy
-
-testtypes: $(VENV)/.dev
-	$(BIN)/mypy --config-file tests/mypy.ini tests
 
 format: $(VENV)/.dev ## Put the code into shape
 	$(BIN)/ruff check --fix .

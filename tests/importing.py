@@ -17,11 +17,11 @@ def pytest_pycollect_makeitem() -> list[pytest.Item]:
 
 
 def pytest_collection_finish() -> None:
-    """Have Hypothesis note the constants of all modules, which each process would look for."""
+    """Have Hypothesis note constants of modules and characters of UTF-8, as each process would."""
     _drawn()
 
 
 @settings(max_examples=1, database=None)
-@given(st.text())
+@given(st.text(st.characters(codec="utf-8")))
 def _drawn(text: str) -> None:
     del text

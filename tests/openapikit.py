@@ -7,6 +7,7 @@ takes seconds in every process of a run, and most of them run none of these test
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import casekit
@@ -24,9 +25,16 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from causerie.http.openapi import document
 from causerie.protocol.known_fields import without_past
 
 _SILENT = {"role": "user", "content": ""}
+
+
+@cache
+def service_document() -> Mapping[str, Any]:
+    """Return the document of a service, which several modules look at while they are imported."""
+    return document(4096)
 
 
 def operations(document: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "causerie"
 READS_SOURCE = pytest.mark.xdist_group("source")
 _KEPT = (ast.Call, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Raise)
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 N = TypeVar("N", bound=ast.AST)
 
 
@@ -40,6 +41,11 @@ def _nodes() -> list[tuple[str, ast.AST]]:
 
 
 def nodes(*kinds: type[N]) -> Iterator[tuple[str, N]]:
-    """Yield calls, classes, functions or what is raised, with the file that has them."""
+    """Yield calls, classes or what is raised, with the file that has them."""
     assert set(kinds) <= set(_KEPT), kinds
     return ((name, node) for name, node in _nodes() if isinstance(node, kinds))
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Yield functions and methods, with the file that has them."""
+    return ((name, node) for name, node in _nodes() if isinstance(node, Function))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from sourcekit import READS_SOURCE, nodes, trees
+from sourcekit import READS_SOURCE, functions, nodes, trees
 
 MAX_FUNCTION = 50
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "tools_misc"}
@@ -29,7 +29,7 @@ def test_a_file_says_what_it_is_for() -> None:
 def test_a_function_fits_on_a_screen() -> None:
     long = {
         f"{name}:{node.lineno}: {node.name}": length
-        for name, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)
+        for name, node in functions()
         if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION
     }
     assert not long, f"more than {MAX_FUNCTION} lines: name their steps and make them functions"

@@ -218,6 +218,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.full
 async def test_two_processes_tell_once(sqlite_template: Path, tmp_path: Path) -> None:
     (tmp_path / "alerts.db").write_bytes(sqlite_template.read_bytes())
     url = f"sqlite:///{tmp_path / 'alerts.db'}"

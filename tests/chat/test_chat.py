@@ -38,11 +38,11 @@ from causerie.protocol.request import (
     Regex,
     TextChoice,
     Thinking,
-    TokenBounds,
     Tool,
     ToolCall,
     ToolChoice,
 )
+from causerie.protocol.targets import TokenBounds
 
 UNFORCED = '%llguidance {"no_forcing": true}\n'
 

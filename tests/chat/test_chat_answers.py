@@ -12,6 +12,7 @@ from chatkit import Unchecked, continued, together, whole_and_cuts
 from formatkit import WEATHER
 
 from causerie.chat import answer
+from causerie.chat import schema as schemas
 from causerie.chat.answer import AnswerPlan, SchemaCache, answer_plan
 from causerie.chat.chat import TextChat
 from causerie.chat.schema import PreparedSchema, WhiteSpace
@@ -54,7 +55,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(threading.current_thread().name)
         return genuine(schema, **how)
 
-    genuine = answer.prepare
+    genuine = schemas.prepare
     monkeypatch.setattr(answer, "prepare", prepare)
     return seen
 

@@ -11,6 +11,7 @@ from chatkit import Unchecked
 from formatkit import WEATHER
 
 from causerie.chat import answer
+from causerie.chat import schema as schemas
 from causerie.chat.answer import Functions, SchemaCache, callable_functions
 from causerie.chat.chat import TextChat
 from causerie.chat.schema import PreparedSchema
@@ -41,7 +42,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(param)
         return genuine(schema, param=param)
 
-    genuine = answer.prepare
+    genuine = schemas.prepare
     monkeypatch.setattr(answer, "prepare", prepare)
     return seen
 

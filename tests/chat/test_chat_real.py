@@ -163,6 +163,7 @@ SAVED = {"tools": (Tool("save", DIFFERENT),), "tool_choice": ToolChoice("require
 @pytest.mark.parametrize(
     "case", first_of([{"output": JsonSchema(DIFFERENT)}, SAVED]), ids=["answer", "call"]
 )
+@pytest.mark.full
 async def test_no_item_repeats_an_earlier_one(
     chats: tuple[TextChat, TextChat], case: dict[str, Any]
 ) -> None:
@@ -175,6 +176,7 @@ async def test_no_item_repeats_an_earlier_one(
     assert whole.finish == ("tool_calls" if whole.calls else "stop")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", first_of(CASES))
 async def test_greedy_replies_are_the_same_wherever_they_break_off(
     chats: tuple[TextChat, TextChat], case: str
@@ -198,6 +200,7 @@ async def test_greedy_replies_are_the_same_wherever_they_break_off(
 @pytest.mark.parametrize(
     "begun", first_of(["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼'])
 )
+@pytest.mark.full
 async def test_a_document_that_a_client_has_begun_is_gone_on_with(
     chats: tuple[TextChat, TextChat], begun: str
 ) -> None:

@@ -21,7 +21,7 @@ from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.registry import by_name
 from causerie.chat.lark import TOO_COMPLEX
 from causerie.chat.schema import prepare, regex
-from causerie.chat.worker_process import BOUNDS_WORK
+from causerie.chat.worker_process import BOUNDS_WORK, serve
 from causerie.errors import InvalidRequest, Overloaded
 
 # Where a worker finds this module, and the kit that it imports.
@@ -327,7 +327,7 @@ def test_a_worker_ends_when_its_input_does() -> None:
     os.close(write)
     answers = io.BytesIO()
     with os.fdopen(read, "rb") as requests:
-        compiler_worker.serve(requests, answers, compiler_worker.CompilerWorker(None).answer)
+        serve(requests, answers, compiler_worker.CompilerWorker(None).answer)
     assert answers.getvalue() == b""
 
 

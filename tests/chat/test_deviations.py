@@ -69,7 +69,7 @@ def test_a_stream_says_what_the_whole_says(data: st.DataObject) -> None:
             assert read(form, text, cuts=list(pieces)) == whole
 
 
-@each_of("form", MARKED, ids=lambda form: form.name)
+@each_of("form", MARKED, ids=lambda form: form.name, every=3)
 def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
     section = write_calls(form.calls, [Call("get_weather", {"city": "Paris"}, "abcdefgh1")])
     before = write_said(form, "Let me look.") + form.calls.lead
@@ -81,7 +81,7 @@ def test_text_around_calls_is_not_glued_together(form: ModelFormat) -> None:
             assert re.fullmatch(r"Let me look\.\s+There it is\.", told.answer), told.answer
 
 
-@each_of("form", FORMATS, ids=lambda form: form.name)
+@each_of("form", FORMATS, ids=lambda form: form.name, every=3)
 def test_two_pieces_of_reasoning_are_not_glued_together(form: ModelFormat) -> None:
     text = write_reasoning(form.reasoning, "Hm.") + write_reasoning(form.reasoning, "So.")
     for size in SIZES:
@@ -90,7 +90,7 @@ def test_two_pieces_of_reasoning_are_not_glued_together(form: ModelFormat) -> No
         assert told.answer == "Yes."
 
 
-@each_of("form", FORMATS, ids=lambda form: form.name)
+@each_of("form", FORMATS, ids=lambda form: form.name, every=3)
 def test_reasoning_that_is_opened_twice_is_opened_once(form: ModelFormat) -> None:
     text = write_reasoning(form.reasoning, "Hm.") + form.answer_open + "Yes."
     twice = form.reasoning.open + form.reasoning.after_open + text

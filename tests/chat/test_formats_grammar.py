@@ -156,7 +156,7 @@ def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
             assert refusal(form, model, section, required=True) is not None
 
 
-@each_of("name", [form.name for form in FORMATS if headless_of(form)])
+@each_of("name", [form.name for form in FORMATS if headless_of(form)], every=3)
 def test_a_section_without_its_first_marker_is_held_to_its_schema(name: str) -> None:
     form = by_name(name)
     section = headless_of(form)
@@ -505,7 +505,7 @@ STRINGS: list[tuple[Mapping[str, object], str, str]] = [
 
 
 @each_of("name", NOTATIONS)
-@each_of(("what", "right", "wrong"), STRINGS)
+@each_of(("what", "right", "wrong"), STRINGS, every=3)
 def test_strings_are_held_to_format_and_pattern(
     name: str, what: Mapping[str, object], right: str, wrong: str
 ) -> None:
@@ -525,7 +525,7 @@ def texts_of(format: str) -> st.SearchStrategy[str]:
     return st.from_regex(re.compile(keywords.FORMATS[format], re.ASCII), fullmatch=True)
 
 
-@each_of("name", keywords.FORMATS)
+@each_of("name", keywords.FORMATS, every=3)
 @given(data=st.data())
 def test_what_a_format_admits_in_other_notations_it_admits_in_json(
     name: str, data: st.DataObject

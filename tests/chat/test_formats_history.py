@@ -112,26 +112,26 @@ def _reasoning_in_prompt(template: ChatTemplate, form: ModelFormat) -> tuple[str
     return said, _rendered(template, form, answer, [], False)
 
 
-@each_of("name", [form.name for form in FORMATS])
+@each_of("name", [form.name for form in FORMATS], every=3)
 def test_own_template_shows_calls_as_declared(name: str) -> None:
     declared, prompt = _calls_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
     assert declared in prompt
 
 
-@each_of("name", [form.name for form in FORMATS])
+@each_of("name", [form.name for form in FORMATS], every=3)
 def test_no_call_is_lost_beside_text(name: str) -> None:
     template = _template(OWN / f"{name}.jinja")
     declared, prompt = _calls_in_prompt(template, by_name(name), "I look.")
     assert declared in prompt
 
 
-@each_of("name", [f.name for f in FORMATS if f.name not in OWN_NO_REASONING])
+@each_of("name", [f.name for f in FORMATS if f.name not in OWN_NO_REASONING], every=3)
 def test_own_template_shows_reasoning_as_declared(name: str) -> None:
     declared, prompt = _reasoning_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
     assert declared in prompt
 
 
-@each_of("name", [form.name for form in FORMATS])
+@each_of("name", [form.name for form in FORMATS], every=3)
 def test_what_stands_between_a_text_and_its_call_is_known(name: str) -> None:
     template, form = _template(OWN / f"{name}.jinja"), by_name(name)
     declared, prompt = _calls_in_prompt(template, form, "I look.")
@@ -167,7 +167,7 @@ def _shows_both(template: ChatTemplate, form: ModelFormat, said: str | None, tho
 
 @each_of("thought", ["", "Hm, so."])
 @each_of("said", [None, "I look."])
-@each_of("name", [form.name for form in FORMATS])
+@each_of("name", [form.name for form in FORMATS], every=3)
 def test_no_call_is_lost_beside_another(name: str, said: str | None, thought: str) -> None:
     assert _shows_both(_template(OWN / f"{name}.jinja"), by_name(name), said, thought)
 
@@ -197,7 +197,7 @@ def _in_order(template: ChatTemplate, form: ModelFormat, thought: str) -> bool:
 
 
 @each_of("thought", ["", "Hm, so."])
-@each_of("name", [form.name for form in FORMATS])
+@each_of("name", [form.name for form in FORMATS], every=3)
 def test_what_was_said_before_a_call_stays_before_it(name: str, thought: str) -> None:
     assert _in_order(_template(OWN / f"{name}.jinja"), by_name(name), thought)
 
@@ -464,7 +464,7 @@ def _goes_on(template: ChatTemplate, form: ModelFormat, *, called: bool) -> bool
 
 
 @each_of("called", [False, True])
-@each_of("name", [f.name for f in FORMATS if f.name not in OWN_FORGETS_EVERYWHERE])
+@each_of("name", [f.name for f in FORMATS if f.name not in OWN_FORGETS_EVERYWHERE], every=3)
 def test_a_second_turn_goes_on_from_the_first(name: str, called: bool) -> None:
     goes_on = _goes_on(_template(OWN / f"{name}.jinja"), by_name(name), called=called)
     assert goes_on is (OWN_FORGETS.get(name) is not called)

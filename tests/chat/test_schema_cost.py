@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from causerie.chat.answer import SchemaCache, answer_plan, callable_functions
-from causerie.chat.schema import WhiteSpace, disjoint, prepare
+from causerie.chat.schema import WhiteSpace, disjoint, prepare, values
 from causerie.chat.schema.disjoint import SchemaDisjointness
 from causerie.chat.schema.keywords import SchemaRefused
 from causerie.errors import InvalidRequest
@@ -25,7 +25,7 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.compared = self.constants = 0
-        compare, write = SchemaDisjointness._excludes_uncached, disjoint.canonical
+        compare, write = SchemaDisjointness._excludes_uncached, values.canonical
 
         def compared(*args: Any) -> bool:
             self.compared += 1

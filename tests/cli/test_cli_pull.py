@@ -159,6 +159,7 @@ async def test_a_gated_repository_wants_the_token(shell: Shell, hub: Hub) -> Non
     assert TOKEN not in err
 
 
+@pytest.mark.full
 async def test_an_interrupt_waits_for_no_hub(shell: Shell, hub: Hub) -> None:
     hub.behaviour.silent = True
     process = await shell.start("pull", "hf:org/repo")
@@ -169,6 +170,7 @@ async def test_an_interrupt_waits_for_no_hub(shell: Shell, hub: Hub) -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not CONTAINED, reason="needs leave to make a namespace of processes")
 async def test_the_first_process_of_a_container_can_be_ended(shell: Shell, hub: Hub) -> None:
     hub.behaviour.silent = True

@@ -61,6 +61,7 @@ def test_failures_are_a_sentence(home: Path) -> None:
     assert "none.gguf does not exist; name a .gguf file" in err
 
 
+@pytest.mark.full
 def test_it_is_shown_and_stopped_like_a_service(home: Path) -> None:
     (home / "causerie.toml").write_text(CONFIG, encoding="utf-8")
     master, slave = pty.openpty()

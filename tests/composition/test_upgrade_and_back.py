@@ -23,7 +23,7 @@ async def say(service: Service, key: str) -> None:
         )
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest) -> str | None:
     """Return the address of the database; without one it is a file of the service."""
     if request.param == "sqlite":
@@ -32,6 +32,7 @@ def url(request: pytest.FixtureRequest) -> str | None:
     return found
 
 
+@pytest.mark.full
 async def test_the_version_before_serves_again_after_an_upgrade(
     tmp_path: Path, url: str | None
 ) -> None:

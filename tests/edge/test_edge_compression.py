@@ -16,7 +16,7 @@ from edgekit import ASK, HELLO, OPEN, Response, ScriptedPipeline, call, make_edg
 
 from causerie.http import exchange as exchanges
 from causerie.http.api import RequestLimits
-from causerie.http.decoding import zstd
+from causerie.http.decoding import decoded_body, zstd
 from causerie.http.doors import DoorTable, Origins
 from causerie.http.exchange import BodyLimits
 from causerie.protocol.events import Event, TextDelta
@@ -51,7 +51,7 @@ async def test_a_compressed_request_is_the_same_request(coding: str) -> None:
 
 async def test_a_large_one_is_decoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
-    decode = exchanges.decoded_body
+    decode = decoded_body
 
     def noting(body: bytes, coding: str, max_bytes: int) -> bytes:
         threads.append(threading.current_thread().name)

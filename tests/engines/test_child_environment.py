@@ -154,7 +154,7 @@ async def test_what_the_operator_names_is_passed_on(
 async def test_an_openvino_child_gets_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     process = await EngineProcess.start(
         (sys.executable, "-c", "import signal; signal.pause()"),
-        openvino.engine_environment(()),
+        vars(openvino)["engine_environment"](()),
     )
     try:
         assert not set(SECRETS.values()) & set(environment_of(process.pid).values())

@@ -132,7 +132,7 @@ async def test_an_adapter_that_is_missing_is_named(gguf: Path, tmp_path: Path) -
             pass
 
 
-@pytest.mark.parametrize("option", ["lora", "draft"])
+@pytest.mark.parametrize("option", first_of(["lora", "draft"]))
 async def test_a_file_beside_the_weights_that_is_wrong_is_named(
     gguf: Path, tmp_path: Path, option: str
 ) -> None:
@@ -144,7 +144,7 @@ async def test_a_file_beside_the_weights_that_is_wrong_is_named(
             pass
 
 
-@pytest.mark.parametrize("option", ["lora", "draft"])
+@pytest.mark.parametrize("option", first_of(["lora", "draft"]))
 async def test_a_file_beside_the_weights_that_is_gone_is_not_waited_for(
     gguf: Path, tmp_path: Path, option: str
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 import weightskit
 import xllamacpp
+from casekit import first_of
 from servicekit import ServiceView, service_view
 
 from causerie.probe.interview import Interview, ProbeClient
@@ -103,7 +104,7 @@ class Bare:
             return [one["embedding"] for one in json.load(response)["data"]]
 
 
-@pytest.fixture(params=["mean", "encoder", pytest.param("last", marks=pytest.mark.full)])
+@pytest.fixture(params=first_of(["mean", "encoder", "last"]))
 def model(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -392,6 +392,7 @@ async def test_a_child_that_lives_and_answers_no_more_is_replaced(
         await engine.stop()
 
 
+@pytest.mark.full
 async def test_weights_that_are_gone_are_not_waited_for(tiny_gguf: Path, tmp_path: Path) -> None:
     weights = tmp_path / "m.gguf"
     weights.symlink_to(tiny_gguf)
@@ -488,6 +489,7 @@ async def test_stopped_leaves_no_process_and_no_socket(tiny_gguf: Path, short_fo
         os.kill(pid, 0)
 
 
+@pytest.mark.full
 async def test_more_slots_than_a_batch_was_to_have_tokens(tiny_gguf: Path) -> None:
     engine = LlamaCppEngine("small", tiny_gguf, LlamaCppOptions(context=64, parallel=12, batch=4))
     await engine.start()

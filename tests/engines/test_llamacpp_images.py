@@ -114,6 +114,7 @@ async def answered(service: ServiceView, messages: Messages, **fields: Any) -> d
     }
 
 
+@pytest.mark.full
 @each_of("name", CONVERSATIONS)
 async def test_the_answer_is_the_bare_engines(service: ServiceView, bare: str, name: str) -> None:
     messages = CONVERSATIONS[name]
@@ -127,6 +128,7 @@ async def test_the_answer_is_the_bare_engines(service: ServiceView, bare: str, n
     assert await _streamed(service, messages) == first["text"]
 
 
+@pytest.mark.full
 async def test_the_answer_in_a_schema_is_the_bare_engines(service: ServiceView, bare: str) -> None:
     messages = CONVERSATIONS["an image behind text"]
     theirs = await asyncio.to_thread(bare_answer, bare, messages, response_format=SCHEMA)

@@ -153,6 +153,7 @@ def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, f"key-of-{name}")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("own_data")
 async def test_team(tmp_path: Path) -> None:
     openai = upstream(Reply("Of OpenAI."), models=["gpt-5-mini"])
@@ -178,6 +179,7 @@ async def test_team(tmp_path: Path) -> None:
         assert second.requests[0].headers["authorization"] == "Bearer key-of-OPENAI_API_KEY"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("own_data")
 async def test_catalog(tmp_path: Path, gguf: Path) -> None:
     if shutil.which("curl") is None:

@@ -24,6 +24,7 @@ from causerie.chat.parser import Separation
 from causerie.chat.prompt import render
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest, ServiceError
+from causerie.protocol.body import is_object
 from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.response import CompletionIdentity, ResponseContext
@@ -31,7 +32,7 @@ from causerie.providers.dialects import DIALECTS
 from causerie.providers.incoming import Incoming
 from causerie.providers.outgoing import outgoing
 from causerie.shapes.chat_completions.encoder import completion
-from causerie.shapes.chat_completions.past import NO_RESULT, is_object, needs_mending
+from causerie.shapes.chat_completions.past import NO_RESULT, needs_mending
 from causerie.shapes.chat_completions.reader import CHAT_COMPLETIONS, parse, with_reply
 
 USER = {"role": "user", "content": "q"}

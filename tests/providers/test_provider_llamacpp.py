@@ -38,9 +38,9 @@ COUNT = [{"role": "user", "content": "Write the numbers from one to ten as words
 
 
 @pytest.fixture(scope="module")
-def address(gguf: Path) -> Iterator[str]:
+def address(tiny_gguf: Path) -> Iterator[str]:
     port = free_port()
-    command = [sys.executable, "-c", SERVER, str(gguf), str(port)]
+    command = [sys.executable, "-c", SERVER, str(tiny_gguf), str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None

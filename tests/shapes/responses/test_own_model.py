@@ -20,8 +20,8 @@ LARK = 'start: "say: " /[a-z]{3,8}/ LF "\\"end\\""\n%import common.LF'
 
 
 @pytest.fixture
-async def service(gguf: Path, tmp_path: Path) -> AsyncIterator[ServiceView]:
-    async with service_view(tmp_path, CONFIG.format(weights=gguf)) as there:
+async def service(tiny_gguf: Path, tmp_path: Path) -> AsyncIterator[ServiceView]:
+    async with service_view(tmp_path, CONFIG.format(weights=tiny_gguf)) as there:
         yield there
 
 
