@@ -21,17 +21,17 @@ ScopeKind = Literal["key", "user", "member", "project", "model", "door"]
 Measure = Literal["requests", "tokens", "input_tokens", "output_tokens", "concurrent"]
 
 
-Bound = Annotated[int, Meta(ge=1, le=2**53 - 1)]
+PositiveInt = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 
 
 class Rates(Struct, frozen=True, kw_only=True):
     """Limits as they are configured; ``None`` is no limit."""
 
-    requests_per_minute: Bound | None = None
-    tokens_per_minute: Bound | None = None
-    input_tokens_per_minute: Bound | None = None
-    output_tokens_per_minute: Bound | None = None
-    concurrent: Bound | None = None
+    requests_per_minute: PositiveInt | None = None
+    tokens_per_minute: PositiveInt | None = None
+    input_tokens_per_minute: PositiveInt | None = None
+    output_tokens_per_minute: PositiveInt | None = None
+    concurrent: PositiveInt | None = None
 
 
 class RateScope:

@@ -26,7 +26,7 @@ _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
 
 
-BoundModel = Annotated[str, Meta(max_length=200)]
+CoveredModel = Annotated[str, Meta(max_length=200)]
 
 
 class BudgetPeriod(StrEnum):
@@ -80,7 +80,7 @@ class Budget(Struct, frozen=True, forbid_unknown_fields=True):
     amount: Decimal
     period: BudgetPeriod = BudgetPeriod.MONTH
     unit: Unit = Unit.MONEY
-    model: BoundModel = ""
+    model: CoveredModel = ""
     soft: bool = False
     """It refuses nothing; its use is notified."""
 
@@ -112,7 +112,7 @@ class CreditBudget(Budget, frozen=True):
 class Limit(Rates, frozen=True, forbid_unknown_fields=True):
     """Limits of one model or (empty) of all."""
 
-    model: BoundModel = ""
+    model: CoveredModel = ""
 
 
 class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):

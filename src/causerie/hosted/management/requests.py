@@ -17,7 +17,6 @@ from causerie.hosted.accounts.usage import Step
 
 Email = Annotated[str, Meta(min_length=3, max_length=254)]
 Id = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
-Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Days = Annotated[int, Meta(ge=1, le=LONGEST_DAYS)]
 
 
@@ -151,10 +150,6 @@ class TransferKey(Body, frozen=True):
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
 _BY = "(project|key|user|model|door|app|tag|provider)"
 
-OPERATIONS = (
-    "The API: `chat` (chat completions), `responses`, `messages`, `embeddings`, `rerank` or "
-    "`completions`."
-)
 Filter = Annotated[str, Meta(max_length=256)]
 Cursor = Annotated[str, Meta(max_length=2048)]
 Flag = Literal["true", "false"]
