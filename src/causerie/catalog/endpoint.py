@@ -54,19 +54,12 @@ class CatalogEndpoint:
     def is_one_of(self, names: frozenset[str]) -> bool:
         return self.provider in names or self.name in names
 
-    def supports(self, wanted: frozenset[str], *, strict: bool) -> bool:
-        """Return true if it supports all parameters, or with ``strict`` is said to."""
+    def accepted_parameters(self, *, strict: bool) -> frozenset[str]:
+        """Return what a request may ask of it; with ``strict`` what it is said to support."""
         supported = self.capabilities.parameters
         if supported is None:
-            return not strict or wanted <= BASIC | self.capabilities.claimed
-        return wanted <= supported
-
-    def lacking(self, wanted: frozenset[str], *, strict: bool) -> list[str]:
-        """Return the parameters that it does not support, or with ``strict`` is not said to."""
-        supported = self.capabilities.parameters
-        if supported is None:
-            supported = BASIC | self.capabilities.claimed if strict else HONOURED
-        return sorted(wanted - supported)
+            return BASIC | self.capabilities.claimed if strict else HONOURED
+        return supported
 
     @property
     def falls_short(self) -> str:
@@ -95,7 +88,8 @@ class CatalogEndpoint:
     def exclusions(
         self, wanted: frozenset[str], preferences: targets.Preferences
     ) -> Iterator[TargetExclusion]:
-        for name in self.lacking(wanted, strict=preferences.require_parameters):
+        strict = preferences.require_parameters
+        for name in sorted(wanted - self.accepted_parameters(strict=strict)):
             yield TargetExclusion(name, f"{self.falls_short} `{name}`")
         for name, why in self.disliked(preferences):
             yield TargetExclusion(f"provider.{name}", why)
@@ -124,7 +118,7 @@ def able(
     left = [
         one
         for one in endpoints
-        if one.supports(wanted, strict=strict)
+        if wanted <= one.accepted_parameters(strict=strict)
         and (preferences is targets.NO_PREFERENCES or not any(one.disliked(preferences)))
     ]
     if not left:
@@ -233,7 +227,7 @@ def _no_endpoint(
     params: list[tuple[int, str]] = []
     fields: list[str] = []
     for one in endpoints:
-        lacks = one.lacking(wanted, strict=strict)
+        lacks = sorted(wanted - one.accepted_parameters(strict=strict))
         dislikes = list(one.disliked(preferences))
         named = ", ".join(f"`{name}`" for name in lacks)
         words = [f"{one.falls_short} {named}"] if lacks else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["model", "gateway", "team"]
+_USUAL_FILE = Path("causerie.toml")
 
 
 def init(
@@ -42,9 +43,7 @@ def init(
         str | None, typer.Option("--provider", help="A known provider, like `openai`.")
     ] = None,
     context: Context = None,
-    config: Annotated[Path, typer.Option("--config", "-c", help="File to write.")] = Path(
-        "causerie.toml"
-    ),
+    config: Annotated[Path, typer.Option("--config", "-c", help="File to write.")] = _USUAL_FILE,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
     """Write a first configuration, with comments.
@@ -64,7 +63,23 @@ def init(
         raise CommandFailed(f"{config} exists; --force replaces it")
     asks = kind is None
     kind = kind or _ask_kind()
-    _write_configuration(config, kind, model, provider, context, asks=asks)
+    if kind == "model" and provider is not None:
+        raise WrongUsage("--provider is for a gateway or a team")
+    if kind != "model" and context is not None:
+        raise WrongUsage("--context is for --kind model")
+    flag = "" if config == _USUAL_FILE else f" --config {config}"
+    if kind == "model":
+        text = _local_model(model, context, asks)
+        commands = [f"causerie serve{flag}", "causerie chat"]
+    else:
+        remote = _remote_models(provider, model, asks)
+        text = gateway_file(remote, kind)
+        commands = [f"export {remote.variable}=..."] if remote.variable else []
+        commands += [f"causerie check{flag}", f"causerie serve{flag}"]
+    _write(config, text)
+    typer.echo(f"Wrote {config}. Next:\n")
+    for command in commands:
+        typer.echo(f"  {command}")
 
 
 _Value = TypeVar("_Value")
@@ -75,29 +90,6 @@ _KINDS = """What do you want to set up?
   gateway  one base URL in front of a provider
   team     a gateway with accounts, keys, budgets and a console
 """
-
-
-def _write_configuration(
-    config: Path,
-    kind: Kind,
-    model: str | None,
-    provider: str | None,
-    context: str | int | None,
-    *,
-    asks: bool,
-) -> None:
-    if kind == "model":
-        if provider is not None:
-            raise WrongUsage("--provider is for a gateway or a team")
-        _write(config, _local_model(model, context, asks))
-        _print_next(config, [f"causerie serve{_flag(config)}", "causerie chat"])
-        return
-    if context is not None:
-        raise WrongUsage("--context is for --kind model")
-    remote = _remote_models(provider, model, asks)
-    _write(config, gateway_file(remote, kind))
-    key, flag = [f"export {remote.variable}=..."] if remote.variable else [], _flag(config)
-    _print_next(config, [*key, f"causerie check{flag}", f"causerie serve{flag}"])
 
 
 def _ask_kind() -> Kind:
@@ -191,18 +183,6 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandFailed(f"{file} cannot be written: {error.strerror or error}") from error
-
-
-def _flag(file: Path) -> str:
-    from causerie.settings.load import FILE_NAME
-
-    return "" if file == Path(FILE_NAME) else f" --config {file}"
-
-
-def _print_next(file: Path, commands: Sequence[str]) -> None:
-    typer.echo(f"Wrote {file}. Next:\n")
-    for command in commands:
-        typer.echo(f"  {command}")
 
 
 EVERY_MODEL = "*"

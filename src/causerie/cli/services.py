@@ -70,9 +70,15 @@ def stop(
 
     `causerie stop qwen3:4b`
     """
-    chosen = _chosen_service(services(), name, pid)
+    known = library()
+    chosen = _only_one(
+        lambda one: name is None or bool(one.models(name, known)),
+        lambda one: ", ".join(each.id for each in one.facts.models) or "without models of its own",
+        pid,
+        f"has the id {pid}" if name is None else f"has the model {name}",
+    )
     if name is not None and pid is None and chosen.outlives_models:
-        [model, *_] = chosen.models(name, library())
+        [model, *_] = chosen.models(name, known)
         loaded = model.state != _ABSENT
         if loaded:
             chosen.unload(model.id)
@@ -215,23 +221,6 @@ def services(pid: int | None = None) -> Sequence[Service]:
     return found
 
 
-def _chosen_service(found: Sequence[Service], name: str | None, pid: int | None) -> Service:
-    if not found:
-        raise CommandFailed("no service of this user is running")
-    known = library()
-    fitting = [
-        one
-        for one in found
-        if pid in (None, one.facts.pid) and (name is None or one.models(name, known))
-    ]
-
-    def models(one: Service) -> str:
-        return ", ".join(model.id for model in one.facts.models)
-
-    sought = f"has the id {pid}" if name is None else f"has the model {name}"
-    return _only_one(fitting, found, sought, lambda one: models(one) or "without models of its own")
-
-
 def show_services(found: Sequence[Service], known: Library) -> None:
     from causerie.cli.terminal import print_table
 
@@ -327,7 +316,14 @@ def reload(
     """
     from causerie.composition.reloading import ReloadOutcome
 
-    chosen = _service_to_reload(services(pid), config, pid)
+    real = None if config is None else os.path.realpath(config)
+    chosen = _only_one(
+        lambda one: real is None or (one.facts.file and os.path.realpath(one.facts.file)) == real,
+        lambda one: one.facts.file or "without a configuration file",
+        pid,
+        f"has the id {pid}" if config is None else f"has the file {config}",
+        "; start it by `causerie serve`",
+    )
     outcome = chosen.ask("reload", ReloadOutcome, _RELOAD_SECONDS)
     if outcome.problems:
         problems = "\n".join(outcome.problems)
@@ -344,28 +340,17 @@ def reload(
         typer.echo(f"causerie: {note}", err=True)
 
 
-def _service_to_reload(found: Sequence[Service], config: Path | None, pid: int | None) -> Service:
-    if not found:
-        raise CommandFailed("no service of this user is running; start it by `causerie serve`")
-    real = None if config is None else os.path.realpath(config)
-    fitting = [
-        one
-        for one in found
-        if pid in (None, one.socket.pid)
-        and (real is None or (one.facts.file and os.path.realpath(one.facts.file) == real))
-    ]
-    sought = f"has the id {pid}" if config is None else f"has the file {config}"
-    return _only_one(
-        fitting, found, sought, lambda one: one.facts.file or "without a configuration file"
-    )
-
-
 def _only_one(
-    fitting: Sequence[Service],
-    found: Sequence[Service],
-    sought: str,
+    fits: Callable[[Service], bool],
     describe: Callable[[Service], str],
+    pid: int | None,
+    sought: str,
+    advice: str = "",
 ) -> Service:
+    found = services(pid)
+    if not found:
+        raise CommandFailed(f"no service of this user is running{advice}")
+    fitting = [one for one in found if pid in (None, one.socket.pid) and fits(one)]
     if len(fitting) == 1:
         return fitting[0]
     several = "several services are running; say which"
