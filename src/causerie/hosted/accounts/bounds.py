@@ -127,7 +127,7 @@ class LimitsAndBudgets:
         """Return one line for the audit log."""
         budgets = [f"{each.words()}{_for_model(each.model)}" for each in self.budgets]
         limits = [
-            f"{getattr(each, name)} {name}{_for_model(each.model)}"
+            f"{getattr(each, name):,} {name}{_for_model(each.model)}"
             for each in self.limits
             for name in LIMITS
             if getattr(each, name) is not None
