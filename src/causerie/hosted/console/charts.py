@@ -164,7 +164,9 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     """Return strips and lines of the endpoints that were asked the most, others ``left_out``."""
     most = sorted(days, key=lambda name: -sum(one.answered + one.failed for one in days[name]))
     shown = {name: day for name, day in days.items() if name in most[:COLOURS]}
-    starts = [_quarter_start(number) for number in _quarters(now)]
+    last = int(now.timestamp()) // QUARTER_SECONDS
+    quarters = range(last - _QUARTERS + 1, last + 1)
+    starts = [datetime.fromtimestamp(number * QUARTER_SECONDS, UTC) for number in quarters]
     drawn = strips(shown, now)
     return {
         "strips": drawn,
@@ -182,11 +184,6 @@ def ninety_days(name: str, found: Iterable[Sequence[TimeBucket]], now: datetime)
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:
     return [_strip(name, day, _HALF_HOUR, 48, now) for name, day in days.items()]
-
-
-def _quarters(now: datetime) -> range:
-    last = int(now.timestamp()) // QUARTER_SECONDS
-    return range(last - _QUARTERS + 1, last + 1)
 
 
 def _values(
@@ -219,7 +216,3 @@ def _strip(name: str, found: Iterable[TimeBucket], seconds: int, most: int, now:
             for number in range(last - most + 1, last + 1)
         ],
     )
-
-
-def _quarter_start(number: int) -> datetime:
-    return datetime.fromtimestamp(number * QUARTER_SECONDS, UTC)
