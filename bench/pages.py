@@ -3,9 +3,9 @@
 Three services are started: a public catalog of models that are made up, one with a team and a
 month of its requests, and one without accounts. Their pages are opened in Chromium: once with
 nothing kept (a first visit), once more with what the first left. Printed are bytes over the wire
-with headers, requests, the server's time, first paint, first contentful paint, processor time of
-the page and layout shift (0 is none); medians of the rounds, the worst of shifts. Nothing is
-asked of a model.
+with headers (the bar is 80 KB a page), requests, the server's time, first paint, first contentful
+paint, processor time of the page and layout shift (0 is none); medians of the rounds, the worst of
+shifts. Nothing is asked of a model.
 
     make bench BENCH=bench/pages.py
     make bench BENCH=bench/pages.py ARGS="--models 5000 --rounds 5 --only catalog"
@@ -36,6 +36,9 @@ from causerie.hosted.store.database import Database, upgrade
 _HEAD = """\
 [store]
 folder = "data"
+[console]
+public_rankings = true
+public_status = true
 [[doors]]
 name = "router"
 kind = "router"
@@ -81,6 +84,7 @@ _TOOLS = (*_PLAIN, "tools", "tool_choice", "response_format")
 _PROVIDERS = 20
 _ALIASES = 40
 _OPEN = {
+    "front door": "/",
     "sign in": "/sign-in",
     "list": "/catalog",
     "list, searched and sorted": "/catalog?q=amber&parameter=tools&sort=price",
@@ -88,11 +92,14 @@ _OPEN = {
     "four side by side": "/catalog/compare?"
     + "&".join(f"model=author-{n}/model-{n}" for n in range(4)),
     "providers": "/providers",
+    "provider": "/providers/provider-7",
+    "rankings": "/rankings",
+    "status": "/status",
 }
 _FRONT = {"chat": "/", "docs": "/docs"}
-_OF_PROJECT = ("overview", "keys", "usage", "activity", "models", "playground", "limits")
+_OF_PROJECT = ("overview", "keys", "usage", "activity", "credits", "models", "playground", "limits")
 _OF_OPERATORS = (
-    *("operator", "operator/providers", "operator/aliases", "operator/users"),
+    *("operator", "operator/business", "operator/providers", "operator/aliases", "operator/users"),
     *("operator/projects", "operator/usage", "operator/activity", "operator/audit"),
     "operator/alerts",
 )

@@ -260,7 +260,7 @@ UGLY_PROVIDERS = ("deepinfra", "brightgpu-eu-west", "fireworks-ai", "together", 
 def ugly_market(now: datetime) -> ScriptedMarket:
     """The small market, and models with the names, prices and endpoints of a real catalog."""
     made = small_market(now)
-    cards = list(made.cards)
+    cards = [each for each in made.cards if each[0].id != LLAMA]
     for id, name in UGLY:
         offered = [
             endpoint(
@@ -278,7 +278,7 @@ def ugly_market(now: datetime) -> ScriptedMarket:
             ill = range(0) if n else range(20, 80)
             made.figures[each.name] = target_stats(0.0314 * (n + 1), 623.4 - 90 * n, 1 - n * 0.06)
             made.days[each.name] = day(now, 0.3 + n / 10, 60.0, ill)
-    return ScriptedMarket(cards, made.figures, made.days)
+    return ScriptedMarket(cards, made.figures, made.days, made.by_day)
 
 
 _WORDS = (

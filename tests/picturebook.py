@@ -108,6 +108,8 @@ async def furnished(place: Place, service_view: Broken, team: Team) -> Scene:
     key = await _keys(world, team)
     await ranked(world, team)
     await _tagged(world, team)
+    await world.credits.put(SYSTEM, empty.id, Decimal(25), "paid by Stripe", "stripe:pi_3OqXy7")
+    await world.credits.put(SYSTEM, empty.id, Decimal("-4.9625"), "Refund of order 1042")
     return Scene(
         place,
         service_view,
@@ -320,6 +322,9 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "keys-transfer": f"{key}/transfer",
         "keys-delete": f"{key}/delete",
         "project": base,
+        "credits": f"{bare}/credits",
+        "credits-none": f"{base}/credits",
+        "business": "/operator/business",
         "go": f"/go?project={scene.team.project.id}",
         "project-limits": f"{base}/limits",
         "project-access": f"{base}/access",

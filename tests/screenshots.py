@@ -38,6 +38,7 @@ from picturebook import (
     real_catalog,
 )
 from playwright.async_api import Browser, BrowserContext, async_playwright
+from stripekit import sales
 
 from causerie.hosted.accounts.people import SYSTEM, User
 from causerie.hosted.console.public_chat import PublicChatOptions
@@ -45,6 +46,7 @@ from causerie.hosted.console.request_context import PREFIX
 from causerie.hosted.operations.configuring import EntryWish
 from causerie.hosted.store.database import Database, upgrade
 from causerie.probe.interview import ProbeBounds
+from causerie.routing.target_state import TargetStatus
 
 _ANSWERED = 12
 _PATIENT = ProbeBounds(seconds=600)
@@ -130,9 +132,11 @@ async def scene() -> AsyncIterator[Scene]:
         database = Database(f"sqlite:///{Path(folder) / 'causerie.db'}")
         await upgrade(database)
         world = World(database)
-        service_view = Broken(ugly_market(world.now))
+        service_view = Broken(ugly := ugly_market(world.now))
         names = [each.name for each in service_view.targets()[:2]]
-        service_view.target_states += many_targets()
+        offered = {each.name for _, endpoints, _ in ugly.cards for each in endpoints}
+        states = [TargetStatus(name, "up", 0, 0, 0.0, "") for name in sorted(offered)]
+        service_view.target_states += [*states, *many_targets()]
         service_view.days = {
             name: day(world.now, 0.4, 50.0, range(30, 34 + n * 6)) for n, name in enumerate(names)
         }
@@ -155,7 +159,12 @@ async def scene() -> AsyncIterator[Scene]:
                 service_view.operations, service_view.file = seen_to.services, seen_to.file
                 chat = PublicChatOptions(frozenset({"qwen/qwen3-8b:free"}))
                 async with console_of(
-                    world, service_view=service_view, open_to_all=True, rankings=True, chat=chat
+                    world,
+                    service_view=service_view,
+                    open_to_all=True,
+                    rankings=True,
+                    chat=chat,
+                    sales=sales(world),
                 ) as place:
                     yield await furnished(place, service_view, team)
         finally:

@@ -11,11 +11,17 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 
+from accountkit import World
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.hmac import HMAC
+
+from causerie.hosted.identity.provider import IdentityHttp
+from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
+from causerie.observe.alerts import Condition
 
 KEY, SECRET = "sk_test_a-key-of-the-tests", "whsec_a-secret-of-the-tests"
 
@@ -75,6 +81,17 @@ def payment(project: str, cents: int, id: str = "pi_1") -> dict[str, Any]:
 
 def event(kind: str, what: Mapping[str, Any]) -> bytes:
     return json.dumps({"id": "evt_1", "type": kind, "data": {"object": what}}).encode()
+
+
+async def unalerted(condition: Condition) -> None:
+    raise AssertionError(condition)
+
+
+def sales(world: World, url: str = "https://api.stripe.com") -> Sales:
+    """Credits that are sold by Stripe, for 5 to 100 dollars; a balance below 1 is low."""
+    options = StripeOptions(url=url, key=KEY, webhook_secret=SECRET, name="Acme")
+    there = Stripe(options, IdentityHttp(), world.accounts.credits, world.clock, unalerted)
+    return Sales(there, None, (Decimal(10), Decimal(25)), Decimal(5), Decimal(100), Decimal(1))
 
 
 @dataclass

@@ -207,7 +207,7 @@ def test_what_preferences_exclude_is_told_for_each() -> None:
     assert failure.metadata["excluded"] == {
         "one/m": "does not support `tools`",
         "two/m": "is not in `provider.only`",
-        "four/m": "costs 4 (prompt)",
+        "four/m": "costs $4.00 (prompt)",
     }
     assert (failure.code, failure.param) == ("unsupported_parameter", "tools")
     with pytest.raises(InvalidRequest) as caught:

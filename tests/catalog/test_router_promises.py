@@ -177,7 +177,7 @@ async def test_who_is_excluded_by_what_is_said(street: Street) -> None:
     assert error["metadata"]["excluded"] == {
         "cheap/m": "does not support `seed`",
         "mid/m": "is in `provider.ignore`",
-        "dear/m": "costs 3 (prompt)",
+        "dear/m": "costs $3.00 (prompt)",
     }
     for name, why in error["metadata"]["excluded"].items():
         assert f"{name} {why}" in error["message"]

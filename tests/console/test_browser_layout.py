@@ -37,7 +37,11 @@ _FAULTS = """() => {
     while (getComputedStyle(block).display === "inline") block = block.parentElement;
     const range = document.createRange();
     range.selectNodeContents(node);
-    for (const line of range.getClientRects()) {
+    const lines = [...range.getClientRects()];
+    const tops = new Set(lines.map((line) => line.top));
+    if (holder.closest("th.number") && tops.size > 1 && innerWidth > 1400)
+      found.push(`the title “${text}” has two lines`);
+    for (const line of lines) {
       let [left, right, top, bottom] = [line.left, line.right, line.top, line.bottom];
       let scrolls = false;
       for (let each = holder; each && each !== root.parentElement; each = each.parentElement) {
@@ -47,7 +51,9 @@ _FAULTS = """() => {
           scrolls ||= style.overflowX === "auto" || style.overflowX === "scroll";
           const marked = style.textOverflow === "ellipsis" && each === block;
           const cut = right > box.right + 2 && left < box.right && style.clipPath === "none";
-          if (cut && !scrolls && !marked && style.webkitLineClamp === "none")
+          if (cut && !scrolls && each.matches(".number, .number *"))
+            found.push(`a part of the number “${text.slice(0, 40)}” is cut`);
+          else if (cut && !scrolls && !marked && style.webkitLineClamp === "none")
             found.push(`“${text.slice(0, 40)}” is cut without a mark`);
           [left, right] = [Math.max(left, box.left), Math.min(right, box.right)];
         }

@@ -145,13 +145,13 @@ async def test_a_script_gets_the_list_alone(fair: Place) -> None:
     page = await fair.visitor().get("/catalog?q=iris", {"hx-request": "true"})
     assert ids(page) == ["acme/iris-large"]
     assert "<html" not in page.text
-    assert "<strong>1</strong> of 6 models" in page.text
+    assert "<strong>1</strong> of 5 models" in page.text
 
 
 async def test_what_is_empty_says_so(lite: World, fair: Place) -> None:
     nothing = await fair.visitor().get("/catalog?q=zz")
     assert "No models found" in nothing.text
-    assert "Show all 6" in nothing.text
+    assert "Show all 5" in nothing.text
     assert "No such page" in (await fair.visitor().get("/catalog?page=9")).text
     async with console_of(lite, service_view=Fair(ScriptedMarket([]))) as place:
         assert "No models yet" in (await place.visitor().get("/catalog")).text

@@ -11,19 +11,15 @@ import pytest
 from accountkit import World
 from consolekit import Place, console_of
 from ledgerkit import record
-from stripekit import KEY, SECRET, StandIn, stripe
+from stripekit import StandIn, sales, stripe
 
 from causerie.catalog.model import Tariff
 from causerie.hosted.accounts.authorization import Beginning, Policies
 from causerie.hosted.accounts.bounds import Budget, Limit, LimitsAndBudgets
 from causerie.hosted.accounts.people import SYSTEM, actor_of
 from causerie.hosted.accounts.tokens import digest
-from causerie.hosted.identity.provider import IdentityHttp
-from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
+from causerie.hosted.payments.stripe import Sales
 from causerie.hosted.store.usage import SqlUsage
-from causerie.observe.alerts import Condition
-
-AMOUNTS = tuple(map(Decimal, (10, 25)))
 
 
 @pytest.fixture
@@ -32,19 +28,9 @@ async def shop() -> AsyncIterator[StandIn]:
         yield there
 
 
-async def unalerted(condition: Condition) -> None:
-    raise AssertionError(condition)
-
-
-def sales(world: World, shop: StandIn) -> Sales:
-    options = StripeOptions(url=shop.url, key=KEY, webhook_secret=SECRET, name="Acme")
-    there = Stripe(options, IdentityHttp(), world.accounts.credits, world.clock, unalerted)
-    return Sales(there, None, AMOUNTS, Decimal(5), Decimal(100), Decimal(1))
-
-
 @pytest.fixture
 async def place(lite: World, shop: StandIn) -> AsyncIterator[Place]:
-    async with console_of(lite, sales=sales(lite, shop)) as there:
+    async with console_of(lite, sales=sales(lite, shop.url)) as there:
         yield there
 
 

@@ -340,7 +340,7 @@ async def test_what_leaves_an_provider_out_is_said() -> None:
     }
     told = made.explain(asking(tools=[TOOL], provider=provider))
     assert told.goes_to == "west/m"
-    assert why(told, "north") == "provider.max_price.prompt: costs 9 (prompt)"
+    assert why(told, "north") == "provider.max_price.prompt: costs $9.00 (prompt)"
     assert why(told, "south") == "tools: does not support `tools`"
     assert "tools: is not known to support `tools`" in why(told, "east")
     assert "provider.ignore: is in `provider.ignore`" in why(told, "east")
@@ -359,7 +359,7 @@ async def test_the_reason_of_a_place_is_said() -> None:
     words = {one.target: one.reasons[0] for one in others}
     assert (
         words["south/m"]
-        == "costs 1 per 1M tokens (75 % input, 25 % output), the cheapest one that is not free"
+        == "costs $1.00 per 1M tokens (75 % input, 25 % output), the cheapest one that is not free"
     )
     assert "4 times the cheapest" in words["west/m"]
     ordered = made.explain(asking(provider={"order": ["west", "north"]}))

@@ -12,6 +12,7 @@ from causerie.catalog.model import ModelProfile, TargetCapabilities, TargetExclu
 from causerie.errors import InvalidRequest
 from causerie.protocol import targets
 from causerie.protocol.model_entries import Evidence
+from causerie.protocol.money import exact
 from causerie.protocol.parameters import HONOURED
 
 _FALLS_SHORT: Mapping[Evidence, str] = {
@@ -80,7 +81,7 @@ class CatalogEndpoint:
             for name, price in self.tariff.by_million.items():
                 most = getattr(preferences.max_price, name)
                 if most is not None and price > most:
-                    yield f"max_price.{name}", f"costs {price.normalize():f} ({name})"
+                    yield f"max_price.{name}", f"costs {exact(price)} ({name})"
         order = preferences.order
         if order and not preferences.allow_fallbacks and not self.is_one_of(frozenset(order)):
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"

@@ -392,7 +392,7 @@ class LiveOperations:
         )
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
         kept = provider_in_force(await self.configuration.every(actor), name)
-        in_file = "the provider is in the configuration file, which people write"
+        in_file = "the provider is in the configuration file, which the console does not change"
         used = _by_hand(result, in_file) if kept.locked else await self._apply(actor, kept, result)
         if used.in_force:
             await self._examinations.results.keep(structs.replace(result, used=True))

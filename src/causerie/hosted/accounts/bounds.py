@@ -131,7 +131,7 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
         """Return one line for the audit log."""
         budgets = [f"{each.words()}{_for_model(each.model)}" for each in self.budgets]
         limits = [
-            f"{getattr(each, name)} {name}{_for_model(each.model)}"
+            f"{getattr(each, name):,} {name}{_for_model(each.model)}"
             for each in self.limits
             for name in LIMITS
             if getattr(each, name) is not None

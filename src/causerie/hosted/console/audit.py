@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
@@ -15,7 +16,8 @@ from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.usage import names_of
 from causerie.hosted.console.words import WORDS
 from causerie.http.pages.templating import seconds
-from causerie.protocol.numbers import whole_number
+from causerie.protocol.money import exact
+from causerie.protocol.numbers import money, whole_number
 
 OF_PROJECTS = (AuditKind.KEY, AuditKind.MEMBER, AuditKind.PROJECT, AuditKind.CREDITS)
 """Kinds that the log of a project has."""
@@ -23,6 +25,7 @@ SENTENCES: Mapping[str, str] = WORDS["audit"]["sentences"]
 _OF_THEMSELVES: Mapping[str, str] = WORDS["audit"]["of_themselves"]
 _ENTRIES: Mapping[str, tuple[str, str]] = WORDS["audit"]["entries"]
 _LABELS: Mapping[str, str] = WORDS["audit"]["labels"]
+_PLAIN: Mapping[str, str] = WORDS["audit"]["plain"]
 _IN_SENTENCE = frozenset({"email", "operator"})
 _PLACES = re.compile(r"(\{object\}|\{project\})")
 
@@ -116,8 +119,10 @@ class AuditWords(Struct, frozen=True):
             yield AuditChange(label, self._words(name, after), shown)
 
     def _words(self, name: str, value: str) -> str:
-        if name == "bounds":
-            return value.replace("_per_minute", " per minute").replace("_tokens", " tokens")
+        if name in ("bounds", "access"):
+            return reduce(lambda words, each: words.replace(*each), _PLAIN.items(), value)
+        if name == "amount":
+            return exact(money(value, signed=True))
         if name == "grace_seconds":
             hours, rest = divmod(int(value), 3600)
             whole = "1 hour" if hours == 1 else f"{hours} hours"

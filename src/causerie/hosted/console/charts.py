@@ -120,7 +120,7 @@ def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: floa
 
 
 _QUARTERS = 96
-_TOGETHER = 2  # quarters that one mark of a strip stands for
+_HALF_HOUR = 2 * QUARTER_SECONDS  # that a mark of the strip of a day stands for
 _GOOD, _FAIR = 0.99, 0.9  # shares of requests that were answered
 
 
@@ -145,8 +145,14 @@ class Strip(Struct, frozen=True):
 
     name: str
     marks: Sequence[Mark]
-    answered: int
-    failed: int
+
+    @property
+    def answered(self) -> int:
+        return sum(mark.answered for mark in self.marks)
+
+    @property
+    def failed(self) -> int:
+        return sum(mark.failed for mark in self.marks)
 
     @property
     def uptime(self) -> float | None:
@@ -158,7 +164,9 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     """Return strips and lines of the endpoints that were asked the most, others ``left_out``."""
     most = sorted(days, key=lambda name: -sum(one.answered + one.failed for one in days[name]))
     shown = {name: day for name, day in days.items() if name in most[:COLOURS]}
-    starts = [_quarter_start(number) for number in _quarters(now)]
+    last = int(now.timestamp()) // QUARTER_SECONDS
+    quarters = range(last - _QUARTERS + 1, last + 1)
+    starts = [datetime.fromtimestamp(number * QUARTER_SECONDS, UTC) for number in quarters]
     drawn = strips(shown, now)
     return {
         "strips": drawn,
@@ -171,29 +179,11 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
 
 def ninety_days(name: str, found: Iterable[Sequence[TimeBucket]], now: datetime) -> Strip:
     """Return the last 90 days of all targets of a provider, a mark for each day (UTC)."""
-    by_day: dict[int, list[TimeBucket]] = {}
-    for bucket in chain.from_iterable(found):
-        by_day.setdefault(bucket.start // DAY_SECONDS, []).append(bucket)
-    last = int(now.timestamp()) // DAY_SECONDS
-    marks = [
-        Mark(
-            datetime.fromtimestamp(number * DAY_SECONDS, UTC),
-            sum(one.answered for one in by_day.get(number, ())),
-            sum(one.failed for one in by_day.get(number, ())),
-        )
-        for number in range(last - 89, last + 1)
-    ]
-    answered, failed = sum(mark.answered for mark in marks), sum(mark.failed for mark in marks)
-    return Strip(name, marks, answered, failed)
+    return _strip(name, chain.from_iterable(found), DAY_SECONDS, 90, now)
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:
-    return [_strip(name, day, _quarters(now)) for name, day in days.items()]
-
-
-def _quarters(now: datetime) -> range:
-    last = int(now.timestamp()) // QUARTER_SECONDS
-    return range(last - _QUARTERS + 1, last + 1)
+    return [_strip(name, day, _HALF_HOUR, 48, now) for name, day in days.items()]
 
 
 def _values(
@@ -209,16 +199,20 @@ def _values(
     }
 
 
-def _strip(name: str, day: Sequence[TimeBucket], quarters: range) -> Strip:
-    by_number = {one.start // QUARTER_SECONDS: one for one in day}
-    marks = []
-    for first in quarters[::_TOGETHER]:
-        found = [by_number[first + n] for n in range(_TOGETHER) if first + n in by_number]
-        answered = sum(one.answered for one in found)
-        marks.append(Mark(_quarter_start(first), answered, sum(one.failed for one in found)))
-    answered = sum(mark.answered for mark in marks)
-    return Strip(name, marks, answered, sum(mark.failed for mark in marks))
-
-
-def _quarter_start(number: int) -> datetime:
-    return datetime.fromtimestamp(number * QUARTER_SECONDS, UTC)
+def _strip(name: str, found: Iterable[TimeBucket], seconds: int, most: int, now: datetime) -> Strip:
+    """Return the last marks, ``most`` of them and each of so many seconds."""
+    grouped: dict[int, list[TimeBucket]] = {}
+    for one in found:
+        grouped.setdefault(one.start // seconds, []).append(one)
+    last = int(now.timestamp()) // seconds
+    return Strip(
+        name,
+        [
+            Mark(
+                datetime.fromtimestamp(number * seconds, UTC),
+                sum(one.answered for one in grouped.get(number, ())),
+                sum(one.failed for one in grouped.get(number, ())),
+            )
+            for number in range(last - most + 1, last + 1)
+        ],
+    )

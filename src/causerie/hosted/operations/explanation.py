@@ -20,6 +20,7 @@ from causerie.catalog.model import TargetExclusion, Tariff, plain
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.pipeline import Pipeline, PipelineDoor, another_may, scoped
 from causerie.protocol.known_fields import KNOWN, Known, refusal, sift
+from causerie.protocol.money import rounded
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.targets import UNKNOWN_STATS, Candidate, Preferences, SortBy, TargetStats
 from causerie.routing.router import Decided, RankedTarget
@@ -59,7 +60,7 @@ def reasons(
 def _price(one: CatalogEndpoint) -> str:
     if not one.tariff.usual:
         return "is free"
-    return f"costs {_three_digits(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
+    return f"costs {rounded(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
 
 
 def _share(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
@@ -403,13 +404,13 @@ def _decision_words(prospect: RankedTarget) -> str:
             return f"the target with the affinity is full, and this is next ({share})"
         case "load":
             lot = "; ties are broken at random" if prospect.tied else ""
-            return f"{prospect.status.in_flight} in flight there, weighted{lot}"
+            return f"{prospect.status.in_flight} requests running there, by weight{lot}"
         case "last":
             return "takes no requests now; tried when no other target is left"
 
 
 def _reason_words(status: TargetStatus) -> str:
-    reason = f" ({status.reason})" if status.reason else ""
+    reason = f" ({status.reason.replace('_', ' ')})" if status.reason else ""
     wait = f", next attempt in {status.wait_seconds:.0f} s" if status.wait_seconds else ""
     return reason + wait
 

@@ -34,7 +34,6 @@ _log = structlog.get_logger(__name__)
 STRIPE = Actor("system", "stripe", "Stripe", operator=True)
 _TOLERANCE_SECONDS = 300
 _LIMITS = BodyLimits(max_bytes=512 * 1024, seconds=10.0)
-_MOST_CENTS = 100_000_000
 _PAID = ("checkout.session.completed", "checkout.session.async_payment_succeeded")
 _REFUNDED = "charge.refunded"
 _DISPUTED = {"charge.dispute.funds_withdrawn": -1, "charge.dispute.funds_reinstated": 1}
@@ -123,7 +122,7 @@ class Stripe:
         exchange.respond(200, b'{"received": true}', content_type="application/json")
 
     async def _report_unusable(self, event: Mapping[str, Any], failure: Exception) -> None:
-        said = isinstance(failure, ServiceError | _Unusable)
+        said = isinstance(failure, ServiceError)
         why = str(failure) if said else f"it has an unknown form ({type(failure).__name__})"
         id, kind = (str(event.get(name, ""))[:100] for name in ("id", "type"))
         _log.error("stripe.event_left", event_id=id, kind=kind, reason=why)
@@ -167,7 +166,7 @@ class Stripe:
             await self._credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
         elif what["payment_status"] == "paid":
             if _cents(what, what["amount_subtotal"]) != cents:
-                raise _Unusable(f"{what['amount_subtotal']} cents were paid, and not {cents}")
+                raise InvalidRequest(f"{what['amount_subtotal']} cents were paid, and not {cents}")
             await self._credits.put(STRIPE, project, _of_cents(cents), "paid by Stripe", payment)
 
     async def _record_dispute(
@@ -179,26 +178,17 @@ class Stripe:
         await self._credits.put(STRIPE, project, amount, f"{note} at Stripe", step)
 
 
-class _Unusable(ValueError):
-    """A report that cannot be counted; the message is for operators."""
-
-
 def _credits_of(what: Mapping[str, Any]) -> tuple[str, int] | None:
     """Return project and cents of the credits that a payment buys; ``None`` if it buys none."""
     bought = what.get("metadata") or {}
     if "project" not in bought:
         return None
-    cents = int(bought["cents"])
-    if not 0 < cents <= _MOST_CENTS:
-        raise _Unusable(f"its metadata have {cents} cents")
-    return str(bought["project"]), cents
+    return str(bought["project"]), int(bought["cents"])
 
 
 def _cents(what: Mapping[str, Any], amount: int) -> int:
     if what["currency"] != "usd":
-        raise _Unusable(f"its currency is {what['currency']}, and credits are in usd")
-    if amount <= 0:
-        raise _Unusable(f"its amount is {amount}")
+        raise InvalidRequest(f"its currency is {what['currency']}, and credits are in usd")
     return amount
 
 

@@ -8,6 +8,10 @@ function dark() {
   return root.dataset.theme ? root.dataset.theme === "dark" : systemDark.matches;
 }
 
+// The tab of this page is in sight where a narrow window has no room for all.
+for (const tab of document.querySelectorAll("nav.tab-list [aria-current]"))
+  tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 40;
+
 const sidebar = document.querySelector(".sidebar");
 const sheetSwitch = document.querySelector("[data-nav-switch]");
 
