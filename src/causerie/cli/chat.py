@@ -96,11 +96,6 @@ def run(
     from causerie.composition.control import chatting
     from causerie.settings.environment import client_key
 
-    if sys.platform == "win32":
-        raise command.CommandFailed(
-            "`run` starts a service that it finds by a socket with a path, which this system has "
-            "not; use `causerie serve` and `causerie chat`"
-        )
     asked = question_of(question or ())  # what is wrong with it is told before a model is loaded
     with (
         chatting(runtime_folder_of_user()),  # first: a service that is found does not end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -194,6 +195,11 @@ def runtime_folder_of_user() -> Path:
     from causerie.composition.control import own_folder
     from causerie.settings.environment import runtime_folder, variables
 
+    if sys.platform == "win32":
+        raise CommandFailed(
+            "`run` starts a service that it finds by a socket with a path, which this system has "
+            "not; use `causerie serve` and `causerie chat`"
+        )
     folder = runtime_folder(variables())
     try:
         own_folder(folder)
