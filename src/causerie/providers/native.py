@@ -265,8 +265,9 @@ def _without_prices(data: bytes) -> bytes:
         return data
     event = _decoded(data, Any)
     holder = event.get("response", event) if isinstance(event, dict) else None
-    usage = holder.get("usage") if isinstance(holder, dict) else None
-    if not isinstance(usage, dict) or usage.keys().isdisjoint(PRICES):
+    if not isinstance(holder, dict) or not isinstance(usage := holder.get("usage"), dict):
+        return data
+    if usage.keys().isdisjoint(PRICES):
         return data
     holder["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
     return msgspec.json.encode(event)
