@@ -318,6 +318,15 @@ async def test_a_large_reply_passes_unread_and_a_longer_one_fails(there: There) 
     assert (status, reply["error"]["type"]) == (502, "upstream_error")
 
 
+async def test_a_completion_of_nothing_and_without_a_limit(there: There) -> None:
+    there.first.replies.append((200, text_chunk("mid", "stop")))
+    body = {"model": "code", "prompt": "", "suffix": "return", "max_tokens": -1}
+    status, reply, headers = await there.post("/gateway/v1/completions", body)
+    assert (status, reply["choices"][0]["text"]) == (200, "mid")
+    assert headers["x-request-changes"] == "max_tokens -1 dropped"
+    assert there.first.got[0][1] == {"model": "their-code", "prompt": "", "suffix": "return"}
+
+
 async def test_a_plain_completion_fills_in_the_middle(there: There) -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 2}
     there.first.replies.append((200, text_chunk("mid", "length", usage=usage)))

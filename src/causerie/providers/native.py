@@ -82,26 +82,25 @@ def native_body(
     listed = api.fields | dialect.knows | dialect.privileged
     if dialect.extends:
         listed |= _OF_A_PEER[native.shape]
-    body: dict[str, Any] = {"model": model}
     changes: list[str] = []
     sent = native.body
     if native.unsealed is not None and not dialect.extends:
         sent = native.unsealed
         changes += native.left_out
-    for name, value in sent.items():
-        if name in _OWN:
-            continue
-        if name in listed:
-            body[name] = value
-        elif value is not None:
-            changes.append(f"{quote(name[:64], safe='[]$@:')} dropped")
-    body = _without_hosts(body, "", changes)
-    items = body.get("input")
-    if isinstance(items, list):
-        body["input"] = [
-            _without_hosts(item, f"input[{at}].", changes) for at, item in enumerate(items)
-        ]
-    _write_limit(body, api, request.max_tokens, changes)
+    kept = {name: value for name, value in sent.items() if name in listed}
+    changes += [
+        f"{quote(name[:64], safe='[]$@:')} dropped"
+        for name, value in sent.items()
+        if value is not None and name not in listed and name not in _OWN
+    ]
+    body = _without_hosts(kept | {"model": model}, "", changes)
+    if "input" in body:
+        body["input"] = _without_hosts(body["input"], "input", changes)
+    if body.get(api.limit) == -1:  # which says that there is none
+        body[api.limit] = api.demanded_limit
+        changes.append(f"{api.limit} -1 dropped")
+    elif api.limit in body and request.max_tokens is not None:
+        body[api.limit] = request.max_tokens  # lowered where the model writes less
     if native.shape == "responses":
         body["store"] = False
         if native.body.get("store"):
@@ -109,21 +108,10 @@ def native_body(
     return msgspec.json.encode(body), changes
 
 
-def _write_limit(
-    body: dict[str, Any], api: NativeApi, limit: int | None, changes: list[str]
-) -> None:
-    if body.get(api.limit) == -1:  # which says that there is none
-        del body[api.limit]
-        changes.append(f"{api.limit} -1 dropped")
-        if api.demanded_limit is not None:
-            body[api.limit] = api.demanded_limit
-            changes.append(f"{api.limit} {api.demanded_limit} added")
-    elif limit is not None and api.limit in body:
-        body[api.limit] = limit  # lowered where the model writes less
-
-
 def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:
-    """Return a body, an item or a tool whose tools name no host with credentials and no model."""
+    """Return a body, items or a tool whose tools name no host with credentials and no model."""
+    if isinstance(holder, list):
+        return [_without_hosts(each, f"{place}[{at}].", changes) for at, each in enumerate(holder)]
     tools = holder.get("tools") if isinstance(holder, dict) else None
     if not isinstance(tools, list):
         return holder
@@ -296,8 +284,9 @@ def _without_prices(data: bytes) -> bytes:
         return data
     event = _decoded(data, Any)
     holder = event.get("response", event) if isinstance(event, dict) else None
-    usage = holder.get("usage") if isinstance(holder, dict) else None
-    if not isinstance(usage, dict) or usage.keys().isdisjoint(PRICES):
+    if not isinstance(holder, dict) or not isinstance(usage := holder.get("usage"), dict):
+        return data
+    if usage.keys().isdisjoint(PRICES):
         return data
     holder["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
     return msgspec.json.encode(event)

@@ -19,6 +19,7 @@ from causerie.protocol.parameters import ParsingRules
 from causerie.protocol.request import ChatRequest, Operation, PassedBody, text_tokens
 from causerie.protocol.response import ResponseContext
 from causerie.protocol.targets import NO_PREFERENCES
+from causerie.shapes.chat_completions.generation import without_unlimited
 from causerie.shapes.chat_completions.reader import (
     read_models,
     read_preferences,
@@ -123,9 +124,13 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     params = frozenset({"model"} & values.keys())
     changes: Sequence[str] = ()
     preferences, fallbacks = NO_PREFERENCES, tuple[str, ...]()
+    if operation == "completions":
+        limited, changes = without_unlimited(ObjectReader(values))
+        values = dict(limited.values)
     if rules.router:
         fields = ObjectReader(values)
-        changes, preferences = unknown_preferences(fields, rules), read_preferences(fields)
+        changes = (*changes, *unknown_preferences(fields, rules))
+        preferences = read_preferences(fields)
         model, fallbacks = read_models(fields, rules)
         values = {**without_router_fields(values, rules), "model": model}
     try:
@@ -135,7 +140,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     known, unlisted = sift(values, operations.FIELDS[operation])
     facts = _facts(asked)
     # Requests that begin alike go to the same target, all others are spread.
-    value = getattr(asked, "query", None) or getattr(asked, "prompt", None) or asked.input
+    value: Any = next(known[name] for name in ("query", "prompt", "input") if name in known)
     first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
     return ChatRequest(
         model=asked.model,

@@ -479,13 +479,16 @@ def test_the_count_of_tokens() -> None:
 def test_a_provider_of_the_same_api_gets_the_body_as_it_came() -> None:
     ours = {"type": "reasoning", "encrypted_content": seal(SealedReasoning("x")), "summary": []}
     theirs = {"type": "reasoning", "encrypted_content": "gAAA=", "summary": []}
+    plain = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "x"}]}
     tools = [{"type": "web_search"}]
-    native = parsed(
-        input=[user("a"), ours, theirs, said("b"), user("c")], tools=tools
-    ).request.native
+    items = [user("a"), ours, theirs, said("b"), plain, said("c"), user("d")]
+    native = parsed(input=items, tools=tools).request.native
     assert native is not None
-    assert native.body["input"] == [user("a"), ours, theirs, said("b"), user("c")]
+    assert native.body["input"] == items
     assert native.unsealed is not None
-    assert native.unsealed["input"] == [user("a"), theirs, said("b"), user("c")]
-    assert native.left_out == ("input[1] dropped",)
+    assert native.unsealed["input"] == [user("a"), theirs, said("b"), said("c"), user("d")]
+    assert native.left_out == ("input[1] dropped", "input[4] dropped")
     assert native.body["tools"] == tools
+    routed = b'{"model": "m", "input": "Hi", "reasoning": {"exclude": true}}'
+    rules = ParsingRules(reasoning_object=True)
+    assert RESPONSES.parse(routed, rules, {}).request.native is None

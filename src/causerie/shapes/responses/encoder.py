@@ -210,6 +210,7 @@ _INCOMPLETE: Mapping[str, IncompleteDetails] = {
     "length": IncompleteDetails("max_output_tokens"),
     "content_filter": IncompleteDetails("content_filter"),
 }
+_RESPONSE_ID = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,128})"')
 _SEQUENCE_NUMBER = re.compile(rb'"sequence_number"\s*:\s*([0-9]{1,9})\b')
 _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 """Codes of a failed response by the types of errors; all others are the server's."""
@@ -237,18 +238,6 @@ class ResponseReply(Struct, frozen=True):
 
     def encoder(self, context: ResponseContext) -> ResponseEncoder:
         return ResponseEncoder(self, context)
-
-
-class _Begun(Struct, gc=False):
-    id: str
-    created_at: float
-
-
-class _Start(Struct, gc=False):
-    response: _Begun
-
-
-_decode_start = msgspec.json.Decoder(_Start).decode
 
 
 class _OpenCall(Struct, eq=False):
@@ -333,16 +322,11 @@ class ResponseEncoder(Struct, eq=False):
     def resume(self, first: bytes, newest: bytes) -> None:
         """Go on after events that a provider sent, of which these are the first and the newest."""
         self._started = True
-        if found := _SEQUENCE_NUMBER.findall(newest):
-            self._sequence = int(found[-1]) + 1
-        try:
-            response = _decode_start(first.partition(b"data: ")[2]).response
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return
-        identity = structs.replace(
-            self._context.identity, id=response.id, created=int(response.created_at)
-        )
-        self._context = structs.replace(self._context, identity=identity)
+        if numbers := _SEQUENCE_NUMBER.findall(newest):
+            self._sequence = int(numbers[-1]) + 1
+        if named := _RESPONSE_ID.search(first):
+            identity = structs.replace(self._context.identity, id=named[1].decode())
+            self._context = structs.replace(self._context, identity=identity)
 
     def response(self) -> ResponseBody:
         context, identity = self._context, self._context.identity

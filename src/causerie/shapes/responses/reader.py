@@ -490,7 +490,9 @@ class _Translation(ItemReader, eq=False):
         if body.word("truncation", ("auto", "disabled")) == "auto":
             self.changes.note("truncation auto->disabled")
         request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, size)
-        native = None if mark else _native(without_router_fields(body.values, rules))
+        native = None
+        if not mark and "reasoning" not in fields:  # words of routers, which that API has not
+            native = _native(without_router_fields(body.values, rules))
         request = self._with_own(request, native)
         reply = ResponseReply(
             echo_of(body, request), self.tools.forms, encrypted, self._summarizes(), most_calls
@@ -586,17 +588,21 @@ class _Translation(ItemReader, eq=False):
 
 
 def _native(body: Mapping[str, Any]) -> NativeRequest:
-    # No server of others reads reasoning that was sealed here.
     items = body.get("input")
-    if not isinstance(items, list) or not any(map(_is_sealed_here, items)):
+    if not isinstance(items, list) or not any(map(_is_lost, items)):
         return NativeRequest("responses", body)
     changes = Changes()
-    unsealed = {**body, "input": without(items, _is_sealed_here, "input", changes)}
+    unsealed = {**body, "input": without(items, _is_lost, "input", changes)}
     return NativeRequest("responses", body, unsealed=unsealed, left_out=changes.reported())
 
 
-def _is_sealed_here(item: object) -> bool:
-    return isinstance(item, dict) and unseal(item.get("encrypted_content")) is not None
+def _is_lost(item: object) -> bool:
+    # No server of others reads reasoning that was sealed here, nor any that is not sealed: it would
+    # look for it among what it stored.
+    if not isinstance(item, dict) or item.get("type") != "reasoning":
+        return False
+    sealed = item.get("encrypted_content")
+    return not sealed or unseal(sealed) is not None
 
 
 RESPONSES = Shape(
