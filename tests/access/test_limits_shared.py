@@ -18,7 +18,12 @@ from valkeyserver import ValkeyServer
 from waiting import eventually
 
 from causerie.access.limits import RateScope, Tokens
-from causerie.distributed.connection import ConnectionOptions, DistributedOptions, Replica
+from causerie.distributed.connection import (
+    ConnectionOptions,
+    DistributedOptions,
+    Replica,
+    SharedOperation,
+)
 from causerie.distributed.limits import DistributedCounters, DistributedLease, LocalLease
 from causerie.errors import RateLimited, StoreUnavailable
 
@@ -277,6 +282,46 @@ async def test_a_wrong_password_is_no_end_of_the_service(own_valkey: ValkeyServe
         "failure": "AuthenticationError",
         "log_level": "warning",
     }
+
+
+async def test_an_operation_that_fails_fails_alone(valkey: ValkeyServer) -> None:
+    """A value that is not ours fails those who need it, and nobody beside them in the batch."""
+    prefix = token_hex(4)
+    fine, broken = key("fine", concurrent=3), key("broken", concurrent=1)
+    async with (
+        Valkey.from_url(valkey.url) as client,
+        shared_counters(valkey, prefix=prefix, line=QUICK) as counters,
+    ):
+        process = counters.replica.process
+        await client.set(f"{{{prefix}}}:scope:{broken.id}", "not ours")
+        with capture_logs() as lines:
+            asked = [(fine,), (fine, broken), (fine,)]
+            found = await asyncio.gather(*(taken(counters, *scopes) for scopes in asked))
+        assert [type(each) for each in found] == [DistributedLease, LocalLease, DistributedLease]
+        assert [line["event"] for line in lines] == ["limits.operation_failed"]
+        third = await taken(counters, fine)
+        assert isinstance(third, DistributedLease)
+        assert await refused(counters, fine)  # nothing was taken by what failed
+        third.release(0, 0)
+        await client.delete(f"{{{prefix}}}:scope:{broken.id}")
+        later = await taken(counters, broken)
+        found[1].release(0, 0)  # which the server never counted
+        assert await refused(counters, broken)
+        later.release(0, 0)
+        assert not await refused(counters, broken)
+        assert counters.replica.process == process
+
+
+@pytest.mark.parametrize("words", [b"", b"?", b"t", b"r\0"])
+async def test_words_that_the_script_does_not_know_fail_alone(
+    valkey: ValkeyServer, words: bytes
+) -> None:
+    async with shared_counters(valkey) as counters:
+        process, failed = counters.replica.process, asyncio.Event()
+        counters.replica.send(SharedOperation(words, ["{x}:scope:a"], failed=failed.set))
+        assert isinstance(await taken(counters, ONE), DistributedLease)
+        assert failed.is_set()
+        assert counters.replica.process == process
 
 
 async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:

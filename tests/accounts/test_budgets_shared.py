@@ -295,6 +295,25 @@ async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer
         assert await let_in(budgets, 20)
 
 
+async def test_a_hold_that_fails_in_the_server_fails_alone(valkey: ValkeyServer) -> None:
+    async with services(valkey) as place, Valkey.from_url(valkey.url) as client:
+        one, two = await place.budgets(Books()), await place.budgets(Books())
+        assert await let_in(one)
+        [key] = [name async for name in client.scan_iter(f"*{place.prefix}*:budget:*")]
+        await client.set(key, "not ours")
+        before = names(place)
+        alone = await hold(one, 3)
+        assert await client.get(key) == b"not ours"
+        await client.delete(key)
+        running = await hold(one, 10)
+        alone.release()  # which the server never held
+        assert not await let_in(two)
+        running.release()
+        assert await let_in(one)
+        assert await let_in(two)
+        assert names(place) == before
+
+
 async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
     async with services(valkey) as place, Valkey.from_url(valkey.url) as client:
         budgets = await place.budgets(Books())

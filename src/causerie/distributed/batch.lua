@@ -3,14 +3,14 @@
 local byte = string.byte
 local words, at, states = ARGV[3], 1, {}
 
-local function carried_out(letter, begins, count)
-  local operation = operations[letter]
+local function carried_out(own, count)
+  local operation = operations[sub(own, 1, 1)]
   local read = operation[1]
   for number = 1, count do
     local low, middle, high = byte(words, at, at + 2)
     states[number], at = read(KEYS[low + 256 * middle + 65536 * high]), at + 3
   end
-  operation[2](words, begins, states, count)
+  operation[2](own, 2, states, count)
 end
 
 while at <= #words do
@@ -20,7 +20,7 @@ while at <= #words do
   local ends = begins + low + 256 * middle + 65536 * high
   at = at + 5
   answer('') -- its length, once that is known
-  if not pcall(carried_out, sub(words, begins, begins), begins + 1, count) then
+  if not pcall(carried_out, sub(words, begins, ends - 1), count) then
     for number = before + 1, count_answers do answers[number] = nil end
     count_answers = before
   end

@@ -110,7 +110,7 @@ class Replica:
         self._waiting: deque[SharedOperation] = deque()
         self._work = asyncio.Event()
         self._random = random.Random()
-        self._loss_logged = False
+        self._loss_logged = self._failure_logged = False
         self._ready = asyncio.Event()
         self._holders: list[tuple[Callable[[], Held], Report]] = []
         self._reported: list[Held] = []  # of each holder, when this process joined
@@ -123,6 +123,14 @@ class Replica:
     def here(self) -> bool:
         """Return whether the server is connected; otherwise each replica counts for itself."""
         return self._ready.is_set()
+
+    @property
+    def untold_join(self) -> int:
+        """Return the join of which the server is not told what begins here alone now.
+
+        It is -1 if the server is away, because the next join reports everything.
+        """
+        return self.joins if self.here else -1
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -232,7 +240,7 @@ class Replica:
             self._reported = [dict(held()) for held, _ in self._holders]
             reports = self._reports([{} for _ in self._holders], self._reported)
             await self._exchange(connection, reports, former)
-        self._loss_logged = False
+        self._loss_logged = self._failure_logged = False
         self._ready.set()
         for report in self._reports(self._reported, [held() for held, _ in self._holders]):
             self.send(report)  # changed while the reply to the first report was on its way
@@ -286,7 +294,9 @@ class Replica:
             if begins < at:
                 operation.answered(reply[begins:at])
             else:  # it alone, and nothing of it was done
-                _log.error("limits.operation_failed")
+                if not self._failure_logged:
+                    self._failure_logged = True
+                    _log.error("limits.operation_failed")
                 operation.failed()
 
     def _connection_lost(self, failure: Exception | None) -> None:

@@ -153,14 +153,22 @@ class LocalLease(Lease):
     keeper: DistributedCounters
     scopes: Sequence[RateScope]
     lease: MemoryLease
+    join: int
+    """Number of the join at which the server was not told of it."""
 
     def release(self, input: int, output: int) -> None:
         self.lease.release(input, output)
-        self.keeper.release([(scope, 0, 0, 0) for scope in self.scopes])
+        self._free_places()
 
     def undo(self) -> None:
         self.lease.undo()
-        self.keeper.release([(scope, 0, 0, 0) for scope in self.scopes])
+        self._free_places()
+
+    def _free_places(self) -> None:
+        if self.keeper.replica.joins == self.join:
+            self.keeper.count(self.scopes, -1)
+        else:
+            self.keeper.release([(scope, 0, 0, 0) for scope in self.scopes])
 
     def limit_statuses(self) -> LimitStatuses:
         return self.lease.limit_statuses()
@@ -201,7 +209,7 @@ class DistributedCounters:
         self._check_concurrent(scopes)
         lease = self._memory.take_now(scopes, lambda: need)
         self.count(scopes, 1)
-        return LocalLease(self, scopes, lease)
+        return LocalLease(self, scopes, lease, self.replica.untold_join)
 
     def _check_concurrent(self, scopes: Sequence[RateScope]) -> None:
         # Requests that run here also count if the server admitted them.
@@ -296,6 +304,7 @@ class DistributedBudgets:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._held_amounts: Counter[str] = Counter()  # by place
+        self._untold: dict[int, int] = {}  # holds without the server, by identity: a join
         replica.holder(self._held_by_key, _report_held)
 
     @property
@@ -341,13 +350,17 @@ class DistributedBudgets:
     def held_alone(self, wants: Sequence[HoldRequest]) -> None:
         """Count holds while the server is unavailable."""
         self._count_held(wants, 1)
+        self._untold[id(wants)] = self._replica.untold_join
+
+    def _told(self, wants: Sequence[HoldRequest]) -> bool:
+        return self._untold.pop(id(wants), None) != self._replica.joins
 
     def give_back(self, wants: Sequence[HoldRequest]) -> None:
         """Release holds without waiting for the server."""
         self._count_held(wants, -1)
-        self._replica.send(
-            SharedOperation(*self._settle_command(wants, [0] * len(wants), held=True))
-        )
+        if self._told(wants):
+            command = self._settle_command(wants, [0] * len(wants), held=True)
+            self._replica.send(SharedOperation(*command))
 
     async def settle(
         self, wants: Sequence[HoldRequest], spent: Sequence[int], *, held: bool
@@ -355,6 +368,7 @@ class DistributedBudgets:
         """Add spent amounts; return when the server has counted them or never will."""
         if held:
             self._count_held(wants, -1)
+            held = self._told(wants)
         with suppress(ConnectionLost):
             await self._replica.ask(*self._settle_command(wants, spent, held=held), _ignore_answer)
 

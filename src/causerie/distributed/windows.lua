@@ -3,14 +3,15 @@
 --
 -- The value of a scope has the sums of all ticks; its newest tick; two runs of ticks, the oldest ones
 -- ("front") and those before the newest one ("back"); then what runs, by process. Runs between the
--- two, of twenty ticks, are fields of a hash by their first tick, which "index" lists: a run is
+-- two, of eight ticks, are fields of a hash by their first tick, which "index" lists: a run is
 -- written there once it is full, and read when its first tick is a minute old, or when a request that
--- began in it used less than was foreseen. A scope with few ticks has no such hash.
+-- began in it used less than was foreseen. A scope with few ticks has no such hash. Runs are short
+-- because Lua hashes every byte of each string that it makes.
 
 local MINUTE, TICK = 600, 100000         -- ticks; microseconds in one
 local MINUTE_KEPT = '62000'              -- milliseconds after which no tick counts any more
-local HEAD, ONE, RUNNING = '<ddddddddHHH', '<dddd', '<c8d'
-local SIZE, FULL, ENTRY = 32, 20 * 32, 16 -- bytes: of a tick, of a run, and of what runs in a process
+local HEAD, ONE, RUNNING = '<I4ddI5I3ddI5HHH', '<I5I3dd', '<c8I4'
+local SIZE, FULL, ENTRY = 24, 8 * 24, 12   -- bytes: of a tick, of a run, and of what runs in a process
 
 local floor, max, min, sub = math.floor, math.max, math.min, string.sub
 
@@ -65,7 +66,7 @@ end
 
 local function store(scope, run)
   local runs = scope.runs or {}
-  scope.runs, runs[sub(run, 1, 8)] = runs, run
+  scope.runs, runs[sub(run, 1, 5)] = runs, run
 end
 
 local function newest(scope)
@@ -88,11 +89,11 @@ local function advance(scope)
   if scope.index == '' then
     scope.back = ''
   else
-    local first = sub(scope.index, 1, 8)
+    local first = sub(scope.index, 1, 5)
     run = stored(scope, first)
     redis.pcall('HDEL', ticks_of(scope), first)
     if scope.runs then scope.runs[first] = nil end
-    scope.index = sub(scope.index, 9)
+    scope.index = sub(scope.index, 6)
     if run == '' then -- what was in it is not known: what is known here counts
       run, scope.back, scope.index = scope.back, '', ''
       sum_up(scope, run)
@@ -114,7 +115,7 @@ local function open(scope, now)
       scope.requests, scope.input = scope.requests - requests, scope.input - input
       scope.output, scope.from = scope.output - output, at
       if at > #scope.front then advance(scope) end
-      scope.oldest = scope.front == '' and scope.tick or decode('<d', scope.front, scope.from)
+      scope.oldest = scope.front == '' and scope.tick or decode('<I5', scope.front, scope.from)
     end
   end
 end
@@ -131,7 +132,7 @@ local function put(scope, now, requests, input, output)
         scope.front, scope.from, scope.back = scope.back, 1, ''
       else
         store(scope, scope.back)
-        scope.index, scope.back = scope.index .. sub(scope.back, 1, 8), ''
+        scope.index, scope.back = scope.index .. sub(scope.back, 1, 5), ''
       end
     end
     scope.tick, scope.tick_requests, scope.tick_input, scope.tick_output = now, 0, 0, 0
@@ -144,9 +145,9 @@ end
 
 -- A run in which a tick has so much more; nil where the tick is not in it.
 local function corrected(run, from, tick, requests, input, output)
-  if from > #run or tick < decode('<d', run, from) then return nil end
+  if from > #run or tick < decode('<I5', run, from) then return nil end
   for at = #run - SIZE + 1, from, -SIZE do
-    local this = decode('<d', run, at)
+    local this = decode('<I5', run, at)
     if this == tick then
       local _, before, before_input, before_output, after = decode(ONE, run, at)
       local one = encode(ONE, tick, before + requests, before_input + input, before_output + output)
@@ -169,9 +170,9 @@ local function amend(scope, tick, requests, input, output)
     scope.back = run
     return true
   end
-  for at = #scope.index - 7, 1, -8 do
-    if decode('<d', scope.index, at) <= tick then
-      run = corrected(stored(scope, sub(scope.index, at, at + 7)), 1, tick, requests, input, output)
+  for at = #scope.index - 4, 1, -5 do
+    if decode('<I5', scope.index, at) <= tick then
+      run = corrected(stored(scope, sub(scope.index, at, at + 4)), 1, tick, requests, input, output)
       if run then store(scope, run) end
       return run ~= nil
     end
@@ -193,11 +194,11 @@ local function free_after(scope, more)
   local run, at, place = sub(scope.front, scope.from), 1, 1
   while open > 0 do
     local tick, requests, input, output
-    if at > #run and place > #scope.index + 8 then break end
+    if at > #run and place > #scope.index + 5 then break end
     if at > #run then
       local last = place > #scope.index
-      run = last and scope.back .. newest(scope) or stored(scope, sub(scope.index, place, place + 7))
-      at, place = 1, place + 8
+      run = last and scope.back .. newest(scope) or stored(scope, sub(scope.index, place, place + 4))
+      at, place = 1, place + 5
     else
       tick, requests, input, output, at = decode(ONE, run, at)
       local parts = {requests, input + output, input, output}
