@@ -62,18 +62,18 @@ ref = "{gguf}"
 
 
 @pytest.fixture(scope="module")
-def encoder(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(tiny_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "encoder.gguf"
-    weightskit.write_encoder(path, gguf)
+    weightskit.write_encoder(path, tiny_gguf)
     return path
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def there(
-    gguf: Path, encoder: Path, tmp_path_factory: pytest.TempPathFactory
+    tiny_gguf: Path, encoder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ServiceView]:
     folder = tmp_path_factory.mktemp("embeddings")
-    text = CONFIG.format(gguf=gguf, encoder=encoder, folder=folder / "data")
+    text = CONFIG.format(gguf=tiny_gguf, encoder=encoder, folder=folder / "data")
     async with service_view(folder, text) as view:
         yield view
 
@@ -116,11 +116,11 @@ async def embed(there: ServiceView, model: str, **body: Any) -> tuple[int, Any]:
 
 
 async def test_the_numbers_are_those_of_the_bare_engine(
-    there: ServiceView, gguf: Path, encoder: Path, model: str
+    there: ServiceView, tiny_gguf: Path, encoder: Path, model: str
 ) -> None:
     status, reply = await embed(there, model, input=TEXTS)
     assert status == 200, reply
-    weights, pooling = (encoder, "") if model == "encoder" else (gguf, model)
+    weights, pooling = (encoder, "") if model == "encoder" else (tiny_gguf, model)
     bare = await asyncio.to_thread(lambda: Bare(weights, pooling).vectors(TEXTS))
     ours = [one["embedding"] for one in reply["data"]]
     assert [one["index"] for one in reply["data"]] == [0, 1, 2, 3]
