@@ -17,6 +17,7 @@ import weightskit
 import xllamacpp
 from casekit import first_of
 from servicekit import ServiceView, service_view
+from waiting import eventually
 
 from causerie.probe.interview import Interview, ProbeClient
 from causerie.probe.provider_interview import run_interview
@@ -171,8 +172,13 @@ async def test_wrong_requests(there: ServiceView, body: Any, param: str, code: s
 
 
 async def test_a_short_request_comes_between_the_texts_of_a_long_one(there: ServiceView) -> None:
-    long = asyncio.ensure_future(embed(there, "mean", input=[f"Text {n}." for n in range(60)]))
-    await asyncio.sleep(0.2)  # it is being computed
+    long = asyncio.ensure_future(embed(there, "mean", input=[f"Text {n}." for n in range(200)]))
+
+    async def computing() -> bool:
+        _, health = await there.get("/health")
+        return any(each["busy"] for each in health["engines"])
+
+    await eventually(computing)
     status, _ = await embed(there, "mean", input="short")
     assert (status, long.done()) == (200, False)
     assert (await long)[0] == 200
