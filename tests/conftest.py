@@ -176,8 +176,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that need weights, and run them first.
 
     Of several processes one runs all of those, for two engines that compute at the
-    same time starve each other; the others take whole files. What takes longest in
-    one piece is started first, so that no process waits for it at the end.
+    same time starve each other; one has PostgreSQL, and one the browser. Other files go to
+    whichever is free. What takes longest in one piece is started first, so that no process
+    waits for it at the end.
     """
     alike = [name for name, times in Counter(item.nodeid for item in items).items() if times > 1]
     if alike:
@@ -187,11 +188,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.full)
         if "gguf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.engine)
-        if item.get_closest_marker("engine") is not None:
-            item.add_marker(pytest.mark.xdist_group("engine"))
-        elif item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=_turn)
+
+
+def _group(item: pytest.Item) -> str:
+    if item.get_closest_marker("engine") is not None:
+        return "engine"
+    if item.path.name.startswith("test_browser_"):
+        return "browser"
+    return "postgresql" if _asks_postgresql(item) else str(item.path)
+
+
+def _asks_postgresql(item: pytest.Item) -> bool:
+    case = getattr(item, "callspec", None)
+    named = case is not None and "postgresql" in case.params.values()
+    return named or "postgres_socket" in getattr(item, "fixturenames", ())
 
 
 # Where two databases may differ: what they keep, and what many ask of them at the same time.
@@ -214,7 +227,9 @@ def _again_on_postgresql(item: pytest.Item) -> bool:
 def _turn(item: pytest.Item) -> int:
     if item.get_closest_marker("engine") is not None:
         return 0
-    return 1 if item.path.name in _LONG else 2
+    if item.path.name in _LONG or _group(item) != str(item.path):
+        return 1
+    return 2
 
 
 @pytest.hookimpl(tryfirst=True)

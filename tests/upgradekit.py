@@ -30,8 +30,8 @@ def upgrade():
 def next_version(folder: Path, more: str = "") -> Sequence[str]:
     """Return the command that runs a copy of the program with one revision more."""
     copied = folder / "next" / "causerie"
-    source, skipped = Path(causerie.__file__).parent, shutil.ignore_patterns("__pycache__")
-    shutil.copytree(source, copied, dirs_exist_ok=True, ignore=skipped)
+    source = Path(causerie.__file__).parent
+    shutil.copytree(source, copied, dirs_exist_ok=True)  # with what is compiled of it
     revision = REVISION.format(before=REVISIONS[-1], more=more)
     versions = copied / "hosted" / "store" / "migrations" / "versions"
     (versions / "r9999_next.py").write_text(revision)

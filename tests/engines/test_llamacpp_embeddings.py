@@ -17,6 +17,7 @@ import weightskit
 import xllamacpp
 from casekit import first_of
 from servicekit import ServiceView, service_view
+from waiting import eventually
 
 from causerie.probe.interview import Interview, ProbeClient
 from causerie.probe.provider_interview import run_interview
@@ -62,18 +63,18 @@ ref = "{gguf}"
 
 
 @pytest.fixture(scope="module")
-def encoder(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(tiny_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "encoder.gguf"
-    weightskit.write_encoder(path, gguf)
+    weightskit.write_encoder(path, tiny_gguf)
     return path
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def there(
-    gguf: Path, encoder: Path, tmp_path_factory: pytest.TempPathFactory
+    tiny_gguf: Path, encoder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ServiceView]:
     folder = tmp_path_factory.mktemp("embeddings")
-    text = CONFIG.format(gguf=gguf, encoder=encoder, folder=folder / "data")
+    text = CONFIG.format(gguf=tiny_gguf, encoder=encoder, folder=folder / "data")
     async with service_view(folder, text) as view:
         yield view
 
@@ -116,11 +117,11 @@ async def embed(there: ServiceView, model: str, **body: Any) -> tuple[int, Any]:
 
 
 async def test_the_numbers_are_those_of_the_bare_engine(
-    there: ServiceView, gguf: Path, encoder: Path, model: str
+    there: ServiceView, tiny_gguf: Path, encoder: Path, model: str
 ) -> None:
     status, reply = await embed(there, model, input=TEXTS)
     assert status == 200, reply
-    weights, pooling = (encoder, "") if model == "encoder" else (gguf, model)
+    weights, pooling = (encoder, "") if model == "encoder" else (tiny_gguf, model)
     bare = await asyncio.to_thread(lambda: Bare(weights, pooling).vectors(TEXTS))
     ours = [one["embedding"] for one in reply["data"]]
     assert [one["index"] for one in reply["data"]] == [0, 1, 2, 3]
@@ -137,7 +138,7 @@ async def test_the_official_client_and_shorter_vectors(there: ServiceView) -> No
         whole = await client.embeddings.create(model="mean", input="A text.")  # as base64
         short = await client.embeddings.create(model="mean", input="A text.", dimensions=16)
     full, cut = whole.data[0].embedding, short.data[0].embedding
-    assert (len(full), len(cut)) == (576, 16)
+    assert (len(full), len(cut)) == (weightskit.WIDTH, 16)
     length = math.hypot(*full[:16])
     assert cut == pytest.approx([value / length for value in full[:16]], abs=1e-5)
 
@@ -171,8 +172,13 @@ async def test_wrong_requests(there: ServiceView, body: Any, param: str, code: s
 
 
 async def test_a_short_request_comes_between_the_texts_of_a_long_one(there: ServiceView) -> None:
-    long = asyncio.ensure_future(embed(there, "mean", input=[f"Text {n}." for n in range(60)]))
-    await asyncio.sleep(0.2)  # it is being computed
+    long = asyncio.ensure_future(embed(there, "mean", input=[f"Text {n}." for n in range(200)]))
+
+    async def computing() -> bool:
+        _, health = await there.get("/health")
+        return any(each["busy"] for each in health["engines"])
+
+    await eventually(computing)
     status, _ = await embed(there, "mean", input="short")
     assert (status, long.done()) == (200, False)
     assert (await long)[0] == 200

@@ -49,8 +49,17 @@ PROMPT = "<|im_start|>user\nCount from one to fifty.<|im_end|>\n<|im_start|>assi
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(gguf: Path) -> AsyncIterator[LlamaCppEngine]:
-    made = LlamaCppEngine("small", gguf, OPTIONS)
+async def engine(tiny_gguf: Path) -> AsyncIterator[LlamaCppEngine]:
+    made = LlamaCppEngine("small", tiny_gguf, OPTIONS)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def slow(gguf: Path) -> AsyncIterator[LlamaCppEngine]:
+    """One that is still at work when somebody leaves."""
+    made = LlamaCppEngine("slow", gguf, OPTIONS)
     await made.start()
     yield made
     await made.stop()
@@ -96,13 +105,13 @@ async def until_back(engine: LlamaCppEngine, restarts: int) -> None:
             await a_moment()
 
 
-async def test_facts(engine: LlamaCppEngine, gguf: Path) -> None:
+async def test_facts(engine: LlamaCppEngine, tiny_gguf: Path) -> None:
     facts = await engine.facts()
     assert (facts.context_length, facts.parallel) == (CONTEXT, 2)
     assert facts.control_tokens["<|im_end|>"] in facts.end_tokens
     assert facts.eos_token == "<|im_end|>"
     assert "<|im_start|>" in facts.template
-    assert facts.vocabulary == str(gguf)
+    assert facts.vocabulary == str(tiny_gguf)
     assert facts.fingerprint.startswith("llamacpp-")
     assert await engine.facts() is facts
 
@@ -259,30 +268,28 @@ async def test_an_answer_ends_where_the_context_does(engine: LlamaCppEngine) -> 
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
-async def test_leaving_frees_the_slot(
-    engine: LlamaCppEngine, prompt: list[int], after: int
-) -> None:
+async def test_leaving_frees_the_slot(slow: LlamaCppEngine, prompt: list[int], after: int) -> None:
     request = TextRequest(prompt, 250, GREEDY, ignore_eos=True)
-    async with engine.generate(request) as outputs:
+    async with slow.generate(request) as outputs:
         for _ in range(after):
             await anext(outputs)
-        assert await busy(engine) == 1
-    assert engine.status().busy == 0
-    await until_free(engine)
+        assert await busy(slow) == 1
+    assert slow.status().busy == 0
+    await until_free(slow)
 
 
-async def test_leaving_while_the_prompt_is_read_ends_the_reading(engine: LlamaCppEngine) -> None:
+async def test_leaving_while_the_prompt_is_read_ends_the_reading(slow: LlamaCppEngine) -> None:
     long = TextRequest([1000 + number for number in range(280)], 1, GREEDY)
-    async with engine.generate(long) as outputs:
+    async with slow.generate(long) as outputs:
         async for output in outputs:
             assert output == Started(0)
             break
-    await until_free(engine)
-    async with engine.generate(long) as outputs:
+    await until_free(slow)
+    async with slow.generate(long) as outputs:
         started = await anext(outputs)
         assert isinstance(started, Started)
         assert started.cached_tokens < len(long.prompt) - 1  # the rest was not read for nobody
-    await until_free(engine)
+    await until_free(slow)
 
 
 class Slow(PrefillSpeed):
@@ -294,21 +301,21 @@ class Slow(PrefillSpeed):
 
 @pytest.mark.full
 async def test_a_stream_goes_on_while_a_long_prompt_is_read(
-    engine: LlamaCppEngine, prompt: list[int], monkeypatch: pytest.MonkeyPatch
+    slow: LlamaCppEngine, prompt: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = ChunkedPrefill(64, CONTEXT, 1)
-    slow.speed = Slow(0.05)
-    monkeypatch.setattr(engine._client(), "_prefill", slow)
+    speed = ChunkedPrefill(64, CONTEXT, 1)
+    speed.speed = Slow(0.05)
+    monkeypatch.setattr(slow._client(), "_prefill", speed)
     long = TextRequest([2000 + number for number in range(112)], 2, GREEDY, ignore_eos=True)
     seen: list[Output] = []
     streamed = 0
 
     async def read() -> None:
-        async with engine.generate(long) as outputs:
+        async with slow.generate(long) as outputs:
             seen.extend([output async for output in outputs])
 
     stream = TextRequest(prompt, CONTEXT - len(prompt) - 1, GREEDY, ignore_eos=True)
-    async with engine.generate(stream) as outputs, asyncio.TaskGroup() as group:
+    async with slow.generate(stream) as outputs, asyncio.TaskGroup() as group:
         while not isinstance(await anext(outputs), Token):
             pass
         reading = group.create_task(read())
@@ -320,14 +327,14 @@ async def test_a_stream_goes_on_while_a_long_prompt_is_read(
     assert seen[0] == Started(0)
     assert len(tokens(seen)) == 2
     assert seen[-1] == Stopped("length", 112, 2, 0)
-    await until_free(engine)
+    await until_free(slow)
 
 
-async def test_cancelling_frees_the_slot(engine: LlamaCppEngine, prompt: list[int]) -> None:
+async def test_cancelling_frees_the_slot(slow: LlamaCppEngine, prompt: list[int]) -> None:
     begun = asyncio.Event()
 
     async def read() -> None:
-        async with engine.generate(TextRequest(prompt, 250, GREEDY, ignore_eos=True)) as outputs:
+        async with slow.generate(TextRequest(prompt, 250, GREEDY, ignore_eos=True)) as outputs:
             async for _ in outputs:
                 begun.set()
 
@@ -335,7 +342,7 @@ async def test_cancelling_frees_the_slot(engine: LlamaCppEngine, prompt: list[in
         task = group.create_task(read())
         await begun.wait()
         task.cancel()
-    await until_free(engine)
+    await until_free(slow)
 
 
 async def test_more_generations_than_slots(engine: LlamaCppEngine, prompt: list[int]) -> None:
@@ -347,27 +354,27 @@ async def test_more_generations_than_slots(engine: LlamaCppEngine, prompt: list[
 
 
 async def test_a_killed_child_fails_its_requests_and_comes_back(
-    engine: LlamaCppEngine, prompt: list[int]
+    slow: LlamaCppEngine, prompt: list[int]
 ) -> None:
-    restarts = engine.status().restarts
-    pid = engine.pid
+    restarts = slow.status().restarts
+    pid = slow.pid
     assert pid is not None
     seen = 0
-    async with engine.generate(TextRequest(prompt, 250, GREEDY, ignore_eos=True)) as outputs:
+    async with slow.generate(TextRequest(prompt, 250, GREEDY, ignore_eos=True)) as outputs:
         with pytest.raises(EngineFailed):
             async for _ in outputs:
                 seen += 1
                 if seen == 5:
                     os.kill(pid, signal.SIGKILL)
-    while engine.status().state is EngineState.READY:
+    while slow.status().state is EngineState.READY:
         await a_moment()
     with pytest.raises(EngineFailed) as failure:
-        await engine.tokenize(["a"], special=False)
+        await slow.tokenize(["a"], special=False)
     assert failure.value.loading
     assert failure.value.retry_after > 0
-    assert "signal 9" in engine.status().detail
-    await until_back(engine, restarts + 1)
-    assert len(tokens(await run(engine, TextRequest(prompt, 3, GREEDY, ignore_eos=True)))) == 3
+    assert "signal 9" in slow.status().detail
+    await until_back(slow, restarts + 1)
+    assert len(tokens(await run(slow, TextRequest(prompt, 3, GREEDY, ignore_eos=True)))) == 3
 
 
 @pytest.mark.full
@@ -541,13 +548,13 @@ async def test_files_of_the_working_directory_are_not_its_modules(
 
 
 async def test_a_process_that_cannot_be_had_is_a_failed_start(
-    gguf: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
-    engine = LlamaCppEngine("small", gguf, OPTIONS)
+    engine = LlamaCppEngine("small", tiny_gguf, OPTIONS)
     with pytest.raises(EngineFailed, match=os.strerror(errno.EMFILE)):
         await engine.start()
     assert engine.status().state is EngineState.FAILED
@@ -569,8 +576,8 @@ async def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
         LlamaCppEngine("small", tmp_path / "no.gguf", OPTIONS)
 
 
-async def test_a_load_that_takes_too_long_is_given_up(gguf: Path) -> None:
-    engine = LlamaCppEngine("small", gguf, OPTIONS, load_seconds=0.001)
+async def test_a_load_that_takes_too_long_is_given_up(tiny_gguf: Path) -> None:
+    engine = LlamaCppEngine("small", tiny_gguf, OPTIONS, load_seconds=0.001)
     with pytest.raises(EngineFailed, match=r"within 0\.001 s"):
         await engine.start()
 
@@ -611,9 +618,11 @@ async def test_a_killed_parent_leaves_no_orphan(tiny_gguf: Path) -> None:
 
 
 @pytest.mark.full
-async def test_one_request_may_have_the_context_of_the_model(gguf: Path, tmp_path: Path) -> None:
+async def test_one_request_may_have_the_context_of_the_model(
+    tiny_gguf: Path, tmp_path: Path
+) -> None:
     """Of a model of long texts, without a setting: more than a slot has of a shared cache."""
-    write_plain(tmp_path / "long.gguf", gguf, trained=32_768)
+    write_plain(tmp_path / "long.gguf", tiny_gguf, trained=32_768)
     made = LlamaCppEngine("long", tmp_path / "long.gguf", LlamaCppOptions(threads=THREADS))
     await made.start()
     try:

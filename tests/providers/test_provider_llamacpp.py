@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,15 @@ COUNT = [{"role": "user", "content": "Write the numbers from one to ten as words
 
 @pytest.fixture(scope="module")
 def address(tiny_gguf: Path) -> Iterator[str]:
+    with served(tiny_gguf) as root:
+        yield root
+
+
+@contextmanager
+def served(weights: Path) -> Iterator[str]:
+    """Its address; whoever asks waits until it answers."""
     port = free_port()
-    command = [sys.executable, "-c", SERVER, str(tiny_gguf), str(port)]
+    command = [sys.executable, "-c", SERVER, str(weights), str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
@@ -53,6 +61,12 @@ def address(tiny_gguf: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def chat(address: str) -> AsyncIterator[ProviderTarget]:
+    async with target_of(address) as target:
+        yield target
+
+
+@asynccontextmanager
+async def target_of(address: str) -> AsyncIterator[ProviderTarget]:
     provider = Provider("llama", HttpClient(address), DIALECTS["llama-server"])
     for _ in range(100):
         try:
@@ -160,11 +174,14 @@ async def test_log_biases_and_several_replies(chat: ProviderTarget) -> None:
     assert said_by == ["HowHow", "HowHow"]
 
 
-async def test_leaving_frees_its_slots(chat: ProviderTarget) -> None:
+@pytest.mark.full
+async def test_leaving_frees_its_slots(gguf: Path) -> None:
     """There are two; four replies without end that are left give them back."""
     endless = request(messages=COUNT, ignore_eos=True, temperature=0)
-    for _ in range(4):
-        async with chat.generate(endless) as reply:
-            await anext(reply.events)
-    events = await said(chat, request(messages=COUNT, stream=True, **GREEDY))
-    assert text(events)
+    with served(gguf) as address:
+        async with target_of(address) as chat:
+            for _ in range(4):
+                async with chat.generate(endless) as reply:
+                    await anext(reply.events)
+            events = await said(chat, request(messages=COUNT, stream=True, **GREEDY))
+            assert text(events)
