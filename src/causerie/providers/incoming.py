@@ -200,6 +200,8 @@ _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Most bytes of one event of a stream, or of a plain reply."""
+PlainRead = tuple[tuple[*tuple[Event, ...], Usage], str | None]
+"""The events of a whole reply that was read in one pass, and the server's fingerprint."""
 
 
 class Incoming(Struct, eq=False):

@@ -34,8 +34,21 @@ from causerie.protocol.request import ChatRequest, NativeRequest, output_estimat
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers import wire
 from causerie.providers.answer import Separators
-from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
-from causerie.providers.native import NATIVE_APIS, NativeIncoming, PassedReader, native_of, only
+from causerie.providers.incoming import (
+    BELIEVED_PROMPT,
+    MAX_EVENT_BYTES,
+    UNSHOWN,
+    Incoming,
+    PlainRead,
+)
+from causerie.providers.native import (
+    NATIVE_APIS,
+    NativeIncoming,
+    PassedReader,
+    native_of,
+    only,
+    read_plain,
+)
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
 
@@ -216,7 +229,6 @@ def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> Ser
 
 # The target, and a reply that comes whole.
 
-Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
 _Some = Annotated[int, Meta(ge=1, le=wire.MOST_TOKENS)]
 _None = tuple[()] | None  # whose elements, where it has some, are not read
@@ -271,7 +283,7 @@ _decode = msgspec.json.Decoder(FastChunk).decode
 
 def read_fast_path(
     body: bytes, separators: Separators | None, max_tokens: int | None = None
-) -> Read | None:
+) -> PlainRead | None:
     """Return the events and the server's fingerprint; ``None`` for other kinds of replies."""
     try:
         reply = _decode(body)
@@ -321,7 +333,7 @@ class ProviderReply(Struct, eq=False):
     _response: HttpResponse | None = None  # once the request is on its way
     # Once something is there, unless ``_fast_read``.
     _incoming: Incoming | PassedReader | None = None
-    _fast_read: Read | None = None
+    _fast_read: PlainRead | None = None
     _stream: BodyStream | None = None
     _batch: Batch = ()  # all of it, where it is no stream
     _pending: list[Batch] = []  # what follows the batch, last first, where it is large
@@ -349,7 +361,7 @@ class ProviderReply(Struct, eq=False):
         it is as long as it may be.
         """
         if self._fast_read is not None:
-            return self._fast_read[0][2]
+            return self._fast_read[0][-1]
         if self._incoming is not None:
             return self._incoming.usage
         if self._response is None or self._response.unsent:
@@ -470,17 +482,19 @@ class ProviderReply(Struct, eq=False):
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         if (
             self._partial is None
-            and self._native is None
             and request.passed is None
             and request.top_logprobs is None
             and not request.continue_final_message
             and len(body) <= LARGE
         ):
-            read = read_fast_path(body, asked.separators, request.max_tokens)
+            if self._native is None:
+                read = read_fast_path(body, asked.separators, request.max_tokens)
+            else:
+                read = read_plain(body, self._native, request)
             if read is not None:
-                (text, end, used), named = read
+                (*said, used), named = read
                 used = asked.provider.dialect.reported(used, request.cache_scope)
-                self._batch = batch = (text, end, used)
+                self._batch = batch = (*said, used)
                 self._fast_read = batch, named
                 return
         if _begins_value(body):

@@ -97,15 +97,18 @@ class Passed(Struct):
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
                     case events.Finished():
-                        self._finish = event.reason
-                        self._finished += 1
-                        if event.reason in ("stop", "tool_calls"):
-                            self._uncut.add(event.choice)
+                        self._record_end(event)
         self.batches.clear()
         self._reasoning.append("".join(reasoning))
         self._text.append("".join(text))
         for at, pieces in arguments.items():
             self._arguments.setdefault(at, []).append("".join(pieces))
+
+    def _record_end(self, event: events.Finished) -> None:
+        self._finish = event.reason
+        self._finished += 1
+        if event.reason in ("stop", "tool_calls"):
+            self._uncut.add(event.choice)
 
 
 def added(before: events.Usage, new: events.Usage) -> events.Usage:

@@ -24,7 +24,13 @@ from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.reasoning import text_of
-from causerie.protocol.request import ChatRequest, FastFields, FastMessage, NativeRequest
+from causerie.protocol.request import (
+    ChatRequest,
+    FastFields,
+    FastMessage,
+    NativeRequest,
+    Unread,
+)
 from causerie.shapes.chat_completions.messages import read_part
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import plain_request
@@ -400,13 +406,13 @@ _NAMES: Mapping[str, str] = {
 }
 
 
-class _PlainItem(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class _PlainItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     role: Literal["system", "user"]
     content: str
     type: Literal["message"] | None = None
 
 
-class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class _PlainBody(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     model: parameters.ModelId
     input: str | Annotated[tuple[_PlainItem, ...], Meta(min_length=1)]
     instructions: str | None = None
@@ -444,14 +450,11 @@ def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
         temperature=plain.temperature,
         top_p=plain.top_p,
     )
-    request = plain_request(chat, rules)
+    native = NativeRequest("responses", plain)
+    request = plain_request(chat, rules, native=native, hints=_HINTS, lenient_tools=True)
     if request is None:
         return None
-    document: dict[str, Any] = msgspec.json.decode(body)
-    reply = ResponseReply(echo_of(ObjectReader(document), request))
-    request = structs.replace(
-        request, native=NativeRequest("responses", document), hints=_HINTS, lenient_tools=True
-    )
+    reply = ResponseReply(lambda: echo_of(ObjectReader(native.body), request))
     return ParsedRequest(request, PassingReply(reply), Places(tuple(places), _NAMES))
 
 
@@ -494,7 +497,11 @@ class _Translation(ItemReader, eq=False):
         request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, size)
         request = self._with_own(request, halved=bool(mark))
         reply = ResponseReply(
-            echo_of(body, request), self.tools.forms, encrypted, self._summarizes(), most_calls
+            lambda: echo_of(body, request),
+            self.tools.forms,
+            encrypted,
+            self._summarizes(),
+            most_calls,
         )
         return ParsedRequest(request, PassingReply(reply), places)
 
