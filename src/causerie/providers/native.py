@@ -205,7 +205,7 @@ class NativeIncoming(Incoming, eq=False):
 
     def _text_events(self, lines: list[bytes], texts: list[str]) -> Batch:
         self._pieces += len(texts)
-        text = self._answers[0].more("".join(texts), reasoning=False)
+        text = self._answers[0].more_text("".join(texts))
         return PassedBytes(b"%b\n\n" % b"\n\n".join(lines)), text
 
     def _read_other(self, data: bytes, events: list[Event]) -> None:

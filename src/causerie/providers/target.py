@@ -154,13 +154,13 @@ class BodyStream(Struct, eq=False):
 
     def _take_continuation(self, piece: bytes) -> bool:
         sink, body = self._sink, self._response_body
-        data = self._decoder.only(piece)
-        if sink is None or data is None or len(data) > LARGE or self._bytes_left < 0:
+        data, left = self._decoder.only(piece), self._bytes_left - len(piece)
+        if data is None or sink is None or left < 0:
             return False
         batch = self._incoming.goes_on(data)
         if not batch:
             return False
-        self._bytes_left -= len(piece)
+        self._bytes_left = left
         self._deadline = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
             self._sink = body.taker = None

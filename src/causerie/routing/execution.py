@@ -233,14 +233,14 @@ class Execution(TargetSelector, eq=False):
                 await self._wait_for_client()
 
     def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
-        self._client_ready = emit(batch)
+        self._client_ready = ready = emit(batch)
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
         if len(batches) >= MANY or len(batch) > LONG:
             self._passed.put_together()
         if self.watch is not None:
             self.watch.see(batch)
-        return self._client_ready is None
+        return ready is None
 
     async def _wait_for_client(self) -> None:
         full, self._client_ready = self._client_ready, None
