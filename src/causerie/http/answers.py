@@ -118,7 +118,6 @@ class StreamedAnswer(Struct, eq=False):
     early_start: bool = False
     """The head was sent before the first content-bearing event."""
     _encoder: StreamEncoder | None = None
-    _encode: Callable[[Batch], bytes] = bytes  # of the encoder, once there is one
     _silent: bool = False
 
     def __post_init__(self) -> None:
@@ -135,7 +134,6 @@ class StreamedAnswer(Struct, eq=False):
         ``headers`` are ignored if the head has been sent already.
         """
         self._encoder = self.parsed.reply.encoder(context)
-        self._encode = self._encoder.feed
         if not self.early_start:
             self._start(self.parsed.places.renamed(headers))
         return self._send
@@ -157,7 +155,8 @@ class StreamedAnswer(Struct, eq=False):
         self._pings.enter(self)
 
     def _send(self, batch: Batch) -> Awaitable[None] | None:
-        data = self._encode(batch)
+        assert self._encoder is not None
+        data = self._encoder.feed(batch)
         if not data:
             return None
         self._silent = False

@@ -147,7 +147,10 @@ _NAMES_MODEL = {
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
 
-_READERS = {"messages": MessagesReader, "responses": ResponsesReader}
+_READERS: Mapping[str, type[MessagesReader] | type[ResponsesReader]] = {
+    "messages": MessagesReader,
+    "responses": ResponsesReader,
+}
 
 
 class _Type(Struct, gc=False):
@@ -165,8 +168,8 @@ class NativeIncoming(Incoming, eq=False):
 
     def __post_init__(self) -> None:
         assert self.request.native is not None
-        self._other_api = _READERS[self.request.native.shape]()
-        self._text_head = b"event: %b\ndata: " % self._other_api.text_event
+        reader = self._other_api = _READERS[self.request.native.shape]()
+        self._text_head = b"event: %b\ndata: " % reader.text_event
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
         """Add the events; texts that came together are one event, as are their bytes."""
