@@ -575,9 +575,10 @@ def target_headers(execution: Execution) -> dict[str, str]:
 
 
 def _milliseconds(seconds: float) -> str:
-    # From a table, since formatting a number takes long.
-    tenths = int(seconds * 10_000 + 0.5)
-    return _TENTHS[tenths] if 0 <= tenths < len(_TENTHS) else f"{seconds * 1000:.1f}"
+    try:  # a table, since formatting a number takes long
+        return _TENTHS[int(seconds * 10_000 + 0.5)]
+    except IndexError:
+        return f"{seconds * 1000:.1f}"
 
 
 def _listed_changes(changes: Sequence[str]) -> str:

@@ -23,11 +23,13 @@ from causerie.protocol.request import ChatRequest, NativeRequest
 from causerie.protocol.response import CompletionIdentity, ResponseContext
 from causerie.protocol.sse import EventDecoder
 from causerie.providers.dialects import DIALECTS
-from causerie.providers.native import NativeIncoming
+from causerie.providers.native import NATIVE_APIS, NativeIncoming, read_plain
 from causerie.providers.other_replies import ReplyReader
 from causerie.providers.provider import Provider
 from causerie.providers.target import ProviderTarget
 from causerie.shapes.chat_completions.reader import with_reply
+from causerie.shapes.messages import reader as messages
+from causerie.shapes.responses import reader as responses
 from causerie.shapes.shape import PassingReply
 
 USAGE = {"input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 7}
@@ -324,6 +326,82 @@ async def test_tools_in_tools_and_in_items_name_no_host_and_no_model() -> None:
         "tools[0].model dropped", "tools[1].tools[0] dropped",
         "input[0].tools[0].tools[0] dropped", "input[0].tools[1] dropped",
     ]  # fmt: skip
+
+
+_WHOLE = {
+    "messages": {
+        "id": "msg_1", "type": "message", "model": "theirs-20270101", "stop_sequence": None,
+        "content": [{"type": "text", "text": "Hé "}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 20, "output_tokens": 7, "cache_read_input_tokens": 100},
+    },
+    "responses": {
+        **RESPONSE, "error": None, "output": [RESPONSE["output"][1]],
+        "usage": {"input_tokens": 20, "output_tokens": 7, "total_tokens": 27,
+                  "input_tokens_details": {"cached_tokens": 5}},
+    },
+}  # fmt: skip
+_CHANGES = {
+    "messages": [
+        {}, {"stop_reason": "max_tokens"}, {"stop_reason": "refusal"}, {"stop_reason": None},
+        {"stop_reason": "stop_sequence", "stop_sequence": "é"}, {"error": {"type": "api_error"}},
+        {"content": []}, {"content": [{"type": "text", "text": ""}]},
+        {"content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}]},
+        {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "x": "model"}]},
+        {"usage": {"input_tokens": 0, "output_tokens": 0}}, {"usage": None},
+        {"usage": {"input_tokens": 20, "output_tokens": 999_999}},
+        {"usage": {"input_tokens": 9, "output_tokens": 7, "cache_creation_input_tokens": 3}},
+        {"usage": {"input_tokens": 999_999_999, "output_tokens": 7}},
+    ],
+    "responses": [
+        {}, {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+        {"status": "failed", "error": {"code": "server_error", "message": "Oh."}},
+        {"output": RESPONSE["output"]}, {"output": []}, {"usage": None},
+        {"output": [{"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}]},
+        {"usage": {"input_tokens": 20, "output_tokens": 0}},
+        {"usage": {"input_tokens": 20, "output_tokens": 999_999}},
+        {"usage": {"input_tokens": 20, "output_tokens": 7,
+                   "input_tokens_details": {"cached_tokens": 21},
+                   "output_tokens_details": {"reasoning_tokens": 8}}},
+        {"usage": {"input_tokens": 20, "output_tokens": 7,
+                   "input_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 9},
+                   "output_tokens_details": {"reasoning_tokens": 3}}},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "changed"), [(shape, each) for shape in _CHANGES for each in _CHANGES[shape]]
+)
+@pytest.mark.parametrize("limit", [None, 5, 500])
+def test_whole_replies_that_are_read_the_quick_way_say_the_same(
+    shape: str, changed: dict[str, Any], limit: int | None
+) -> None:
+    asked = msgspec.structs.replace(native(shape, streamed=False), max_tokens=limit)
+    assert asked.native is not None
+    body = msgspec.json.encode({**_WHOLE[shape], **changed})
+    quick = read_plain(body, asked.native, asked)
+    if not changed:
+        assert (quick is not None) == (limit != 5)
+    if quick is not None:
+        assert list(quick[0]) == NativeIncoming(asked, DIALECTS["causerie"]).whole(body)
+
+
+@pytest.mark.parametrize(("dialect", "shape", "events"), CASES)
+async def test_a_stream_that_nobody_asked_for_is_encoded(
+    dialect: str, shape: str, events: list[Any]
+) -> None:
+    async with provider(dialect, stream(events)) as (target, _):
+        found = await events_of(target, native(shape, streamed=False))
+    reply = with_reply(request()).reply
+    context = ResponseContext(CompletionIdentity("c", 0, "r"), "ours", "")
+    said: Any = PassingReply(reply).completion(context, found)
+    assert said.choices[0].message.content in ("Hé", "Hello")
+
+
+def test_plain_requests_have_listed_fields_only() -> None:
+    for api, plain in {"messages": messages, "responses": responses}.items():
+        fields = {each.name for each in msgspec.structs.fields(plain._PlainBody)}
+        assert fields - {"model", "store"} <= NATIVE_APIS[api].fields
 
 
 async def test_listed_fields_pass_and_others_are_named() -> None:

@@ -190,7 +190,7 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
 
 
 _NOTHING = Usage(0, 0)
-_NO_LIMITS: LimitStatuses = (None, None)
+NO_LIMITS: LimitStatuses = (None, None)
 _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a minute
 
 
@@ -237,7 +237,7 @@ class Lease(Struct, kw_only=True):
 
     def limit_statuses(self) -> LimitStatuses:
         """Return the state of the strictest limits of its scopes, after :meth:`release` too."""
-        return _NO_LIMITS
+        return NO_LIMITS
 
 
 def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:

@@ -431,12 +431,11 @@ class ServedModel:
         ]
 
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
-        capabilities, operation = self._capabilities, request.operation
-        if operation not in self._serve_all:
-            capabilities = tuple(serving(self.id, capabilities, operation))
+        operation = request.operation
+        if request.params <= self._common and operation in self._serve_all:
+            return self._all
+        capabilities = serving(self.id, self._capabilities, operation)
         if request.params <= self._common:
-            if capabilities is self._capabilities:
-                return self._all
             return [one.candidate for one in capabilities]
         for name in sorted(request.params - self.parameters):
             raise InvalidRequest(

@@ -324,16 +324,15 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         response = self._response
-        taker = None if response is None else response.taker
-        if taker is None:
-            # Behind a token of a stream the next one is milliseconds away.
-            streams = response is not None and response.status > 0
-            self._traffic.came(slow=self._is_local or streams)
         if response is None:
             self.drop()  # nobody asked
             return
-        if not response.status:
-            response.opening += data
+        taker = response.taker
+        if taker is None:
+            # Behind a token of a stream the next one is milliseconds away.
+            self._traffic.came(slow=self._is_local or response.status > 0)
+            if not response.status:
+                response.opening += data
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:

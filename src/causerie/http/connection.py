@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: Connections) -> None:
         self._server = server
+        self._traffic = server.traffic
         self._parser = httptools.HttpRequestParser(self)
 
         # Timeouts, on the clock of the loop
@@ -108,13 +109,13 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> bool:
         if not self._closed:
-            self._server.traffic.send(self._transport, data)
+            self._traffic.send(self._transport, data)
         return self.full is None
 
     def finish(self, exchange: Exchange, data: bytes | memoryview) -> None:
         if self._closed:
             return
-        self._server.traffic.send(self._transport, data)
+        self._traffic.send(self._transport, data)
         if exchange.complete:
             self._next(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
@@ -131,7 +132,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         if self._continue_pending:
             self._continue_pending = False
-            self._server.traffic.send(self._transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._traffic.send(self._transport, b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -172,7 +173,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        self._server.traffic.came()
+        self._traffic.came()
         if self._read_closed:
             return
         busy = self._current is not None or self.full is not None or self._head_bytes

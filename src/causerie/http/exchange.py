@@ -347,10 +347,11 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:
-    values = "".join(headers.values())
-    if "\n" in values or "\r" in values:  # which would begin another line
-        headers = {name: " ".join(value.split()) for name, value in headers.items()}
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    lines = "\r\n".join([*map(": ".join, headers.items()), ""])
+    if lines.count("\n") == lines.count("\r") == len(headers):
+        return lines
+    # A value would begin another line.
+    return _header_lines({name: " ".join(value.split()) for name, value in headers.items()})
 
 
 _CLOSE_HEADER = {"Connection": "close"}

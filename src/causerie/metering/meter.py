@@ -229,12 +229,13 @@ class Record(Struct):
             self.tried = [str(one) for one in outcome.tried]
         self.queue_seconds, self.upstream_seconds = outcome.queued_seconds, outcome.upstream_seconds
         self.finish = outcome.finish
+        self.used = used = outcome.usage()
         if outcome.whole and self.code == _LEFT:  # no failure came after it
             self.status, self.code = 200, None
-        self.used = used = outcome.usage()
+            return
         if self.code == ConstraintNotKept.code:  # for which all of them were drawn
             self.used = structs.replace(used, completion=used.completion + used.discarded)
-        if self.code not in (None, _LEFT) and not outcome.delivered:
+        if self.code != _LEFT and not outcome.delivered:
             self.first_token_seconds = None  # it stayed here
 
     def charged_despite(self, failure: Exception) -> bool:

@@ -223,6 +223,12 @@ class _Times:
         return list(zip(names, map(float, [*self.within, self.all]), strict=True))
 
 
+_END: Callable[[Record], _End] = attrgetter("status", "code", "finish", "stream")
+_FACTS = attrgetter(
+    "continued", "cost", "used", "duration_seconds", "queue_seconds", "overhead_seconds"
+)
+
+
 class _Place:
     def __init__(self) -> None:
         self.requests: Counter[_End] = Counter()
@@ -236,24 +242,27 @@ class _Place:
             yield (str(status), code or "", finish or "", "true" if stream else "false"), count
 
     def add(self, records: Sequence[Record]) -> None:
-        self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
-        self.continued += sum([one.continued for one in records])
-        self.cost += sum([one.cost for one in records])
-        used = [record.used for record in records]
+        self.requests.update(map(_END, records))
+        continued, costs, used, durations, queued, overheads = zip(
+            *map(_FACTS, records), strict=True
+        )
+        self.continued += sum(continued)
+        self.cost += sum(costs)
         for kind, count in _TOKENS.items():
             self.tokens[kind] += sum(map(count, used))
         times = self.times
-        times["request_seconds"].add([record.duration_seconds for record in records])
-        times["queue_seconds"].add([record.queue_seconds for record in records])
-        times["overhead_seconds"].add([record.overhead_seconds for record in records])
-        started = [
-            (first, record.duration_seconds - first, record.used.completion)
-            for record in records
-            if (first := record.first_token_seconds) is not None
-        ]
-        times["first_token_seconds"].add([first for first, _, _ in started])
+        times["request_seconds"].add(durations)
+        times["queue_seconds"].add(queued)
+        times["overhead_seconds"].add(overheads)
+        started = [record for record in records if record.first_token_seconds is not None]
+        firsts = [record.first_token_seconds or 0.0 for record in started]
+        times["first_token_seconds"].add(firsts)
         times["token_seconds"].add(
-            [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
+            [
+                max(record.duration_seconds - first, 0.0) / (record.used.completion - 1)
+                for record, first in zip(started, firsts, strict=True)
+                if record.used.completion > 1
+            ]
         )
 
 

@@ -90,12 +90,14 @@ class PassedBytes(Struct, frozen=True, gc=False):
     """Bytes of a provider's reply that its client gets unchanged, since both speak one API.
 
     They are an event of a stream, or a whole reply. Other events say the same, for those who count
-    and keep. ``last``: they tell the client that the reply is complete.
+    and keep. ``whole``: they are no event. ``last``: they tell the client that the reply is
+    complete.
     """
 
     data: bytes
     choice: int = 0
     last: bool = False
+    whole: bool = False
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
@@ -223,6 +225,8 @@ def is_large_batch(batch: Batch) -> bool:
         text = batch[0]
         if text.__class__ is TextDelta and not text.logprobs:
             return len(text.text) > PORTION
+    if batch and isinstance(first := batch[0], PassedBytes) and first.whole:
+        return False  # nothing of it is encoded
     return len(batch) > _MAX_EVENTS or sum(map(_size, batch)) > PORTION
 
 

@@ -179,11 +179,16 @@ class NativeRequest(Struct, frozen=True, gc=False):
     """A request as it was sent, for a provider that speaks the same API as the client."""
 
     shape: str  # name of the API
-    body: Mapping[str, object]
+    sent: Mapping[str, object] | Unread
     headers: Mapping[str, str] = {}  # headers that belong to the API
     unsealed: Mapping[str, object] | None = None
     """The body for servers that cannot read what was sealed here; ``None``: all of it."""
     left_out: Sequence[str] = ()  # the report of what it lacks
+
+    @property
+    def body(self) -> Mapping[str, object]:
+        """Return all of the body; keep the result: a second call may decode again."""
+        return self.sent.document() if isinstance(self.sent, Unread) else self.sent
 
 
 class UnreadParts(Struct):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from causerie.protocol.bounded_json import SMALL
+
 _STRUCTURE = re.compile(r'[{}\[\]"]')
 _END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
 
@@ -112,6 +114,10 @@ class EventDecoder(Struct, eq=False):
     _started: bool = False
     _behind_cr: bool = False  # a line feed that comes next belongs to the last line
     _is_between: bool = True  # events: nothing of one is held
+    _most_alone: int = SMALL  # bytes of a piece that is read as one event
+
+    def __post_init__(self) -> None:
+        self._most_alone = min(self.max_bytes, SMALL)
 
     @property
     def held(self) -> int:
@@ -140,8 +146,8 @@ class EventDecoder(Struct, eq=False):
         return events
 
     def only(self, piece: bytes) -> bytes | None:
-        """The data of a piece that is one event of one line, as most are; else nothing is fed."""
-        if self._is_between and piece.startswith(b"data: ") and len(piece) <= self.max_bytes:
+        """The data of a small piece that is one event of one line; else nothing is fed."""
+        if self._is_between and piece.startswith(BEFORE) and len(piece) <= self._most_alone:
             if piece.find(b"\n") != len(piece) - 2 or not piece.endswith(b"\n"):
                 return None
             event = piece[6:-2]

@@ -112,9 +112,6 @@ class AnswerState(Struct, eq=False):
     stop_sequence: str | None = None
     whole: bool = False
     """All of it came in one message, so that it needs no reason for its end."""
-    reasoned: int = 0
-    """Characters of reasoning so far; ``size`` counts all characters."""
-    texts: int = 0
     _calls: ChoiceCalls | None = None  # until there is one
     _separator: Separator | None = None
     _held: str = ""
@@ -129,6 +126,16 @@ class AnswerState(Struct, eq=False):
     _message: str | None = None  # the text so far, when the last whole message came
     _only_messages: bool = False  # whether the first piece was a whole message
     _halves: dict[str, str] = {}  # first halves of characters, by the field whose text they end
+
+    @property
+    def texts(self) -> int:
+        """Return the characters of text."""
+        return self._text.tell()
+
+    @property
+    def reasoned(self) -> int:
+        """Return the characters of reasoning."""
+        return self._reasoning.tell()
 
     @property
     def size(self) -> int:
@@ -202,7 +209,7 @@ class AnswerState(Struct, eq=False):
                 self._logprobs.append(_token_logprob(token, top))
         if content:
             if self._plain and content.__class__ is str:
-                self.texts += self._text.write(content)
+                self._text.write(content)
                 events.append(TextDelta(content, (), self.index))
             else:
                 self._add_content(content, events)
@@ -258,19 +265,21 @@ class AnswerState(Struct, eq=False):
         if content:
             if reasoning or not self._plain or content.__class__ is not str:
                 return None
-            return self.more(content, reasoning=False)
+            return self.more_text(content)
         apart = self.separators is None and self._separator is None  # from the text, by the server
         if not reasoning or not apart or self.in_text or self.texts or self._calls is not None:
             return None
-        return self.more(reasoning, reasoning=True)
+        return self.more_reasoning(reasoning)
 
-    def more(self, text: str, *, reasoning: bool) -> ContentEvent:
-        """Add to the text or the reasoning that came last; return the event."""
-        if reasoning:
-            self.reasoned += self._reasoning.write(text)
-            return ReasoningDelta(text, self.index)
-        self.texts += self._text.write(text)
+    def more_text(self, text: str) -> TextDelta:
+        """Add to the text; return the event."""
+        self._text.write(text)
         return TextDelta(text, (), self.index)
+
+    def more_reasoning(self, text: str) -> ReasoningDelta:
+        """Add to the reasoning; return the event."""
+        self._reasoning.write(text)
+        return ReasoningDelta(text, self.index)
 
     def end(self, events: list[Event]) -> None:
         """End the choice: emit the text that was held back, and the finish reason.
@@ -311,7 +320,7 @@ class AnswerState(Struct, eq=False):
             if not text:
                 return
         self._end_separation(events)
-        events.append(self.more(text, reasoning=True))
+        events.append(self.more_reasoning(text))
 
     def _without_repeated_reasoning(self, text: str, *, last: bool) -> str:
         if self._late_echo is not None and self._late_echo.repeated and text.isspace():
@@ -339,7 +348,7 @@ class AnswerState(Struct, eq=False):
             return
         self._end_separation(events)
         self._has_signature = True
-        self.reasoned += self._reasoning.write(text)
+        self._reasoning.write(text)
         events.append(ReasoningDelta(text, self.index, blocks))
 
     def _end_separation(self, events: list[Event]) -> None:
@@ -375,7 +384,7 @@ class AnswerState(Struct, eq=False):
         if self._late_echo is not None:  # what began like a repetition of the reasoning was none
             late, self._late_echo = self._late_echo.end(), None
             if late:
-                events.append(self.more(late, reasoning=True))
+                events.append(self.more_reasoning(late))
         if not self.texts and self.reasoned and self._separator is None:
             text = self._without_tagged_reasoning(text)
         if not text:
@@ -429,12 +438,12 @@ class AnswerState(Struct, eq=False):
         for event in found:
             if isinstance(event, ReasoningDelta):
                 self._logprobs.clear()  # those are of the answer
-                events.append(self.more(event.text, reasoning=True))
+                events.append(self.more_reasoning(event.text))
             elif isinstance(event, TextDelta):
                 self._emit_text(event.text, events)
 
     def _emit_text(self, text: str, events: list[Event]) -> None:
-        self.texts += self._text.write(text)
+        self._text.write(text)
         events.append(TextDelta(text, tuple(self._logprobs), self.index))
         self._logprobs.clear()
 

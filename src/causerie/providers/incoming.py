@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -161,12 +162,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChunkForm(Struct, frozen=True, gc=False):
-    """The bytes before and behind the text, and the choice that the text is of."""
+    """The bytes before and behind the text, and what adds it to the choice that it is of."""
 
     before: bytes
     behind: bytes
-    answer: AnswerState
-    reasoning: bool
+    more: Callable[[str], ContentEvent]  # of that choice
 
     @classmethod
     def of(cls, data: bytes, delta: ProviderDelta, answer: AnswerState) -> ChunkForm | None:
@@ -181,7 +181,8 @@ class ChunkForm(Struct, frozen=True, gc=False):
         start = data.find(b'"', data.find(name) + len(name))
         if not data.startswith(quoted, start):  # it is written in another way
             return None
-        return cls(data[:start], data[start + len(quoted) :], answer, not delta.content)
+        more = answer.more_text if delta.content else answer.more_reasoning
+        return cls(data[:start], data[start + len(quoted) :], more)
 
     def event(self, data: bytes) -> ContentEvent | None:
         """Return the event of a chunk of this form; ``None``, and count nothing, for others."""
@@ -192,7 +193,7 @@ class ChunkForm(Struct, frozen=True, gc=False):
             text = _decode(data[len(before) : len(data) - len(behind)])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        return self.answer.more(text, reasoning=self.reasoning) if text else None
+        return self.more(text) if text else None
 
 
 _SHORT = 64  # bytes: the end is no longer, with the white space around it
@@ -200,6 +201,8 @@ _MOST_UNLIKE = 8  # forms in a row, until none is looked for
 _MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Most bytes of one event of a stream, or of a plain reply."""
+PlainRead = tuple[tuple[*tuple[Event, ...], Usage], str | None]
+"""The events of a whole reply that was read in one pass, and the server's fingerprint."""
 
 
 class Incoming(Struct, eq=False):
@@ -251,7 +254,13 @@ class Incoming(Struct, eq=False):
         if self.ended:
             return
         for data in stream:
-            event = self._more_text(data)
+            form, other = self._form, self._other_api
+            event = None if form is None else form.event(data)
+            if event is not None:
+                self._unlike_chunks = 0
+                self._pieces += 1
+            elif other is not None:
+                event = self._more_of_other_api(data, other)
             if event is not None:
                 events.append(event)
                 continue
@@ -326,27 +335,26 @@ class Incoming(Struct, eq=False):
 
     def goes_on(self, data: bytes) -> Batch:
         """Return the event of a chunk that only goes on with a text; other ones are not read."""
-        event = self._more_text(data)
-        if event is None and self._other_api is None:
-            try:
+        form = self._form
+        event = None if form is None else form.event(data)
+        if event is not None:
+            self._unlike_chunks = 0
+            self._pieces += 1
+        elif self._other_api is not None:
+            event = self._more_of_other_api(data, self._other_api)
+        else:
+            with suppress(ValueError, RecursionError):
                 event = self._continuing_event(read_chunk(data), data)
-            except (ValueError, RecursionError):
-                return ()
         return () if event is None else (event,)
 
-    def _more_text(self, data: bytes) -> ContentEvent | None:
-        form, other = self._form, self._other_api
-        if other is not None:
-            answer = self._answers.get(0)
-            if answer is None or not answer.takes_text or not (text := other.text(data)):
-                return None
-            self._pieces += 1
-            return answer.more(text, reasoning=False)
-        if form is None or (event := form.event(data)) is None:
+    def _more_of_other_api(
+        self, data: bytes, reader: MessagesReader | ResponsesReader
+    ) -> ContentEvent | None:
+        answer = self._answers.get(0)
+        if answer is None or not answer.takes_text or not (text := reader.text(data)):
             return None
-        self._unlike_chunks = 0
         self._pieces += 1
-        return event
+        return answer.more_text(text)
 
     def _continuing_event(self, chunk: ProviderChunk, data: bytes) -> ContentEvent | None:
         # The event of a chunk that only continues one text. Of other chunks nothing is read.

@@ -11,32 +11,42 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field, structs
 
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, Event, Finished, PassedBytes, TextDelta, Usage
 from causerie.protocol.operations import PRICES, members
 from causerie.protocol.parameters import HINTS, PARAMETERS
-from causerie.protocol.request import ChatRequest, NativeRequest
+from causerie.protocol.request import ChatRequest, NativeRequest, Unread
 from causerie.protocol.sse import NamedEvent
 from causerie.providers.answer import AnswerState
 from causerie.providers.dialect import Dialect
-from causerie.providers.incoming import UNSHOWN, Incoming, estimated_tokens, most_of_prompt
+from causerie.providers.incoming import (
+    BELIEVED_PROMPT,
+    UNSHOWN,
+    Incoming,
+    PlainRead,
+    estimated_tokens,
+    most_of_prompt,
+)
 from causerie.providers.other_replies import (
     LAST_OF_RESPONSES,
     MessagesReader,
     ResponsesReader,
+    ResponsesUsage,
 )
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.request_body import check_addresses
 from causerie.providers.wire import (
+    MOST_TOKENS,
     ProviderChoice,
     ProviderUsage,
+    Tokens,
     finish_reason,
     is_nothing,
     later,
@@ -52,6 +62,8 @@ class NativeApi(Struct, frozen=True):
     counted_at: str
     counted: frozenset[str]
     demanded_limit: int | None = None  # sent where a request has none, if the API demands one
+    writes: Mapping[str, object] = {}
+    """Fields that every request has, whatever the client sent."""
 
 
 NATIVE_APIS = msgspec.toml.decode(
@@ -64,7 +76,7 @@ _OF_A_PEER = {
     "responses": frozenset(each.name for each in _EXTENDED if each.facts.responses == ""),
 }
 """Parameters of chat completions that have their names in these APIs at a service like this one."""
-_OWN = frozenset({"model", "store"})  # written here
+_encode = msgspec.json.Encoder().encode
 
 
 def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
@@ -75,37 +87,47 @@ def native_of(request: ChatRequest, dialect: Dialect) -> NativeRequest | None:
 
 def native_body(
     request: ChatRequest, native: NativeRequest, dialect: Dialect, model: str
-) -> tuple[bytes, list[str]]:
+) -> tuple[bytes, Sequence[str]]:
     """Return the body for a provider, and the report of what was left out."""
+    api, sent = NATIVE_APIS[native.shape], native.sent
+    own: dict[str, Any] = {**api.writes, "model": model}
+    if request.max_tokens is not None:
+        own[api.limit] = request.max_tokens  # lowered where the model writes less
+    if isinstance(sent, Unread):  # of whose fields all are listed
+        return _encode(structs.replace(sent, **own)), ()
+    body, changes = _listed_fields(request, native, dialect)
+    if api.limit not in body:
+        own.pop(api.limit, None)
+    return _encode({**body, **own}), changes
+
+
+def _listed_fields(
+    request: ChatRequest, native: NativeRequest, dialect: Dialect
+) -> tuple[Mapping[str, Any], Sequence[str]]:
+    api, sent = NATIVE_APIS[native.shape], native.body
     check_addresses(request, {} if request.unread is None else request.unread.addresses, dialect)
-    api = NATIVE_APIS[native.shape]
     listed = api.fields | dialect.knows | dialect.privileged
     if dialect.extends:
         listed |= _OF_A_PEER[native.shape]
     changes: list[str] = []
-    sent = native.body
     if native.unsealed is not None and not dialect.extends:
         sent = native.unsealed
         changes += native.left_out
+    own = {"model", *api.writes}
     kept = {name: value for name, value in sent.items() if name in listed}
     changes += [
         f"{quote(name[:64], safe='[]$@:')} dropped"
         for name, value in sent.items()
-        if value is not None and name not in listed and name not in _OWN
+        if value is not None and name not in listed and name not in own
     ]
-    body = _without_hosts(kept | {"model": model}, "", changes)
+    body = _without_hosts(kept, "", changes)
     if "input" in body:
         body["input"] = _without_hosts(body["input"], "input", changes)
     if body.get(api.limit) == -1:  # which says that there is none
         body[api.limit] = api.demanded_limit
         changes.append(f"{api.limit} -1 dropped")
-    elif api.limit in body and request.max_tokens is not None:
-        body[api.limit] = request.max_tokens  # lowered where the model writes less
-    if native.shape == "responses":
-        body["store"] = False
-        if native.body.get("store"):
-            changes.append("store true->false")
-    return msgspec.json.encode(body), changes
+    changes += [f"{name} true->false" for name in api.writes if sent.get(name)]
+    return body, changes
 
 
 def _without_hosts(holder: Any, place: str, changes: list[str]) -> Any:
@@ -149,7 +171,10 @@ _NAMES_MODEL = {
 _MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*+")')
 
 
-_READERS = {"messages": MessagesReader, "responses": ResponsesReader}
+_READERS: Mapping[str, type[MessagesReader] | type[ResponsesReader]] = {
+    "messages": MessagesReader,
+    "responses": ResponsesReader,
+}
 
 
 class _Type(Struct, gc=False):
@@ -167,8 +192,8 @@ class NativeIncoming(Incoming, eq=False):
 
     def __post_init__(self) -> None:
         assert self.request.native is not None
-        self._other_api = _READERS[self.request.native.shape]()
-        self._text_head = b"event: %b\ndata: " % self._other_api.text_event
+        reader = self._other_api = _READERS[self.request.native.shape]()
+        self._text_head = b"event: %b\ndata: " % reader.text_event
 
     def feed(self, stream: Iterable[bytes], events: list[Event]) -> None:
         """Add the events; texts that came together are one event, as are their bytes."""
@@ -207,7 +232,7 @@ class NativeIncoming(Incoming, eq=False):
 
     def _text_events(self, lines: list[bytes], texts: list[str]) -> Batch:
         self._pieces += len(texts)
-        text = self._answers[0].more("".join(texts), reasoning=False)
+        text = self._answers[0].more_text("".join(texts))
         return PassedBytes(b"%b\n\n" % b"\n\n".join(lines)), text
 
     def _read_other(self, data: bytes, events: list[Event]) -> None:
@@ -226,9 +251,7 @@ class NativeIncoming(Incoming, eq=False):
         if not self._answers:
             raise self._unreadable("no reply of this API")
         self.finish(events)
-        body = _without_prices(_with_model(body, "", self.request.model))
-        events.insert(len(events) - 1, PassedBytes(body))
-        return events
+        return [_whole(body, self.request), *events]
 
     def _read(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
@@ -255,6 +278,10 @@ class NativeIncoming(Incoming, eq=False):
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
         event = _framed(name, lines) if name and kind.isprintable() else sse.encode(lines)
         return PassedBytes(event, last=kind in _ENDS)
+
+
+def _whole(body: bytes, request: ChatRequest) -> PassedBytes:
+    return PassedBytes(_without_prices(_with_model(body, "", request.model)), whole=True)
 
 
 def _framed(name: bytes, data: bytes) -> bytes:
@@ -290,6 +317,95 @@ def _without_prices(data: bytes) -> bytes:
         return data
     holder["usage"] = {name: value for name, value in usage.items() if name not in PRICES}
     return msgspec.json.encode(event)
+
+
+# Whole replies as most are: one text, why it ended, its tokens. Others are read as all replies are.
+
+_Made = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
+
+
+class _Text(Struct, gc=False):
+    text: Annotated[str, Meta(min_length=1)]
+    type: Literal["text", "output_text"]
+
+
+class _MessagesUsage(Struct, gc=False):
+    input_tokens: Tokens
+    output_tokens: _Made
+    cache_creation_input_tokens: Tokens | None = None
+    cache_read_input_tokens: Tokens | None = None
+    output_tokens_details: None = None
+
+
+class _Message(Struct, gc=False):
+    type: Literal["message"]
+    content: Annotated[list[_Text], Meta(min_length=1, max_length=1)]
+    stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
+    usage: _MessagesUsage
+    stop_sequence: str | None = None
+    error: None = None
+
+
+class _Item(Struct, gc=False):
+    type: Literal["message"]
+    content: Annotated[list[_Text], Meta(min_length=1, max_length=1)]
+
+
+class _Response(Struct, gc=False):
+    object: Literal["response"]
+    status: Literal["completed"]
+    output: Annotated[list[_Item], Meta(min_length=1, max_length=1)]
+    usage: ResponsesUsage
+    error: None = None
+    incomplete_details: None = None
+
+
+_decode_message = msgspec.json.Decoder(_Message).decode
+_decode_response = msgspec.json.Decoder(_Response).decode
+
+
+def _message(body: bytes) -> tuple[str, Finished, Usage]:
+    reply = _decode_message(body)
+    told, reason = reply.usage, reply.stop_reason
+    cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
+    prompt = told.input_tokens + cached + written
+    return (
+        reply.content[0].text,
+        Finished("length" if reason == "max_tokens" else "stop", stop_sequence=reply.stop_sequence),
+        Usage(prompt, told.output_tokens, cached, written=written),
+    )
+
+
+def _response(body: bytes) -> tuple[str, Finished, Usage]:
+    reply = _decode_response(body)
+    told = reply.usage
+    asked, made = told.input_tokens_details, told.output_tokens_details
+    cached = 0 if asked is None else asked.cached_tokens or 0
+    written = 0 if asked is None else asked.cache_write_tokens or 0
+    reasoned = 0 if made is None else made.reasoning_tokens or 0
+    usage = Usage(
+        told.input_tokens or 0, told.output_tokens or 0, cached, reasoned, written=written
+    )
+    return reply.output[0].content[0].text, Finished("stop"), usage
+
+
+_PLAIN_READERS = {"messages": _message, "responses": _response}
+
+
+def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> PlainRead | None:
+    """Return the events of a reply that is one text; ``None`` for other kinds of replies."""
+    try:
+        text, finished, usage = _PLAIN_READERS[native.shape](body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    prompt, made, most = usage.prompt, usage.completion, request.max_tokens
+    if not 0 < prompt <= BELIEVED_PROMPT or usage.cached + usage.written > prompt:
+        return None
+    if not 0 < made <= len(text) + UNSHOWN or usage.reasoning > made:
+        return None
+    if most is not None and made > most:
+        return None
+    return (_whole(body, request), TextDelta(text), finished, usage), None
 
 
 # Replies of other operations, which pass through.

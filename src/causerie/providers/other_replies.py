@@ -36,8 +36,8 @@ class ReplyReader(Struct, eq=False):
     text_event: ClassVar[bytes]
     """Name of the events that only go on with a text; all of them have the ``text_mark``."""
     text_mark: ClassVar[bytes]
-    decode_text: ClassVar[Callable[[bytes], Any]]
-    text_of: ClassVar[Callable[[Any], str]]  # what was decoded
+    decode_text: ClassVar[Any]
+    text_of: ClassVar[attrgetter[str]]  # what was decoded
     ended: bool = False
     _calls: dict[int, int] = {}  # our index of a call by that of its block or item
     _usage: ProviderUsage = field(default_factory=ProviderUsage)

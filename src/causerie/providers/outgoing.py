@@ -81,7 +81,8 @@ def outgoing(
         _listed_fields(request, dialect)  # which raises for unknown fields of a strict request
         written, left_out = native_body(request, native, dialect, model)
         return Outgoing(written, tuple(left_out), request.stream)
-    request.check_translated()
+    if request.unread is not None:
+        request.check_translated()
     streamed = request.stream or dialect.streams
     sent, params = request.sent, request.params
     if (

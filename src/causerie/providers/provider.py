@@ -164,6 +164,7 @@ class Provider:
         )
         by_model = "{model}" in api.path
         self._head = None if by_model else self._head_for("")  # one for all models
+        self._native_heads = {shape: self._native_head(shape, {}) for shape in self.dialect.native}
 
     async def renews(self, rejected: str | None) -> bool:
         return self.key_renewal is not None and await self.key_renewal.renewed(rejected)
@@ -195,11 +196,10 @@ class Provider:
             head = self._head or self._head_for(model)
         elif isinstance(native, str):
             head = self._head_for(model, native)
+        elif native.headers:
+            head = self._native_head(native.shape, native.headers)
         else:
-            api, path = self.dialect.api, self.dialect.native[native.shape]
-            head = self._client.head(
-                "POST", api.at(path), (*self._sending, *native.headers.items())
-            )
+            head = self._native_heads[native.shape]
         if self._headers is not None:
             lines = "".join([f"{name}: {value}\r\n" for name, value in self._headers().items()])
             head += lines.encode("latin-1")
@@ -208,6 +208,10 @@ class Provider:
     def _head_for(self, model: str, operation: Operation = "chat") -> bytes:
         api = self.dialect.api
         return self._client.head("POST", api.at(api.path_of(operation), model), self._sending)
+
+    def _native_head(self, shape: str, more: Mapping[str, str]) -> bytes:
+        path = self.dialect.api.at(self.dialect.native[shape])
+        return self._client.head("POST", path, (*self._sending, *more.items()))
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         try:

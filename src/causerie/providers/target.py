@@ -34,8 +34,21 @@ from causerie.protocol.request import ChatRequest, NativeRequest, output_estimat
 from causerie.protocol.sse import EventDecoder, LineTooLong
 from causerie.providers import wire
 from causerie.providers.answer import Separators
-from causerie.providers.incoming import BELIEVED_PROMPT, MAX_EVENT_BYTES, UNSHOWN, Incoming
-from causerie.providers.native import NATIVE_APIS, NativeIncoming, PassedReader, native_of, only
+from causerie.providers.incoming import (
+    BELIEVED_PROMPT,
+    MAX_EVENT_BYTES,
+    UNSHOWN,
+    Incoming,
+    PlainRead,
+)
+from causerie.providers.native import (
+    NATIVE_APIS,
+    NativeIncoming,
+    PassedReader,
+    native_of,
+    only,
+    read_plain,
+)
 from causerie.providers.outgoing import Outgoing, outgoing
 from causerie.providers.provider import MAX_REPLY_BYTES, Provider, failed
 
@@ -141,13 +154,13 @@ class BodyStream(Struct, eq=False):
 
     def _take_continuation(self, piece: bytes) -> bool:
         sink, body = self._sink, self._response_body
-        data = self._decoder.only(piece)
-        if sink is None or data is None or len(data) > LARGE or self._bytes_left < 0:
+        data, left = self._decoder.only(piece), self._bytes_left - len(piece)
+        if data is None or sink is None or left < 0:
             return False
         batch = self._incoming.goes_on(data)
         if not batch:
             return False
-        self._bytes_left -= len(piece)
+        self._bytes_left = left
         self._deadline = body.late = monotonic() + self._chunk_seconds
         if not sink(batch):
             self._sink = body.taker = None
@@ -216,7 +229,6 @@ def _service_error(failure: TransportFailed | LineTooLong | ServiceError) -> Ser
 
 # The target, and a reply that comes whole.
 
-Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
 _Some = Annotated[int, Meta(ge=1, le=wire.MOST_TOKENS)]
 _None = tuple[()] | None  # whose elements, where it has some, are not read
@@ -242,13 +254,18 @@ class FastChoice(Struct, gc=False):
     delta: None = None
 
 
+class FastPromptDetails(Struct, gc=False):
+    cached_tokens: wire.Tokens | None = None
+    cache_write_tokens: Literal[0] | None = None  # others have a price of their own
+
+
 class FastUsage(Struct, gc=False):
     """Tokens, told by their usual names."""
 
-    prompt_tokens: _Some
+    prompt_tokens: Annotated[int, Meta(ge=1, le=BELIEVED_PROMPT)]
     completion_tokens: _Some
     total_tokens: wire.Tokens | None = None
-    prompt_tokens_details: wire.ProviderPromptDetails | None = None
+    prompt_tokens_details: FastPromptDetails | None = None
     completion_tokens_details: wire.ProviderCompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
     cached_tokens: None = None
@@ -271,34 +288,30 @@ _decode = msgspec.json.Decoder(FastChunk).decode
 
 def read_fast_path(
     body: bytes, separators: Separators | None, max_tokens: int | None = None
-) -> Read | None:
+) -> PlainRead | None:
     """Return the events and the server's fingerprint; ``None`` for other kinds of replies."""
     try:
         reply = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     choice, told = reply.choices[0], reply.usage
-    text = choice.message.content
+    text, prompt, made = choice.message.content, told.prompt_tokens, told.completion_tokens
     if separators is not None and separators.may_begin(text):
         return None
-    made = told.completion_tokens
     if made > len(text) + UNSHOWN or (max_tokens is not None and made > max_tokens):
         return None
-    if told.prompt_tokens > BELIEVED_PROMPT:
-        return None
-    asked, thought = told.prompt_tokens_details, told.completion_tokens_details
-    if asked is not None and asked.cache_write_tokens:  # which have a price of their own
-        return None
-    cached = 0 if asked is None else asked.cached_tokens or 0
-    reasoned = 0 if thought is None else thought.reasoning_tokens or 0
-    if cached > told.prompt_tokens:
-        return None
-    if reasoned and (told.total_tokens or 0) > told.prompt_tokens + made:  # which leave it out
-        return None
-    usage = Usage(told.prompt_tokens, made, cached, min(reasoned, made))
-    finished = Finished(choice.finish_reason)
-    if isinstance(choice.stop_reason, str):
-        finished = Finished(choice.finish_reason, stop_sequence=choice.stop_reason)
+    cached = reasoned = 0
+    if (asked := told.prompt_tokens_details) is not None:
+        cached = asked.cached_tokens or 0
+        if cached > prompt:
+            return None
+    if (thought := told.completion_tokens_details) is not None:
+        reasoned = min(thought.reasoning_tokens or 0, made)
+        if reasoned and (told.total_tokens or 0) > prompt + made:  # which leave it out
+            return None
+    stop = choice.stop_reason
+    finished = Finished(choice.finish_reason, stop_sequence=stop if stop.__class__ is str else None)
+    usage = Usage(prompt, made, cached, reasoned)
     return (TextDelta(text), finished, usage), reply.system_fingerprint
 
 
@@ -313,6 +326,7 @@ class ProviderReply(Struct, eq=False):
     """Other servers report their cache at the end only."""
     _target: ProviderTarget
     _request: ChatRequest
+    _model: str
     _partial: Partial | None
     _native: NativeRequest | None  # the request as it came, where that is passed on
     changes: Sequence[str] = ()
@@ -321,7 +335,7 @@ class ProviderReply(Struct, eq=False):
     _response: HttpResponse | None = None  # once the request is on its way
     # Once something is there, unless ``_fast_read``.
     _incoming: Incoming | PassedReader | None = None
-    _fast_read: Read | None = None
+    _fast_read: PlainRead | None = None
     _stream: BodyStream | None = None
     _batch: Batch = ()  # all of it, where it is no stream
     _pending: list[Batch] = []  # what follows the batch, last first, where it is large
@@ -349,7 +363,7 @@ class ProviderReply(Struct, eq=False):
         it is as long as it may be.
         """
         if self._fast_read is not None:
-            return self._fast_read[0][2]
+            return self._fast_read[0][-1]
         if self._incoming is not None:
             return self._incoming.usage
         if self._response is None or self._response.unsent:
@@ -385,9 +399,8 @@ class ProviderReply(Struct, eq=False):
         return self._next_batch()
 
     def _outgoing(self) -> Outgoing:
-        asked = self._target
-        model = asked.model_for(self._request)
-        return outgoing(self._request, asked.provider.dialect, model, self._partial)
+        dialect = self._target.provider.dialect
+        return outgoing(self._request, dialect, self._model, self._partial)
 
     async def _send_and_read(self) -> Batch:
         sent, self._sent_request = self._sent_request, None
@@ -433,10 +446,9 @@ class ProviderReply(Struct, eq=False):
     def _post(
         self, body: bytes, due: float, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
-        target, request, asked = self._target, self._request, self._record_response
+        provider, request, asked = self._target.provider, self._request, self._record_response
         native = self._native if request.passed is None else request.operation
-        model = target.model_for(request)
-        return target.provider.post(model, body, due, anew=anew, asked=asked, native=native)
+        return provider.post(self._model, body, due, anew=anew, asked=asked, native=native)
 
     async def _next_batch(self) -> Batch:
         if self._stream is not None:
@@ -470,18 +482,21 @@ class ProviderReply(Struct, eq=False):
         asked, request, body = self._target, self._request, body.removeprefix(BOM_UTF8)
         if (
             self._partial is None
-            and self._native is None
-            and request.passed is None
             and request.top_logprobs is None
+            and request.passed is None
             and not request.continue_final_message
             and len(body) <= LARGE
         ):
-            read = read_fast_path(body, asked.separators, request.max_tokens)
+            if self._native is None:
+                read = read_fast_path(body, asked.separators, request.max_tokens)
+            else:
+                read = read_plain(body, self._native, request)
             if read is not None:
-                (text, end, used), named = read
-                used = asked.provider.dialect.reported(used, request.cache_scope)
-                self._batch = batch = (text, end, used)
-                self._fast_read = batch, named
+                if request.cache_scope:
+                    (*said, used), named = read
+                    used = asked.provider.dialect.reported(used, request.cache_scope)
+                    read = (*said, used), named
+                self._batch, self._fast_read = read[0], read
                 return
         if _begins_value(body):
             incoming = self._incoming = self._reader()
@@ -562,7 +577,7 @@ class ProviderTarget:
         native = None
         if request.native is not None and partial is None:
             native = native_of(request, self.provider.dialect)
-        return ProviderReply(self, request, partial, native)
+        return ProviderReply(self, request, self.model_for(request), partial, native)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Servers begin calls and structured output anew, so neither is continued."""

@@ -97,15 +97,18 @@ class Passed(Struct):
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
                     case events.Finished():
-                        self._finish = event.reason
-                        self._finished += 1
-                        if event.reason in ("stop", "tool_calls"):
-                            self._uncut.add(event.choice)
+                        self._record_end(event)
         self.batches.clear()
         self._reasoning.append("".join(reasoning))
         self._text.append("".join(text))
         for at, pieces in arguments.items():
             self._arguments.setdefault(at, []).append("".join(pieces))
+
+    def _record_end(self, event: events.Finished) -> None:
+        self._finish = event.reason
+        self._finished += 1
+        if event.reason in ("stop", "tool_calls"):
+            self._uncut.add(event.choice)
 
 
 def added(before: events.Usage, new: events.Usage) -> events.Usage:
@@ -230,14 +233,14 @@ class Execution(TargetSelector, eq=False):
                 await self._wait_for_client()
 
     def _pass_on(self, emit: events.BatchSink, batch: events.Batch) -> bool:
-        self._client_ready = emit(batch)
+        self._client_ready = ready = emit(batch)
         batches = self._passed.batches  # what could not be emitted is none of them
         batches.append(batch)
         if len(batches) >= MANY or len(batch) > LONG:
             self._passed.put_together()
         if self.watch is not None:
             self.watch.see(batch)
-        return self._client_ready is None
+        return ready is None
 
     async def _wait_for_client(self) -> None:
         full, self._client_ready = self._client_ready, None

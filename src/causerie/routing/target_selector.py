@@ -266,8 +266,7 @@ class TargetSelector(Struct, eq=False):
                 self._record_abandoned(attempt)
                 raise
             else:
-                self.attempt = attempt
-                self._record_served(attempt.target)
+                self._record_served(attempt)
                 self.tried.append(attempt)
                 self.queued_seconds += attempt.queued_seconds
                 self.upstream_seconds += attempt.upstream_seconds
@@ -299,10 +298,11 @@ class TargetSelector(Struct, eq=False):
     def _tries_of(self, target_state: TargetState) -> int:
         return sum(one.target == target_state.name for one in self.tried)
 
-    def _record_served(self, target: str) -> None:
-        self._note_served(target)
+    def _record_served(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self._note_served(attempt.target_state.name)
         if len(self.candidates) > 1:
-            context = self.context
+            context, target = self.context, attempt.target
             context.last_targets.note(affinity_key(self.request), target, context.clock())
 
     def _note_served(self, target: str) -> None:

@@ -36,7 +36,7 @@ FORMS = {
     "agents__note": ToolForm("custom", "note", "agents"),
     "tool_search": ToolForm("tool_search", "tool_search"),
 }
-PLAIN = ResponseReply({"text": {"format": {"type": "text"}}})
+PLAIN = ResponseReply(lambda: {"text": {"format": {"type": "text"}}})
 RICH = msgspec.structs.replace(PLAIN, forms=FORMS, encrypted=True, summarized=True)
 USAGE = Usage(prompt=7, completion=5, cached=3, reasoning=2)
 

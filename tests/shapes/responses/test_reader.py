@@ -374,7 +374,7 @@ def test_parameters() -> None:
         "truncation auto->disabled",
     ]
     assert (reply_of(found).encrypted, reply_of(found).summarized) == (True, True)
-    echo = reply_of(found).echo
+    echo = reply_of(found).echo()
     assert (echo["max_output_tokens"], echo["temperature"], echo["metadata"]) == (
         40,
         0.5,

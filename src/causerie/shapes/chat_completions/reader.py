@@ -297,8 +297,13 @@ def read_fast_path(body: bytes, rules: parameters.ParsingRules) -> ChatRequest |
     return plain_request(fields, rules)
 
 
-def plain_request(fields: FastFields, rules: parameters.ParsingRules) -> ChatRequest | None:
-    """Return the request of these fields; ``None`` where one of them is invalid."""
+def plain_request(
+    fields: FastFields, rules: parameters.ParsingRules, **of_api: Any
+) -> ChatRequest | None:
+    """Return the request of these fields; ``None`` where one of them is invalid.
+
+    ``of_api`` are fields of the request that another API sets.
+    """
     messages = fields.messages
     if len(messages) > rules.max_messages:
         return None
@@ -335,6 +340,7 @@ def plain_request(fields: FastFields, rules: parameters.ParsingRules) -> ChatReq
         params=_params_by_given.get(given) or _params_of(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
+        **of_api,
     )
 
 

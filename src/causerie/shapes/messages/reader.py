@@ -24,7 +24,7 @@ from causerie.protocol.body import (
 from causerie.protocol.body_types import MAX_TOOLS
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.known_fields import KNOWN, OPEN, Known, refusal
-from causerie.protocol.request import FastFields, FastMessage, NativeRequest
+from causerie.protocol.request import FastFields, FastMessage, NativeRequest, Unread
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import (
     ROUTER_FIELDS,
@@ -330,7 +330,7 @@ def _document(block: Entry, made: MessagesTranslation) -> Iterable[Entry]:
     yield {"type": "text", "text": "\n</document>", **_others(block)}
 
 
-class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class _PlainBody(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     model: parameters.ModelId
     messages: Annotated[tuple[FastMessage, ...], Meta(min_length=1)]
     max_tokens: parameters.Count
@@ -367,11 +367,8 @@ def _read_plain(
         temperature=plain.temperature,
         top_p=plain.top_p,
     )
-    request = plain_request(fields, rules)
-    if request is None:
-        return None
-    native = NativeRequest("messages", msgspec.json.decode(body))
-    return ParsedRequest(structs.replace(request, native=native), _PLAIN_REPLY, places)
+    request = plain_request(fields, rules, native=NativeRequest("messages", plain))
+    return None if request is None else ParsedRequest(request, _PLAIN_REPLY, places)
 
 
 def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str]) -> ParsedRequest:

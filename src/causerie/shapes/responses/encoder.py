@@ -219,8 +219,8 @@ _CODES = {"rate_limit_error": "rate_limit_exceeded"}
 class ResponseReply(Struct, frozen=True):
     """Encoder of the reply to one request."""
 
-    echo: Mapping[str, Any]
-    """Fields of a response that say again what the request set."""
+    echo: Callable[[], Mapping[str, Any]]
+    """Returns fields of a response that say again what the request set."""
     forms: Mapping[str, ToolForm] = {}
     """The client's tools by the names of their functions; plain functions are not in it."""
     encrypted: bool = False  # reasoning comes back in `encrypted_content`
@@ -275,6 +275,7 @@ class ResponseEncoder(Struct, eq=False):
     _verified: bool = True
     _usage: Usage | None = None
     _failure: Failure | None = None
+    _echo: Mapping[str, Any] = {}
 
     def feed(self, batch: Batch) -> bytes:
         if not self._started:
@@ -332,7 +333,7 @@ class ResponseEncoder(Struct, eq=False):
         context, identity = self._context, self._context.identity
         ended = self._status != "in_progress"
         return ResponseBody(
-            **self._reply.echo,
+            **self._echo,
             id=identity.id,
             created_at=identity.created,
             completed_at=time_ns() // 1_000_000_000 if self._status == "completed" else None,
@@ -358,6 +359,7 @@ class ResponseEncoder(Struct, eq=False):
 
     def _start(self) -> None:
         self._started = True
+        self._echo = self._reply.echo()
         response = None if self._is_collecting else self.response()
         self._send("response.created", {"response": response})
         self._send("response.in_progress", {"response": response})

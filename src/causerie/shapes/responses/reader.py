@@ -24,7 +24,13 @@ from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.declaration import declared
 from causerie.protocol.known_fields import KNOWN
 from causerie.protocol.reasoning import text_of
-from causerie.protocol.request import ChatRequest, FastFields, FastMessage, NativeRequest
+from causerie.protocol.request import (
+    ChatRequest,
+    FastFields,
+    FastMessage,
+    NativeRequest,
+    Unread,
+)
 from causerie.shapes.chat_completions.past import Changes
 from causerie.shapes.chat_completions.reader import plain_request, without_router_fields
 from causerie.shapes.responses.encoder import InputTokens, ResponseEncoder, ResponseReply
@@ -396,13 +402,13 @@ _NAMES: Mapping[str, str] = {
 }
 
 
-class _PlainItem(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class _PlainItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     role: Literal["system", "user"]
     content: str
     type: Literal["message"] | None = None
 
 
-class _PlainBody(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class _PlainBody(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     model: parameters.ModelId
     input: str | Annotated[tuple[_PlainItem, ...], Meta(min_length=1)]
     instructions: str | None = None
@@ -440,17 +446,13 @@ def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
         temperature=plain.temperature,
         top_p=plain.top_p,
     )
-    request = plain_request(chat, rules)
+    native = NativeRequest("responses", plain)
+    request = plain_request(chat, rules, native=native, hints=_HINTS, lenient_tools=True)
     if request is None:
         return None
-    document: dict[str, Any] = msgspec.json.decode(body)
-    reply = ResponseReply(echo_of(ObjectReader(document), request))
-    request = structs.replace(
-        request, native=NativeRequest("responses", document), hints=_HINTS, lenient_tools=True
-    )
-    return ParsedRequest(
-        request, PassingReply(reply, ResponseEncoder.resume), Places(tuple(places), _NAMES)
-    )
+    reply = ResponseReply(lambda: echo_of(ObjectReader(native.body), request))
+    passing = PassingReply(reply, ResponseEncoder.resume)
+    return ParsedRequest(request, passing, Places(tuple(places), _NAMES))
 
 
 def _parse(body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
@@ -495,7 +497,11 @@ class _Translation(ItemReader, eq=False):
             native = _native(without_router_fields(body.values, rules))
         request = self._with_own(request, native)
         reply = ResponseReply(
-            echo_of(body, request), self.tools.forms, encrypted, self._summarizes(), most_calls
+            lambda: echo_of(body, request),
+            self.tools.forms,
+            encrypted,
+            self._summarizes(),
+            most_calls,
         )
         return ParsedRequest(request, PassingReply(reply, ResponseEncoder.resume), places)
 
