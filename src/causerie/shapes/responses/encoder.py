@@ -322,7 +322,7 @@ class ResponseEncoder(Struct, eq=False):
 
     def resume(self, first: bytes, newest: bytes) -> None:
         """Go on after events that a provider sent, of which these are the first and the newest."""
-        self._started = True
+        self._started, self._echo = True, self._reply.echo()
         if numbers := _SEQUENCE_NUMBER.findall(newest):
             self._sequence = int(numbers[-1]) + 1
         if named := _RESPONSE_ID.search(first):
