@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
@@ -76,10 +76,7 @@ def init(
         text = gateway_file(remote, kind)
         commands = [f"export {remote.variable}=..."] if remote.variable else []
         commands += [f"causerie check{flag}", f"causerie serve{flag}"]
-    _write(config, text)
-    typer.echo(f"Wrote {config}. Next:\n")
-    for command in commands:
-        typer.echo(f"  {command}")
+    _write(config, text, next_steps=commands)
 
 
 _Value = TypeVar("_Value")
@@ -175,7 +172,7 @@ def _ask_until_valid(text: str, default: str, read: Callable[[str], _Value]) -> 
     return answer
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, text: str, next_steps: Sequence[str]) -> None:
     from causerie.settings.load import load
 
     _ = load(file=file, text=text)  # what is written holds
@@ -183,6 +180,9 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandFailed(f"{file} cannot be written: {error.strerror or error}") from error
+    typer.echo(f"Wrote {file}. Next:\n")
+    for command in next_steps:
+        typer.echo(f"  {command}")
 
 
 EVERY_MODEL = "*"

@@ -106,7 +106,7 @@ def update_prices(
     before = Prices(settings).list
     try:
         text = file.read_text(encoding="utf-8-sig")
-        after = before.updated(parsed_list(text))
+        after = before.updated(given := parsed_list(text))
     except (OSError, UnicodeError) as failure:
         raise command.WrongUsage(f"{file} cannot be read as text") from failure
     except WrongList as failure:
@@ -120,7 +120,7 @@ def update_prices(
     changed = [name for name, rows in after.models.items() if before.models.get(name) != rows]
     for name in changed:
         typer.echo(f"{' '.join(name)}: {_words(before, name)} -> {_words(after, name)}")
-    older = f"; {len(parsed_list(text).models) - len(changed)} models are as before"
+    older = f"; {len(given.models) - len(changed)} models are as before"
     typer.echo(f"{place}: {len(changed)} models changed{older}")
 
 

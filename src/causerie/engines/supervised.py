@@ -457,10 +457,8 @@ class SupervisedEngine(ABC, Generic[C]):
         self._client()  # raises where there is none
         if self._facts is None:
             vocabulary = await self._vocabulary()
-            control, build = (
-                await self._control_tokens(vocabulary),
-                await self._build(self._client()),
-            )
+            control = await self._control_tokens(vocabulary)
+            build = await self._build(self._client())
             self._facts = base.ModelFacts(
                 template=local.chat_template,
                 context_length=self.context,
