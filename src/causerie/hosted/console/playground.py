@@ -68,6 +68,7 @@ async def show(context: RequestContext) -> None:
 
 async def complete(context: RequestContext) -> None:
     project, routed = context.params["project"], context.query.get("routed") == "yes"
+    await context.accounts.projects.ask(context.actor, project)
     await context.service_view.complete(context.exchange, context.me, project, routed=routed)
 
 

@@ -25,7 +25,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 import msgspec
 import structlog
 from joserfc import jws
-from joserfc.errors import JoseError
+from joserfc.errors import ClaimError, JoseError
 from joserfc.jwk import JWKRegistry, Key
 from joserfc.jwt import JWTClaimsRegistry
 
@@ -41,6 +41,17 @@ _ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 )
+
+_CLAIM_FAULTS = {
+    "iss": "it is of another issuer",
+    "aud": "it is for somebody else",
+    "azp": "it was given to somebody else",
+    "nonce": "it is of another attempt",
+    "sub": "it names nobody",
+    "exp": "it has expired, or has no end",
+    "iat": "it has no time, or is of the future",
+    "nbf": "it is not valid yet, or is of the future",
+}
 
 
 class BadToken(Exception):
@@ -94,10 +105,11 @@ def _checked_claims(
     )
     try:
         rules.validate(claims)
-    except JoseError as failure:
-        raise BadToken(str(failure)) from failure
+    except ClaimError as failure:
+        fault = _CLAIM_FAULTS.get(failure.claim.partition(",")[0], str(failure))
+        raise BadToken(fault) from failure
     if len(claims["sub"]) > _LONGEST_SUBJECT:
-        raise BadToken("its subject is too long")
+        raise BadToken(_CLAIM_FAULTS["sub"])
     return claims
 
 
