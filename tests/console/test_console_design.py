@@ -10,6 +10,8 @@ from importlib.resources.abc import Traversable
 
 import pytest
 
+from causerie.hosted.console.words import WORDS
+
 STATIC = files("causerie.http.pages") / "static"
 TEXT = 4.5  # WCAG 2.2, 1.4.3
 SHAPE = 3.0  # 1.4.11
@@ -91,6 +93,21 @@ def test_what_may_be_cut_off_has_all_of_it_in_its_title() -> None:
             if "title=" not in element and "data-is=" not in element:  # scripts give those theirs
                 cut.append(element)
     assert cut == []
+
+
+def test_customers_read_no_words_of_routing() -> None:
+    """Targets, dialects and breakers are words of operators; pages of all others say providers."""
+    theirs = re.compile(r"\b(targets?|dialects?|half open|in force|rule [0-9])\b")
+    templates, found = files("causerie.http.pages") / "templates", []
+    for each in (*WORDS["requests"]["codes"].values(), *WORDS["requests"]["finishes"].values()):
+        found += theirs.findall(each)
+    for page in (
+        *(templates / f"{name}.html" for name in ("activity", "usage", "playground", "chat")),
+        *(each for name in ("catalog", "keys", "sign_in") for each in (templates / name).iterdir()),
+    ):
+        shown = re.sub(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}|<[^>]*>", " ", page.read_text("utf-8"))
+        found += [f"{page.name}: {word}" for word in theirs.findall(shown)]
+    assert found == []
 
 
 def _pages(folder: Traversable) -> Iterator[str]:

@@ -391,7 +391,7 @@ async def test_providers_that_rest_are_tried_at_last() -> None:
     made = market([Stand("north", failures=THRESHOLD), Stand("south", failures=THRESHOLD)])
     told = made.explain(asking())
     assert route(told).places[0].decided == "last"
-    assert "upstream_timeout" in route(told).places[0].cautions[0]
+    assert "upstream timeout" in route(told).places[0].cautions[0]
     assert "of such targets only the one back soonest is tried" in why(
         told, "south" if told.goes_to == "north/m" else "north"
     )

@@ -61,16 +61,16 @@ class CatalogQuery:
     def parse(query: FormFields, usual: str = "newest") -> CatalogQuery:
         return CatalogQuery(
             text=query.get("q")[:_LONGEST],
-            cost=_one_of(query, "cost", CHOICES["catalog"]["costs"]),
+            cost=query.one_of("cost", CHOICES["catalog"]["costs"]),
             most=typed_money(query.get("max"), "max") if query.get("max") else None,
             context=typed_whole(query.get("context") or "0", "context", "Context", _MOST),
             author=query.get("author")[:_LONGEST],
             parameters=tuple(filter(None, query.every("parameter"))),
             takes=tuple(filter(None, query.every("takes"))),
             gives=tuple(filter(None, query.every("gives"))),
-            ending=_one_of(query, "ending", CHOICES["catalog"]["endings"]),
+            ending=query.one_of("ending", CHOICES["catalog"]["endings"]),
             provider=query.get("provider")[:_LONGEST],
-            sort=_one_of(query, "sort", SORTS) or usual,
+            sort=query.one_of("sort", SORTS, usual),
             page=max(typed_whole(query.get("page") or "1", "page", "Page", _MOST), 1),
             rows=rows_of(query.get("rows")),
             usual=usual,
@@ -146,14 +146,6 @@ class CatalogQuery:
 def _contains_words(one: Offer, words: Sequence[str]) -> bool:
     text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
     return all(word in text for word in words)
-
-
-def _one_of(query: FormFields, name: str, known: Mapping[str, str]) -> str:
-    value = query.get(name)
-    if value and value not in known:
-        every = ", ".join(filter(None, known))
-        raise InvalidRequest(f"There is no {name} {value[:20]}; take one of {every}.", param=name)
-    return value
 
 
 _MOST_TOKENS = 1_000_000_000

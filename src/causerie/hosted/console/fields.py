@@ -5,7 +5,7 @@ and which period.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import zip_longest
@@ -60,13 +60,12 @@ class FormFields:
         values = [self.every(f"{prefix}_{name}") for name in columns]
         return [dict(zip(columns, row, strict=True)) for row in zip_longest(*values, fillvalue="")]
 
-    def one_of(self, name: str, known: Sequence[str], default: str = "") -> str:
+    def one_of(self, name: str, known: Collection[str], default: str = "") -> str:
         """Return a value that has to be a known one; without it the default, else the first."""
-        given = self.get(name) or default or known[0]
+        given = self.get(name) or default or next(iter(known))
         if given not in known:
-            raise InvalidRequest(
-                f"`{name}` is one of {', '.join(known)}, not {given[:40]}.", param=name
-            )
+            every = ", ".join(filter(None, known))
+            raise InvalidRequest(f"`{name}` is one of {every}, not {given[:40]}.", param=name)
         return given
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -261,10 +260,7 @@ class ReportPeriod(Struct, frozen=True):
 def period(query: FormFields, now: datetime) -> ReportPeriod:
     if query.get("from") or query.get("to"):
         return _custom(query, now)
-    name = query.get("range") or USUAL_PERIOD
-    if name not in PERIOD_LENGTHS:
-        known = ", ".join(PERIOD_LENGTHS)
-        raise InvalidRequest(f"There is no range {name[:20]}; take one of {known}.", param="range")
+    name = query.one_of("range", PERIOD_LENGTHS, USUAL_PERIOD)
     length = PERIOD_LENGTHS[name][1]
     unit = HOUR if length <= _HOURLY else DAY
     until = _unit_start(now, unit) + unit

@@ -18,7 +18,6 @@ from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.people import Action
 from causerie.hosted.accounts.usage import By, ChargedQuery, ChargedSum, Step, UsageQuery, UsageSum
 from causerie.hosted.console.charts import Strip, strips
-from causerie.hosted.console.overview import midnight
 from causerie.hosted.console.request_context import RequestContext
 from causerie.hosted.console.service_view import ServiceView, StatusBadge, service_badges, troubled
 from causerie.hosted.console.usage import total_usage
@@ -102,7 +101,7 @@ def _targets(view: ServiceView, named: str, own: frozenset[str]) -> Sequence[Tar
 async def _costs_today(context: RequestContext) -> Mapping[str, Decimal] | None:
     if not await context.may(Action.USAGE_SEE_ALL):
         return None
-    today = midnight(context.services.clock())
+    today = BudgetPeriod.DAY.start(context.services.clock())
     question = UsageQuery(today, today + timedelta(days=1), Step.ALL, by=(By.PROVIDER,))
     sums = await context.accounts.usage.sums(context.actor, None, question)
     return {each.group[By.PROVIDER]: each.cost for each in sums}

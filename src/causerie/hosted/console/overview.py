@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from causerie.hosted.accounts.bounds import BudgetPeriod
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import Action, Project
 from causerie.hosted.accounts.spending import Spending, SpendingReader
@@ -92,7 +93,7 @@ async def show_overview(context: RequestContext) -> None:
     await context.show(
         "overview.html",
         **await _month_chart(context, project.id),
-        today=await _usage_total(context, project.id, midnight(now)),
+        today=await _usage_total(context, project.id, now),
         spending=await reader.of_project(view.bounds.budgets),
         own_spending=await context.accounts.person_bounds.spending(context.actor, context.me.id),
         near=await _nearly_spent(reader, keys, now),
@@ -108,17 +109,12 @@ async def show_overview(context: RequestContext) -> None:
 
 async def _month_chart(context: RequestContext, project: str) -> dict[str, Any]:
     """Return 30 days of spending against the 30 before: a chart, sums, and the first models."""
-    usage, month = (
-        context.accounts.usage,
-        period(FormFields([("range", "30d")]), context.services.clock()),
-    )
-    wanted = [(month, (By.MODEL,)), (month.earlier, ())]
-    sums, before = [
-        await usage.sums(
-            context.actor, project, UsageQuery(each.since, each.until, Step.DAY, by=by)
-        )
-        for each, by in wanted
-    ]
+    usage, actor = context.accounts.usage, context.actor
+    month = period(FormFields([("range", "30d")]), context.services.clock())
+    by_model = UsageQuery(month.since, month.until, Step.DAY, by=(By.MODEL,))
+    earlier = UsageQuery(month.earlier.since, month.earlier.until, Step.DAY)
+    sums = await usage.sums(actor, project, by_model)
+    before = await usage.sums(actor, project, earlier)
     values: dict[str, dict[datetime, float]] = {}
     models: dict[str, list[UsageSum]] = {}
     for each in sums:
@@ -155,7 +151,7 @@ async def _nearly_spent(
 async def _service_health(context: RequestContext) -> dict[str, Any]:
     badges = service_badges(context.service_view)
     ailing = troubled(badges)
-    today = await _usage_total(context, None, midnight(context.services.clock()))
+    today = await _usage_total(context, None, context.services.clock())
     unpriced = context.service_view.unpriced()
     if unpriced and not await context.accounts.projects.any_budget(context.actor):
         unpriced = ()
@@ -166,8 +162,10 @@ async def _service_health(context: RequestContext) -> dict[str, Any]:
 
 
 async def _usage_total(context: RequestContext, project: str | None, since: datetime) -> UsageSum:
-    until = midnight(context.services.clock()) + timedelta(days=1)
-    question = UsageQuery(midnight(since), until, Step.ALL)
+    """Return the sum from the day of ``since`` up to now."""
+    day = BudgetPeriod.DAY.start
+    until = day(context.services.clock()) + timedelta(days=1)
+    question = UsageQuery(day(since), until, Step.ALL)
     usage = context.accounts.usage
     return total_usage(await usage.sums(context.actor, project, question))
 
@@ -188,10 +186,6 @@ async def _errors(context: RequestContext, project: str) -> tuple[Sequence[Error
     made = [ErrorGroup(RequestExplanation(every[0]), len(every)) for every in groups.values()]
     made.sort(key=lambda each: -each.count)
     return made[:_GROUPS], len(found) >= _FAILURES or len(made) > _GROUPS
-
-
-def midnight(at: datetime) -> datetime:
-    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 _REQUEST_ID = re.compile(r"(req|chatcmpl|resp|msg)[-_][\w-]{4,80}", re.ASCII)

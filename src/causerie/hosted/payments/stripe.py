@@ -151,8 +151,7 @@ class Stripe:
         if kind in _DISPUTED and what["payment_intent"]:
             # A dispute says nothing of its project, and may be reported before its payment.
             path = f"payment_intents/{quote(what['payment_intent'], safe='')}"
-            payment = await self._ask(path, "The dispute cannot be counted now")
-            credits = _credits_of(payment)
+            credits = _credits_of(await self._ask(path, "The dispute cannot be counted now"))
             if credits is not None:
                 await self._record_dispute(what, _DISPUTED[kind], *credits)
             return
