@@ -97,6 +97,17 @@ def test_commands_take_the_ids_that_the_cache_is_served_with(cache: Cache) -> No
         served(load().settings, "other")
 
 
+def test_what_is_not_in_the_cache_is_told(cache: Cache, tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(small_file())
+    pulled = CliRunner().invoke(app, ["pull", "./x.gguf"])
+    assert pulled.stdout == f"{tmp_path}/x.gguf\n"
+    assert "is on this machine already; `causerie serve ./x.gguf` and `run` use" in pulled.stderr
+    assert CliRunner().invoke(app, ["pull", "./x.gguf", "--quiet"]).stderr == ""
+    deleted = CliRunner().invoke(app, ["rm", "nope"])
+    assert (deleted.exit_code, deleted.stdout) == (2, "")
+    assert "nope is not in the cache, which holds nothing" in deleted.stderr
+
+
 def get(service: Service, path: str, body: object = None) -> tuple[int, Any]:
     data = None if body is None else json.dumps(body).encode()
     headers = {"content-type": "application/json"}
