@@ -382,7 +382,7 @@ sandbox_mode = "danger-full-access"
 
 [model_providers.here]
 name = "here"
-base_url = "{root}/v1"
+base_url = "{root}"
 wire_api = "responses"
 env_key = "THE_KEY"
 request_max_retries = 0
@@ -437,20 +437,36 @@ async def run_codex(program: str, folder: Path, config: str) -> Sequence[dict[st
     return [json.loads(line) for line in out.decode().splitlines()]
 
 
+@asynccontextmanager
+async def by_chat_completions(base_url: str, model: str, folder: Path) -> AsyncIterator[str]:
+    async with service_view(folder, SERVICE.format(base_url=base_url, model=model)) as there:
+        yield f"{there.root}/v1"
+
+
+@asynccontextmanager
+async def by_responses(base_url: str, model: str, folder: Path) -> AsyncIterator[str]:
+    """A gateway before another one, which is a provider of the same API."""
+    async with gateway(base_url) as there, gateway(there.root, dialect="openai") as front:
+        yield front.root
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("model", WAYS)
-async def test_codex_finishes_a_task(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "way"), [*((model, by_chat_completions) for model in WAYS), ("m", by_responses)]
+)
+async def test_codex_finishes_a_task(model: str, way: Any, tmp_path: Path) -> None:
     program = codex()
     first = says(
-        piece(reasoning_content="A file."), piece(content="I make it."), WAYS[model],
+        piece(reasoning_content="A file."), piece(content="I make it."),
+        WAYS.get(model, WAYS["unknown"]),
         finish="tool_calls",
     )  # fmt: skip
     provider = ScriptedProvider([first, says(piece(content="Done."))])
     async with (
         running(provider),
-        service_view(tmp_path, SERVICE.format(base_url=provider.base_url, model=model)) as there,
+        way(provider.base_url, model, tmp_path) as root,
     ):
-        config = CODEX.format(root=there.root, model=model)
+        config = CODEX.format(root=root, model=model)
         events = await run_codex(program, tmp_path, config)
     assert (tmp_path / "work" / "made.txt").read_text() == "hello\n"
     items = [event["item"] for event in events if event["type"] == "item.completed"]
