@@ -3,7 +3,11 @@
 A request takes from the limits of two scopes (requests, tokens, concurrent ones), holds a budget,
 uses less than was foreseen, and settles. One process makes so many requests at once, over the
 connections of so many replicas, by so many keys (ten of a project); the server has the other core.
-The rate that one core of the server carries is a second divided by its time.
+The rate that one core of the server carries is a second divided by its time. Where keys are in
+random order, hardly two requests that come together have anything in common. Where windows are
+full, a clock of the benchmark's own makes so many requests a second, and a minute of them is there.
+
+The server is the first ``valkey-server`` of the path, else its ``redis-server``.
 
     make bench BENCH=bench/shared.py
 """
@@ -14,6 +18,7 @@ import argparse
 import asyncio
 import itertools
 import os
+import random
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -42,14 +47,23 @@ class _Load:
     replicas: int
     clients: int
     keys: int
+    random: bool = False
+    rate: int = 0
+    """Requests a second of the benchmark's own clock; 0 for the server's clock."""
+
+    def __str__(self) -> str:
+        kind = ", in random order" * self.random + ", full windows" * bool(self.rate)
+        return f"{self.replicas} replicas, {self.keys:4} keys{kind}, {self.clients:3} at once"
 
 
 _LOADS = (
     *(_Load(1, clients, 1) for clients in (1, 16, 64, 256)),
     *(_Load(8, clients, 1) for clients in (8, 64, 256)),
     *(_Load(8, clients, 1000) for clients in (8, 64, 256)),
+    _Load(8, 256, 1000, random=True),
+    _Load(8, 256, 100, random=True, rate=300),
 )
-_BARRED = _Load(1, 256, 1)
+_BARRED = [load for load in _LOADS if load.clients == 256]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +105,18 @@ class _Member:
         await reservation.settle(40_000, 110)
 
 
+class _Clock:
+    def __init__(self, rate: int) -> None:
+        self.step, self.now = 10**6 // rate, 10**15
+
+    def __call__(self) -> int:
+        return self.now
+
+
 @asynccontextmanager
-async def _members(server: ValkeyServer, count: int) -> AsyncIterator[list[_Member]]:
+async def _members(
+    server: ValkeyServer, count: int, clock: _Clock | None = None
+) -> AsyncIterator[list[_Member]]:
     options = DistributedOptions(line=ConnectionOptions(reply_seconds=30))
     async with AsyncExitStack() as stack:
         made = []
@@ -101,32 +125,36 @@ async def _members(server: ValkeyServer, count: int) -> AsyncIterator[list[_Memb
             await stack.enter_async_context(replica.running())
             await replica.wait()
             budgets = Budgets(_NothingSpent(), time.time_ns, None, DistributedBudgets(replica))
-            made.append(_Member(DistributedCounters(replica), budgets))
+            made.append(_Member(DistributedCounters(replica, now=clock), budgets))
         yield made
 
 
 async def _measured(server: ValkeyServer, load: _Load, count: int, rounds: int) -> float:
     theirs, ours = [], []
     owners = [_owner(number) for number in range(load.keys)]
-    async with _members(server, load.replicas) as members:
+    clock = _Clock(load.rate) if load.rate else None
+    async with _members(server, load.replicas, clock) as members:
         left = 0
 
         async def client(member: _Member) -> None:
             nonlocal left
             while left > 0:
                 left -= 1
-                await member.request(owners[left % load.keys])
+                if clock is not None:
+                    clock.now += clock.step
+                owner = random.choice(owners) if load.random else owners[left % load.keys]
+                await member.request(owner)
 
         for _ in range(rounds + 1):  # the first fills the windows
-            left, before, used = count, _processor(server.pid), time.process_time()
+            left = max(count, 60 * load.rate) if not theirs else count
+            before, used = _processor(server.pid), time.process_time()
             all_members = itertools.islice(itertools.cycle(members), load.clients)
             await asyncio.gather(*(client(member) for member in all_members))
             theirs.append((_processor(server.pid) - before) / count)
             ours.append((time.process_time() - used) / count)
     server_us, client_us = median(theirs[1:]) * 1e6, median(ours[1:]) * 1e6
     print(
-        f"{load.replicas} replicas, {load.keys:4} keys, {load.clients:3} at once: "
-        f"{server_us:5.1f} µs in the server ({1e6 / server_us:,.0f} a second of one core), "
+        f"{load}: {server_us:5.1f} µs in the server ({1e6 / server_us:,.0f} a second of one core), "
         f"{client_us:5.1f} µs in the client",
         flush=True,
     )
@@ -152,7 +180,7 @@ def main() -> int:
             load: asyncio.run(_measured(server, load, options.count, options.rounds))
             for load in _LOADS
         }
-    return 0 if rates[_BARRED] >= BAR else 1
+    return 0 if all(rates[load] >= BAR for load in _BARRED) else 1
 
 
 if __name__ == "__main__":
