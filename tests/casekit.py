@@ -26,7 +26,7 @@ _USUAL = 100
 
 def examples(number: int) -> int:
     """So many examples with every test, and as large a part of them as the profile has else."""
-    return max(5, number * settings().max_examples // _USUAL)
+    return max(3, number * settings().max_examples // _USUAL)
 
 
 def each_of(
