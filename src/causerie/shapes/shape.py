@@ -118,21 +118,13 @@ class PassingReply(Struct, frozen=True):
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:
-        return PassingEncoder(self.encoded, context)
+        return PassingEncoder(self.encoded.encoder(context))
 
 
 class PassingEncoder(Struct, eq=False):
-    _reply: Reply
-    _context: ResponseContext
-    _encoder: StreamEncoder | None = None  # unless all passes
+    _encoder: StreamEncoder
     _last: list[bytes] = []
     _passes: bool = False
-
-    @property
-    def encoder(self) -> StreamEncoder:
-        """Return the encoder of what does not pass."""
-        self._encoder = self._encoder or self._reply.encoder(self._context)
-        return self._encoder
 
     def feed(self, batch: Batch) -> bytes:
         passed: list[bytes] = []
@@ -140,11 +132,11 @@ class PassingEncoder(Struct, eq=False):
             if event.__class__ is PassedBytes:
                 self._passes = True
                 (self._last if event.last else passed).append(event.data)
-        return b"".join(passed) if self._passes else self.encoder.feed(batch)
+        return b"".join(passed) if self._passes else self._encoder.feed(batch)
 
     def broken(self, error: ErrorDetails) -> bytes:
         self._last.clear()
-        return self.encoder.broken(error)
+        return self._encoder.broken(error)
 
     def end(self) -> bytes:
-        return b"".join(self._last) if self._passes else self.encoder.end()
+        return b"".join(self._last) if self._passes else self._encoder.end()
