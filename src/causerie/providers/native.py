@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
@@ -19,7 +19,15 @@ from msgspec import Meta, Raw, Struct, field, structs
 
 from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, Finished, PassedBytes, TextDelta, Usage
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    FinishReason,
+    PassedBytes,
+    TextDelta,
+    Usage,
+)
 from causerie.protocol.operations import PRICES, members
 from causerie.protocol.parameters import HINTS, PARAMETERS
 from causerie.protocol.request import ChatRequest, NativeRequest, Unread
@@ -38,15 +46,14 @@ from causerie.providers.other_replies import (
     LAST_OF_RESPONSES,
     MessagesReader,
     ResponsesReader,
-    ResponsesUsage,
+    decode_messages,
+    decode_responses,
 )
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.request_body import check_addresses
 from causerie.providers.wire import (
-    MOST_TOKENS,
     ProviderChoice,
     ProviderUsage,
-    Tokens,
     finish_reason,
     is_nothing,
     later,
@@ -321,91 +328,58 @@ def _without_prices(data: bytes) -> bytes:
 
 # Whole replies as most are: one text, why it ended, its tokens. Others are read as all replies are.
 
-_Made = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
-
-
-class _Text(Struct, gc=False):
-    text: Annotated[str, Meta(min_length=1)]
-    type: Literal["text", "output_text"]
-
-
-class _MessagesUsage(Struct, gc=False):
-    input_tokens: Tokens
-    output_tokens: _Made
-    cache_creation_input_tokens: Tokens | None = None
-    cache_read_input_tokens: Tokens | None = None
-    output_tokens_details: None = None
-
-
-class _Message(Struct, gc=False):
-    type: Literal["message"]
-    content: Annotated[list[_Text], Meta(min_length=1, max_length=1)]
-    stop_reason: Literal["end_turn", "stop_sequence", "max_tokens"]
-    usage: _MessagesUsage
-    stop_sequence: str | None = None
-    error: None = None
-
-
-class _Item(Struct, gc=False):
-    type: Literal["message"]
-    content: Annotated[list[_Text], Meta(min_length=1, max_length=1)]
-
-
-class _Response(Struct, gc=False):
-    object: Literal["response"]
-    status: Literal["completed"]
-    output: Annotated[list[_Item], Meta(min_length=1, max_length=1)]
-    usage: ResponsesUsage
-    error: None = None
-    incomplete_details: None = None
-
-
-_decode_message = msgspec.json.Decoder(_Message).decode
-_decode_response = msgspec.json.Decoder(_Response).decode
-
-
-def _message(body: bytes) -> tuple[str, Finished, Usage]:
-    reply = _decode_message(body)
-    told, reason = reply.usage, reply.stop_reason
-    cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
-    prompt = told.input_tokens + cached + written
-    return (
-        reply.content[0].text,
-        Finished("length" if reason == "max_tokens" else "stop", stop_sequence=reply.stop_sequence),
-        Usage(prompt, told.output_tokens, cached, written=written),
-    )
-
-
-def _response(body: bytes) -> tuple[str, Finished, Usage]:
-    reply = _decode_response(body)
-    told = reply.usage
-    asked, made = told.input_tokens_details, told.output_tokens_details
-    cached = 0 if asked is None else asked.cached_tokens or 0
-    written = 0 if asked is None else asked.cache_write_tokens or 0
-    reasoned = 0 if made is None else made.reasoning_tokens or 0
-    usage = Usage(
-        told.input_tokens or 0, told.output_tokens or 0, cached, reasoned, written=written
-    )
-    return reply.output[0].content[0].text, Finished("stop"), usage
-
-
-_PLAIN_READERS = {"messages": _message, "responses": _response}
+_ENDS_OF_TEXT: Mapping[str | None, FinishReason] = {
+    "completed": "stop", "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length",
+}  # fmt: skip
 
 
 def read_plain(body: bytes, native: NativeRequest, request: ChatRequest) -> PlainRead | None:
     """Return the events of a reply that is one text; ``None`` for other kinds of replies."""
+    read = _plain_response if native.shape == "responses" else _plain_message
     try:
-        text, finished, usage = _PLAIN_READERS[native.shape](body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        text, finished, usage = read(body)
+    except (ValueError, KeyError, RecursionError):
         return None
     prompt, made, most = usage.prompt, usage.completion, request.max_tokens
-    if not 0 < prompt <= BELIEVED_PROMPT or usage.cached + usage.written > prompt:
+    if not text or not 0 < prompt <= BELIEVED_PROMPT or usage.cached + usage.written > prompt:
         return None
-    if not 0 < made <= len(text) + UNSHOWN or usage.reasoning > made:
+    if not usage.reasoning <= made <= len(text) + UNSHOWN or not made:
         return None
     if most is not None and made > most:
         return None
     return (_whole(body, request), TextDelta(text), finished, usage), None
+
+
+def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
+    reply = decode_messages(body)
+    told, [block] = reply.usage, reply.content
+    if told is None or told.output_tokens_details is not None or reply.error is not None:
+        raise ValueError("more than a text and its tokens")
+    if reply.type != "message" or block.type != "text":
+        raise ValueError("more than a text")
+    cached, written = told.cache_read_input_tokens or 0, told.cache_creation_input_tokens or 0
+    prompt = (told.input_tokens or 0) + cached + written
+    finished = Finished(_ENDS_OF_TEXT[reply.stop_reason], stop_sequence=reply.stop_sequence)
+    return block.text, finished, Usage(prompt, told.output_tokens or 0, cached, written=written)
+
+
+def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
+    reply = decode_responses(body)
+    told, [item] = reply.usage, reply.output or ()
+    [part] = item.content or ()
+    if told is None or reply.error is not None or reply.incomplete_details is not None:
+        raise ValueError("more than a text and its tokens")
+    if reply.object != "response" or item.type != "message":
+        raise ValueError("more than a text")
+    asked, made = told.input_tokens_details, told.output_tokens_details
+    usage = Usage(
+        told.input_tokens or 0,
+        told.output_tokens or 0,
+        0 if asked is None else asked.cached_tokens or 0,
+        0 if made is None else made.reasoning_tokens or 0,
+        written=0 if asked is None else asked.cache_write_tokens or 0,
+    )
+    return part.text or "", Finished(_ENDS_OF_TEXT[reply.status]), usage
 
 
 # Replies of other operations, which pass through.

@@ -116,7 +116,7 @@ class MessagesEvent(ReplyMessage, gc=False):
     error: Any = None
 
 
-_decode_messages = msgspec.json.Decoder(MessagesEvent).decode
+decode_messages = msgspec.json.Decoder(MessagesEvent).decode
 
 
 class MessagesText(Struct, gc=False):
@@ -141,7 +141,7 @@ class MessagesReader(ReplyReader, eq=False):
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-        event = _event(data, _decode_messages, "Messages")
+        event = _event(data, decode_messages, "Messages")
         match event.type:
             case "message":
                 return self._whole_reply(event)
@@ -294,7 +294,7 @@ class ResponsesEvent(ResponseObject, gc=False):
     response: ResponseObject | None = None
 
 
-_decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
+decode_responses = msgspec.json.Decoder(ResponsesEvent).decode
 
 
 class ResponsesTextEvent(Struct, gc=False):
@@ -314,7 +314,7 @@ class ResponsesReader(ReplyReader, eq=False):
     text_of: ClassVar = attrgetter("text")
 
     def read(self, data: bytes) -> ProviderChunk:
-        event = _event(data, _decode_responses, "Responses")
+        event = _event(data, decode_responses, "Responses")
         kind = event.type
         if event.object == "response":
             return self._whole(event)

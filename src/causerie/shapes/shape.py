@@ -124,23 +124,15 @@ class PassingReply(Struct, frozen=True):
         return self.encoded.completion(context, events)
 
     def encoder(self, context: ResponseContext) -> StreamEncoder:
-        return PassingEncoder(self.encoded, context, self.resume)
+        return PassingEncoder(self.encoded.encoder(context), self.resume)
 
 
 class PassingEncoder(Struct, eq=False):
-    _reply: Reply
-    _context: ResponseContext
+    _encoder: StreamEncoder
     _resume: Callable[[Any, bytes, bytes], None] | None
-    _encoder: StreamEncoder | None = None  # unless all passes
     _last: list[bytes] = []
     _first: bytes = b""  # event that passed
     _newest: bytes = b""
-
-    @property
-    def encoder(self) -> StreamEncoder:
-        """Return the encoder of what does not pass."""
-        self._encoder = self._encoder or self._reply.encoder(self._context)
-        return self._encoder
 
     def feed(self, batch: Batch) -> bytes:
         passed: list[bytes] = []
@@ -149,13 +141,13 @@ class PassingEncoder(Struct, eq=False):
                 self._newest = event.data
                 self._first = self._first or event.data
                 (self._last if event.last else passed).append(event.data)
-        return b"".join(passed) if self._first else self.encoder.feed(batch)
+        return b"".join(passed) if self._first else self._encoder.feed(batch)
 
     def broken(self, error: ErrorDetails) -> bytes:
         self._last.clear()
         if self._first and self._resume is not None:
-            self._resume(self.encoder, self._first, self._newest)
-        return self.encoder.broken(error)
+            self._resume(self._encoder, self._first, self._newest)
+        return self._encoder.broken(error)
 
     def end(self) -> bytes:
-        return b"".join(self._last) if self._first else self.encoder.end()
+        return b"".join(self._last) if self._first else self._encoder.end()
