@@ -93,7 +93,7 @@ class KeyIssuing(AccountService):
     async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
         """Create a key; raise :class:`InvalidRequest` for a wrong draft."""
         now = self._clock()
-        draft.bounds.check("bounds.")
+        draft.bounds.check()
         check_end(draft.expires_at, now)
         tidied = {"name": tidy_name(draft.name), "networks": tidy_networks(draft.networks)}
         key = ApiKey(
@@ -248,7 +248,7 @@ def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     if edit.networks is not UNSET:
         values["networks"] = tidy_networks(edit.networks)
     if edit.bounds is not UNSET:
-        edit.bounds.check("bounds.")
+        edit.bounds.check()
     return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
 
 

@@ -23,6 +23,7 @@ from msgspec.structs import asdict
 
 from causerie.errors import InvalidRequest
 from causerie.hosted.accounts.accounts import Accounts
+from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.people import Actor
 from causerie.hosted.management.requests import Body, NoBody, NoQuery, PageQuery
 from causerie.hosted.management.views import Answering, Page, View, page_of
@@ -115,6 +116,9 @@ class Act(Struct, frozen=True, array_like=True):
     def arguments(self, body: Struct) -> dict[str, Any]:
         name, _, _ = self.asks.rpartition(": ")
         if name:
+            bounds = getattr(body, "bounds", None)
+            if isinstance(bounds, LimitsAndBudgets):
+                bounds.check("bounds.")
             return {name: body}
         return body.arguments() if isinstance(body, Body) else {}
 
