@@ -291,7 +291,7 @@ async def test_health_shows_engines_and_targets(place: Place) -> None:
     assert "queue full" in page.text
     assert "Worker processes" not in page.text
     assert "No requests to this service" in page.text
-    place.service_view.days = {"m": day(place.world.now, 0.4, 50.0, range(30, 34))}
+    place.service_view.days = {"m": day(place.world.now, 0.4, 50.0, range(31, 35))}
     page = await visitor.get("/operator")
     assert re.search(r'aria-label="this service answered [\d,]+ of [\d,]+ requests"', page.text)
     assert page.text.count('class="mark-bad"') == 2  # two half hours in which half of all failed
