@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -393,7 +394,8 @@ async def _sums(world: World, load: Load) -> tuple[int, int, int]:
             cost = sum([one.cost async for one in world.office.every_record()])
             database = (await world.office.reader.spent(project, "", since)).cost
             places = [each async for each in valkey.scan_iter(f"*:budget:{project}:*")]
-            shared = sum([int(await valkey.hget(each, "spent")) for each in places])
+            spent = [struct.unpack_from("<?dd", await valkey.get(each)) for each in places]
+            shared = sum(int(high) * 10**9 + int(low) for _, high, low in spent)
             if shared == database == cost or time.monotonic() > deadline:
                 return database, shared, cost
 

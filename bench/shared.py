@@ -61,7 +61,7 @@ _LOADS = (
     *(_Load(8, clients, 1) for clients in (8, 64, 256)),
     *(_Load(8, clients, 1000) for clients in (8, 64, 256)),
     _Load(8, 256, 1000, random=True),
-    _Load(8, 256, 100, random=True, rate=300),
+    _Load(8, 256, 100, random=True, rate=1200),
 )
 _BARRED = [load for load in _LOADS if load.clients == 256]
 

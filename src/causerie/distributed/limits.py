@@ -238,7 +238,7 @@ class DistributedCounters:
         taken, now = _TAKEN.unpack_from(answer)
         windows = (_WINDOW if taken else _REFUSING_WINDOW).iter_unpack(answer[_TAKEN.size :])
         found = [
-            ScopeWindow(scope, *each[:5], each[5:9], each[9:])
+            ScopeWindow(scope, *(*each[:5], each[5:9], each[9:]))
             for scope, each in zip(scopes, windows, strict=True)
         ]
         if not taken:
