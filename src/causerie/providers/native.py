@@ -365,8 +365,8 @@ def _plain_message(body: bytes) -> tuple[str, Finished, Usage]:
 
 def _plain_response(body: bytes) -> tuple[str, Finished, Usage]:
     reply = decode_responses(body)
-    told, [item] = reply.usage, reply.output or ()
-    [part] = item.content or ()
+    told, [item] = reply.usage, reply.output or []
+    [part] = item.content or []
     if told is None or reply.error is not None or reply.incomplete_details is not None:
         raise ValueError("more than a text and its tokens")
     if reply.object != "response" or item.type != "message":
