@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 
 from causerie.engines.base import Output, Started, Stopped, TextRequest, Token
 from causerie.engines.grammar_matcher import Spelling
-from causerie.engines.registry import _VOCABULARY, FAKE_END, FakeEngine, _accepted_tokens, _matcher
+from causerie.engines.registry import (
+    _VOCABULARY,
+    FAKE_END,
+    FakeEngine,
+    _accepted_tokens,
+    _grammar_matcher,
+)
 
 _CLOSING = b'"}]'
 _WEIGHTS = {
@@ -38,7 +44,7 @@ class RandomWriter(FakeEngine):
 
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         taken = _accepted_tokens(request)
-        matcher = _matcher(request, taken)
+        matcher = _grammar_matcher(request, taken)
         spelling, made = Spelling(_VOCABULARY, frozenset(), request.visible), 0
         yield Started(0)
         while made < request.max_tokens:

@@ -206,7 +206,7 @@ class Pipeline:
 
         They are estimated for targets that cannot count. Raises ``ServiceError``.
         """
-        choice = self._choice(door, caller, request.model)
+        choice = self._cached_choice(door, caller, request.model)
         model = choice.model
         request = model.adapted(scoped(door, caller, request.without_hints(model.parameters)))
         candidates = self.able(model, request)
@@ -231,29 +231,29 @@ class Pipeline:
         days = None if self.members is None else self.members.free_days
         if choice.free and days is not None and asked.caller.project:
             return self._of_the_day(asked, choice, days)
-        return self._answered(asked, choice)
+        return self._note_answered(asked, choice)
 
     async def _of_the_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
         hold = await days.take(asked.caller.project)
         with hold:
             try:
-                await self._answered(asked, choice, hold.day_status.headers)
+                await self._note_answered(asked, choice, hold.day_status.headers)
             except Exception as failure:
                 hold.charged = asked.record.charged_despite(failure)
                 raise
 
-    async def _answered(
+    async def _note_answered(
         self, asked: _Asked, choice: _Choice, more: Mapping[str, str] = _NO_HEADERS
     ) -> None:
         caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
-        candidates = self._usable(caller, choice, request)
+        candidates = self._usable_candidates(caller, choice, request)
         need = Estimate(request, candidates)
-        scopes = self._scopes(caller, choice) if members or choice.free else choice.scopes
+        scopes = self._rate_scopes(caller, choice) if members or choice.free else choice.scopes
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
             if members is not None:
-                await self._reserve(members, asked, model, need)
+                await self._reserve_budget(members, asked, model, need)
             contents = _logged_contents(asked) if caller.recorded else None
             execution = record.outcome = self.router.generate(
                 candidates, request, contents, asked.tried
@@ -266,7 +266,7 @@ class Pipeline:
                     )
                     tell(lease.limit_statuses(), headers)
                     headers |= more
-                    context = _context(asked, model, execution, attempt)
+                    context = _response_context(asked, model, execution, attempt)
                     if contents is not None:
                         contents.context = context
                     try:
@@ -284,12 +284,14 @@ class Pipeline:
             finally:
                 left = execution.leave()
                 try:
-                    self._settle(lease, execution, model, record)
+                    self._settle_lease(lease, execution, model, record)
                 finally:
                     if left is not None:
                         await left
 
-    def _usable(self, caller: Caller, choice: _Choice, request: ChatRequest) -> Sequence[Candidate]:
+    def _usable_candidates(
+        self, caller: Caller, choice: _Choice, request: ChatRequest
+    ) -> Sequence[Candidate]:
         model = choice.model
         candidates = self.able(model, request) if choice.free else model.candidates(request)
         return self.permitted(caller, model, candidates)
@@ -304,7 +306,7 @@ class Pipeline:
             candidates = unspent(model, candidates, spent)
         return candidates
 
-    async def _reserve(
+    async def _reserve_budget(
         self, members: AccountPorts, asked: _Asked, model: Entry, need: Estimate
     ) -> None:
         record = asked.record
@@ -314,7 +316,9 @@ class Pipeline:
         if (written := self.meter.begin_request(record, lambda: need().input)) is not None:
             await written
 
-    def _settle(self, lease: Lease, execution: Execution, model: Entry, record: Record) -> None:
+    def _settle_lease(
+        self, lease: Lease, execution: Execution, model: Entry, record: Record
+    ) -> None:
         used = execution.usage()
         lease.settle(used, reached=execution.reached)
         if self.members is None:  # else the books tell what it costs
@@ -363,21 +367,21 @@ class Pipeline:
 
     def allowed(self, door: PipelineDoor, caller: Caller, name: str) -> Entry:
         """Return the model of a name; raise :class:`NotFound` or :class:`Forbidden`."""
-        return self._choice(door, caller, name).model
+        return self._cached_choice(door, caller, name).model
 
     def _choice_to(self, asked: _Asked, name: str) -> _Choice:
         try:
-            return self._choice(asked.door, asked.caller, name)
+            return self._cached_choice(asked.door, asked.caller, name)
         except (NotFound, Forbidden) as failure:
             asked.record.refused_model(name)
             if name in asked.request.fallbacks or "model" not in asked.request.params:
                 failure.param = "models"
             raise
 
-    def _choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
+    def _cached_choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
         choice = self._choices.get((door.name, name))
         if choice is None or choice.door is not door:  # a reload may come while a request is read
-            choice = self._resolved(door, name)
+            choice = self._resolved_choice(door, name)
             if not isinstance(choice.model, WildcardModel):  # of whose names there is no end
                 self._choices[door.name, name] = choice
         if caller.models is not None and caller.models.isdisjoint(choice.model.names):
@@ -392,7 +396,7 @@ class Pipeline:
             caller.access.check(choice.model)
         return choice
 
-    def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
+    def _resolved_choice(self, door: PipelineDoor, name: str) -> _Choice:
         # Free variants have limits of their own, so that they never block a paid request.
         model = self.catalog.resolve(door.models, name)
         free = is_free(model.id)
@@ -406,7 +410,7 @@ class Pipeline:
             candidates = self.scopes.free.spare(model.id, candidates)
         return candidates
 
-    def _scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
+    def _rate_scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
         found = choice.scopes
         if choice.free and self.scopes.free is not None:
             found = [self.scopes.free.of(caller), *found]
@@ -420,7 +424,7 @@ class Pipeline:
         return [
             one
             for one in self.catalog.listed(door.models)
-            if (mine is None or not mine.isdisjoint(one.names)) and _allows(caller, one)
+            if (mine is None or not mine.isdisjoint(one.names)) and _caller_may_use(caller, one)
         ]
 
     def listing(self, door: PipelineDoor, name: str) -> Listing:
@@ -439,7 +443,7 @@ class Pipeline:
         mine = None if caller is None else caller.models
         entries: list[Model] = []
         for model, names in self.catalog.shown(door.models, mine):
-            allowed = [name for name in names if _allows(caller, named_entry(model, name))]
+            allowed = [name for name in names if _caller_may_use(caller, named_entry(model, name))]
             entries += entries_of(model, allowed, reasoning_object=door.reasoning_object)
         return entries
 
@@ -471,7 +475,7 @@ def _logged_contents(asked: _Asked) -> Contents:
     return contents
 
 
-def _allows(caller: Caller | None, model: Entry) -> bool:
+def _caller_may_use(caller: Caller | None, model: Entry) -> bool:
     access = None if caller is None else caller.access
     return access is None or not access.verdict(model).refusal
 
@@ -497,7 +501,7 @@ def another_may(failure: ServiceError) -> bool:
     return failure.code in _OF_THE_MODEL
 
 
-def _context(
+def _response_context(
     asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
 ) -> ResponseContext:
     request = asked.request
@@ -535,11 +539,13 @@ def answer_headers(
     overhead = record.first_token(queue + route + upstream)
     headers = target_headers(execution)
     waited = (
-        f"{_milliseconds(queue)}, route;dur={_milliseconds(route)}" if queue or route else _NO_WAIT
+        f"{_milliseconds_text(queue)}, route;dur={_milliseconds_text(route)}"
+        if queue or route
+        else _NO_WAIT
     )
     headers["server-timing"] = (
-        f"queue;dur={waited}, upstream;dur={_milliseconds(upstream)}, "
-        f"overhead;dur={_milliseconds(overhead)}"
+        f"queue;dur={waited}, upstream;dur={_milliseconds_text(upstream)}, "
+        f"overhead;dur={_milliseconds_text(overhead)}"
     )
     if model.recorded != request.model:
         headers["x-served-model"] = model.recorded
@@ -574,7 +580,7 @@ def target_headers(execution: Execution) -> dict[str, str]:
     return {"x-served-by": execution.answered_by, "x-attempts": str(len(execution.tried))}
 
 
-def _milliseconds(seconds: float) -> str:
+def _milliseconds_text(seconds: float) -> str:
     try:  # a table, since formatting a number takes long
         return _TENTHS[int(seconds * 10_000 + 0.5)]
     except IndexError:

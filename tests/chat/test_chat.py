@@ -249,9 +249,9 @@ async def test_no_stop_token_does_either() -> None:
 class Whole(FakeEngine):
     """Tells a token of a character only when the character is whole, as llama.cpp does."""
 
-    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+    async def _generated_outputs(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         held: list[Output] = []
-        async with aclosing(FakeEngine._tokens(self, request)) as outputs:
+        async with aclosing(FakeEngine._generated_outputs(self, request)) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
                     held.append(output)
@@ -289,9 +289,9 @@ class Narrow(FakeEngine):
 
     left = 2
 
-    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+    async def _generated_outputs(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         made = 0
-        async with aclosing(FakeEngine._tokens(self, request)) as outputs:
+        async with aclosing(FakeEngine._generated_outputs(self, request)) as outputs:
             async for output in outputs:
                 if isinstance(output, Token) and self.left:
                     self.left -= 1
@@ -329,8 +329,8 @@ async def test_an_answer_that_no_stop_string_has_cut_is_checked(
 class Forgetful(FakeEngine):
     """Gives up its grammar, as an engine does whose parser fails in the middle."""
 
-    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
-        async with aclosing(super()._tokens(replace(request, grammar=None))) as outputs:
+    async def _generated_outputs(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+        async with aclosing(super()._generated_outputs(replace(request, grammar=None))) as outputs:
             async for output in outputs:
                 yield output
 

@@ -254,7 +254,7 @@ async def test_a_text_that_cannot_fit_is_not_read(
 ) -> None:
     longest = (await engine._vocabulary()).longest
     assert len(await engine.tokenize([" " * longest * CONTEXT], special=True)) > CONTEXT
-    monkeypatch.setattr(engine, "_ids", None)
+    monkeypatch.setattr(engine, "_token_ids", None)
     with pytest.raises(PromptTooLong) as failure:
         await engine.tokenize([7, "a" * longest * CONTEXT], special=True)
     assert (failure.value.tokens, failure.value.context_length) == (CONTEXT + 1, CONTEXT)

@@ -360,7 +360,7 @@ async def test_nothing_that_a_table_needs_much_of_is_made_in_the_loop(
 
         return seen
 
-    monkeypatch.setattr(stored_usage, "_sum", watched(stored_usage._sum))
+    monkeypatch.setattr(stored_usage, "_sum_of_row", watched(stored_usage._sum_of_row))
     monkeypatch.setattr(handlers, "_csv_line", watched(handlers._csv_line))
     await services.ask(OPERATOR, "/usage.csv?by=model")
     assert made

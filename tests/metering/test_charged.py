@@ -217,8 +217,8 @@ class Dying(FakeEngine):
 
     left = 0
 
-    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
-        async with aclosing(super()._tokens(request)) as outputs:
+    async def _generated_outputs(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+        async with aclosing(super()._generated_outputs(request)) as outputs:
             async for output in outputs:
                 if not self.left:
                     raise EngineFailed("gone")

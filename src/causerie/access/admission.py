@@ -27,7 +27,7 @@ class _Capacity:
 
     def take_now(self, amount: int) -> bool:
         """Take a free amount unless others wait; return whether there was one."""
-        if self.queue or not self._fits(amount):
+        if self.queue or not self._has_room_for(amount):
             return False
         self.taken += amount
         return True
@@ -49,7 +49,7 @@ class _Capacity:
 
     def admit(self) -> None:
         """Let waiting requests in, in their order, as far as the amount reaches."""
-        while self.queue and self._fits(self.queue[0].amount):
+        while self.queue and self._has_room_for(self.queue[0].amount):
             entry = self.queue.popleft()
             if not entry.turn.done():
                 self.taken += entry.amount
@@ -62,7 +62,7 @@ class _Capacity:
             self.queue.remove(entry)
             self.admit()
 
-    def _fits(self, amount: int) -> bool:
+    def _has_room_for(self, amount: int) -> bool:
         return self.taken + amount <= max(self.size(), 1)
 
 
@@ -107,7 +107,7 @@ class SlotQueue:
         waited = 0.0
         if not self._slots.take_now(places):
             arrived = time.monotonic()
-            await self._wait(places)
+            await self._wait_for_turn(places)
             waited = time.monotonic() - arrived
         started = time.monotonic()
         try:
@@ -116,7 +116,7 @@ class SlotQueue:
             self._recent += 0.2 * (time.monotonic() - started - self._recent)
             self._slots.give_back(places)
 
-    async def _wait(self, places: int) -> None:
+    async def _wait_for_turn(self, places: int) -> None:
         slots = self._slots.size()
         if places > max(slots, 1):
             raise InvalidRequest(

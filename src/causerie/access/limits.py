@@ -142,7 +142,7 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     running = refusal.measure == "concurrent"
     noun = "request" if running else refusal.measure.removesuffix("s").replace("_", " ")
     return RateLimited(
-        f"{_subject(refusal.scope)} {counted(refusal.limit, noun)} "
+        f"{_begin_sentence(refusal.scope)} {counted(refusal.limit, noun)} "
         f"{'at the same time' if running else 'per minute'}; "
         f"{_limit_status(refusal)}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
@@ -157,19 +157,20 @@ def limited(refused: QuotaRefusal) -> RateLimited:
     )
 
 
-def _subject(scope: RateScope) -> str:
+def _begin_sentence(scope: RateScope) -> str:
     return f"The {scope.kind} {scope.name} may have"
 
 
 def _limit_status(refusal: ExceededLimit) -> str:
     if refusal.measure == "concurrent":
-        return f"{_are(refusal.used)} under way"
+        return f"{_count_with_verb(refusal.used)} under way"
     if refusal.measure == "requests":
         return "none is left"
-    return f"{_are(refusal.used)} used or reserved, and this request may need {refusal.needed}"
+    used, needed = _count_with_verb(refusal.used), refusal.needed
+    return f"{used} used or reserved, and this request may need {needed}"
 
 
-def _are(number: int) -> str:
+def _count_with_verb(number: int) -> str:
     return "1 is" if number == 1 else f"{number} are"
 
 
@@ -177,8 +178,8 @@ def too_large(scope: RateScope, needed: int) -> InvalidRequest:
     """Return the error for a prompt that exceeds a limit of one minute alone."""
     most = scope.most_input
     return InvalidRequest(
-        f"{_subject(scope)} {most} tokens of input per minute; the messages are estimated at "
-        f"{needed}, so this request can never be let in. Shorten it, or have the limit raised.",
+        f"{_begin_sentence(scope)} {most} tokens of input per minute; the messages are estimated "
+        f"at {needed}, so this request can never be let in. Shorten it, or have the limit raised.",
         param="messages",
         metadata={
             "limit": "input_tokens" if scope.input == most else "tokens",

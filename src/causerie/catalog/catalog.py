@@ -103,7 +103,11 @@ class Catalog:
         An id of the router's catalog may have a suffix; other names may match a wildcard, of which
         the longest one wins. Raises :class:`NotFound`, which names the nearest id.
         """
-        entry = self._by_name.get(name) or self._model_variant(name) or self._wild(visible, name)
+        entry = (
+            self._by_name.get(name)
+            or self._model_variant(name)
+            or self._matching_wildcard(visible, name)
+        )
         if entry is not None and (visible is None or entry.id in visible):
             return entry.named(name) if isinstance(entry, WildcardModel) else entry
         is_unknown = len(name) <= _LONGEST_NAME and name.lower() not in self._by_name
@@ -169,13 +173,13 @@ class Catalog:
         names = [
             name
             for name in dict.fromkeys([*wildcard.known, *more])
-            if name not in self._by_name and self._wild(visible, name) is wildcard
+            if name not in self._by_name and self._matching_wildcard(visible, name) is wildcard
         ]
         if whole:
             return names or (wildcard.id,)
         return [name for name in names if name in more]
 
-    def _wild(self, visible: frozenset[str] | None, name: str) -> WildcardModel | None:
+    def _matching_wildcard(self, visible: frozenset[str] | None, name: str) -> WildcardModel | None:
         for wildcard in self._wildcards:
             if (visible is None or wildcard.id in visible) and wildcard.begins(name):
                 return wildcard

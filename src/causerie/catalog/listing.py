@@ -116,12 +116,12 @@ class Listing:
     @property
     def supported(self) -> frozenset[str]:
         """Return the parameters that an endpoint was measured to support."""
-        return self._facts.supported
+        return self._combined_facts.supported
 
     @property
     def claimed(self) -> frozenset[str]:
         """Return the parameters that are not measured, and that a provider claims."""
-        return self._facts.claimed
+        return self._combined_facts.claimed
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -133,7 +133,7 @@ class Listing:
 
     @property
     def modalities(self) -> Modalities:
-        found = self._facts.modalities
+        found = self._combined_facts.modalities
         assert found is not None
         return found
 
@@ -297,10 +297,10 @@ class Listing:
 
     @property
     def context_length(self) -> int | None:
-        return self._facts.context_length
+        return self._combined_facts.context_length
 
     @property
-    def _facts(self) -> _Facts:
+    def _combined_facts(self) -> _Facts:
         facts, profiles = self._cached_facts, self.profiles
         if facts.profiles != profiles:
             every = self._capabilities
@@ -349,10 +349,10 @@ class Listing:
 
     def with_endpoints(self) -> ModelEndpoints:
         architecture = _architecture(self.modalities)
-        endpoints = [self._endpoint(one) for one in self.endpoints]
+        endpoints = [self._endpoint_answer(one) for one in self.endpoints]
         return alike(ModelEndpoints, self.card, architecture=architecture, endpoints=endpoints)
 
-    def _endpoint(self, one: CatalogEndpoint) -> RouterEndpoint:
+    def _endpoint_answer(self, one: CatalogEndpoint) -> RouterEndpoint:
         stats, profile = self.stats_of(one.name) or UNKNOWN_STATS, one.profile
         capabilities, supported = one.capabilities, one.capabilities.supported
         return RouterEndpoint(

@@ -134,10 +134,10 @@ class Tariff:
         return TargetOffer(target, provider, prompt, completion)
 
     def entry(self) -> Pricing:
-        tiers = [PricingTier(above=above, **tier._texts()) for above, tier in self.tiers]
-        return Pricing(request=plain(self.request), tiers=tiers or UNSET, **self._texts())
+        tiers = [PricingTier(above=above, **tier._price_texts()) for above, tier in self.tiers]
+        return Pricing(request=plain(self.request), tiers=tiers or UNSET, **self._price_texts())
 
-    def _texts(self) -> dict[str, str]:
+    def _price_texts(self) -> dict[str, str]:
         found = {
             "prompt": self.prompt,
             "completion": self.completion,
@@ -159,11 +159,13 @@ def highest(tariffs: Iterable[Tariff]) -> Tariff:
     if not others:
         return first
     bounds = sorted({above for one in (first, *others) for above, _ in one.tiers})
-    flat = [_dearest(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)]
+    flat = [
+        _highest_tariff(one.at(above + 1) for one in (first, *others)) for above in (-1, *bounds)
+    ]
     return replace(flat[0], tiers=tuple(zip(bounds, flat[1:], strict=True)))
 
 
-def _dearest(tariffs: Iterable[Tariff]) -> Tariff:
+def _highest_tariff(tariffs: Iterable[Tariff]) -> Tariff:
     every = list(tariffs)
     return Tariff(
         prompt=max(one.dearest_input for one in every),

@@ -77,9 +77,12 @@ class Filters:
         )
 
     async def of(self, entries: Sequence[Listing]) -> Sequence[Listing]:
-        wanted = self._words("supported_parameters")
-        returned = self._words("output_modalities") or frozenset({"text"})
-        authors, providers = self._words("model_authors"), self._words("providers")
+        wanted = self._comma_separated("supported_parameters")
+        returned = self._comma_separated("output_modalities") or frozenset({"text"})
+        authors, providers = (
+            self._comma_separated("model_authors"),
+            self._comma_separated("providers"),
+        )
         text = self.given.get("q", "").lower()
         low, high = self.min_price, self.max_price
 
@@ -103,7 +106,7 @@ class Filters:
             await turns.pause()
         return [one for _, one in sorted(found, key=itemgetter(0))]
 
-    def _words(self, name: str) -> frozenset[str]:
+    def _comma_separated(self, name: str) -> frozenset[str]:
         return frozenset(word for word in self.given.get(name, "").split(",") if word)
 
 

@@ -95,14 +95,14 @@ class CallChecker:
         while True:
             target, calls, tools = await self._waiting.get()
             try:
-                self.count(target, await offload(_classes, calls, tools))
+                self.count(target, await offload(_call_classes, calls, tools))
             except Exception as failure:  # noqa: BLE001 - one bad reply must not hold up all others
                 log.error(
                     "calls not checked", target=target, error=type(failure).__name__
                 )  # its words may quote
 
 
-def _classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
+def _call_classes(calls: Calls, tools: Sequence[Tool]) -> Sequence[CallClass]:
     return [call_class(name, arguments, tools) for name, arguments in calls]
 
 

@@ -142,7 +142,7 @@ class Compiler:
             async with asyncio.timeout(self._patience):
                 worker = await self._free.get()
         except TimeoutError:
-            raise _busy() from None
+            raise _too_many_grammars() from None
         try:
             verdict = await self._ask_worker(worker, grammar, vocabulary, more)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
@@ -162,7 +162,7 @@ class Compiler:
                     answer = await worker.ask(asked)
             except TimeoutError:
                 if BOUNDS_WORK:  # it was kept from working; the grammar may be fine
-                    raise _busy() from None
+                    raise _too_many_grammars() from None
                 break
             except Died as died:
                 if died.worked:
@@ -170,11 +170,11 @@ class Compiler:
                 continue
             return msgspec.json.decode(answer, type=GrammarVerdict)
         if more:  # nobody knows whether it would have followed
-            raise _busy()
+            raise _too_many_grammars()
         return GrammarVerdict(TOO_COMPLEX)
 
 
-def _busy() -> Overloaded:
+def _too_many_grammars() -> Overloaded:
     return Overloaded("Too many grammars are being compiled; try again.")
 
 
@@ -193,7 +193,7 @@ class _Worker(WorkerProcess):
             async with asyncio.timeout(_START_SECONDS):
                 await self.ask(json.dumps({"load": path}).encode())
         except TimeoutError:
-            raise _busy() from None
+            raise _too_many_grammars() from None
         except Died:
             raise InternalError("The grammar compiler does not start.") from None
         self._loaded[path] = vocabulary.words

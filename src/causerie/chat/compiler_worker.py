@@ -110,10 +110,10 @@ class CompilerWorker:
         tokenizer = self._tokenizers.get(path)
         if tokenizer is None or path is None:
             tokenizer, grammar = self._tokenizers[None], _without_ids(grammar)
-        error = _fault(grammar, tokenizer)
+        error = _grammar_fault(grammar, tokenizer)
         if error is None:
             return {}
-        return schema_fault(grammar, lambda text: _fault(text, tokenizer)) or {
+        return schema_fault(grammar, lambda text: _grammar_fault(text, tokenizer)) or {
             "reason": reason(error)
         }
 
@@ -160,7 +160,7 @@ def _without_ids(grammar: str) -> str:
     return grammar
 
 
-def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
+def _grammar_fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
     # The first steps are taken as generation will take them.
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
     sampling = random.Random(len(grammar))  # the same steps for the same grammar

@@ -70,7 +70,7 @@ def compose(
     if thinks and calls is not None and calls_in_reasoning(form, control_tokens, calls):
         before, body = "", _thought_or_calls(form, text, calls, is_open=reasoning == "open")
     else:
-        body = _body(form, text, calls, answer)
+        body = _reply_rule(form, text, calls, answer)
         before = _reasoning_grammar(form, text, reasoning, free=free)
     if manner.leading and not free:
         before = f"{text.literal(manner.leading)} {before}"
@@ -145,7 +145,7 @@ def _any_of(options: Iterable[str]) -> str:
     return f"({' | '.join((first, *others))})" if others else first
 
 
-def _body(
+def _reply_rule(
     form: forms.ModelFormat, text: GrammarText, calls: CallPlan | None, answer: AnswerPlan | None
 ) -> str:
     said = None
@@ -229,25 +229,34 @@ class _Section:
 
     def whole(self) -> str:
         begin = self._text.literal(self._form.lead + self._form.begin)
-        return self._text.rule(f"{begin} {self._more()}")
+        return self._text.rule(f"{begin} {self._further_calls_rule()}")
 
     def offered(self) -> list[str]:
         form, text = self._form, self._text
         if form.at_start:
             # The first texts are one literal: else the lexer would follow free text.
             first, *others = form.call
-            begun = f"{text.literal(form.begin)} {self._more()}"
+            begun = f"{text.literal(form.begin)} {self._further_calls_rule()}"
             if isinstance(first, forms.Literal):
                 begun = self._with_first((forms.Literal(form.begin + first.text), *others))
-            return [begun, *(f"{text.literal(mark)} {self._more()}" for mark in form.lead_ins)]
+            return [
+                begun,
+                *(f"{text.literal(mark)} {self._further_calls_rule()}" for mark in form.lead_ins),
+            ]
         if form.addressed:
             return self._calls_at_message_start()
         if form.is_named:
             # Else the lexer would follow free text, of which the name may be a part.
             name = min(self._plan.tools)
             marks = (mark.removeprefix(name).strip() for mark in name_triggers(form, name))
-            return [text.free_before(self._more())] if all(map(text.is_control, marks)) else []
-        options = [f"{text.free_until(mark)} {self._more()}" for mark in form.lead_ins]
+            return (
+                [text.free_before(self._further_calls_rule())]
+                if all(map(text.is_control, marks))
+                else []
+            )
+        options = [
+            f"{text.free_until(mark)} {self._further_calls_rule()}" for mark in form.lead_ins
+        ]
         for mark in _enforced_from(form):
             options.append(f"{text.free_until(mark)} {self.behind(mark)}")
         return options
@@ -261,7 +270,7 @@ class _Section:
             options.append(f"{text.free_until(opening)} {self.behind(_first_literal(form))}")
         return options
 
-    def _more(self, first: str = "") -> str:
+    def _further_calls_rule(self, first: str = "") -> str:
         form, text = self._form, self._text
         many = form.parallel and self._plan.parallel
         again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
@@ -273,7 +282,11 @@ class _Section:
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
-            return f"{text.literal(left)} {self._more()}" if left else self._more()
+            return (
+                f"{text.literal(left)} {self._further_calls_rule()}"
+                if left
+                else self._further_calls_rule()
+            )
         at, literal = next(
             (at, one)
             for at, one in enumerate(form.call)
@@ -284,7 +297,7 @@ class _Section:
         return self._with_first((forms.Literal(left), *behind) if left else behind)
 
     def _with_first(self, segments: Sequence[forms.Segment]) -> str:
-        return self._more(self._any_call(segments))
+        return self._further_calls_rule(self._any_call(segments))
 
     def _any_call(self, segments: Sequence[forms.Segment]) -> str:
         calls = (self._one_call(name, segments) for name in sorted(self._plan.tools))

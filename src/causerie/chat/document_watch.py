@@ -166,7 +166,7 @@ class DocumentWatch:
             is_array = character == "["
             schemas = self._open[-1].inside(self._open[-1].schemas) if self._open else self._root
             distinct = is_array and schemas.distinct
-            self._open.append(_Container(schemas, is_array, distinct, self._pointer))
+            self._open.append(_Container(schemas, is_array, distinct, self._current_pointer))
         elif character in "]},:" or character.isspace():
             if self._in_scalar:
                 self._in_scalar = False
@@ -228,7 +228,7 @@ class DocumentWatch:
         if value.checked or any(above.checked for above in self._values):
             named = bool(self._open) and not self._open[-1].is_array
             begin = self._open[-1].named if named else value.position
-            self._parts.append((self._pointer, begin, self._position))
+            self._parts.append((self._current_pointer, begin, self._position))
         if not distinct and not value.checked:
             return
         read = json.loads(self._text.between(value.start, offset))
@@ -245,13 +245,13 @@ class DocumentWatch:
         container.separated = None
 
     @property
-    def _pointer(self) -> str:
+    def _current_pointer(self) -> str:
         return self._open[-1].pointer_inside if self._open else "#"
 
     def _check_value(self, value: _Value, read: object) -> None:
         for rules in value.checked:
             schema = CheckedSchema(rules)
-            known = self._pointer, value.position, copy(self._parts)
+            known = self._current_pointer, value.position, copy(self._parts)
             check = partial(_broken_rule, schema, read, *known)
             try:
                 fault = self._check_bounded(AT_ONCE, check)
@@ -327,7 +327,7 @@ class WatchedDocuments:
                 self.document.feed(self._resumed[at : at + _PIECE], -1)
             yield
         for text in self._texts:
-            self._feed(self._parser.feed(text), -1)
+            self._feed_events(self._parser.feed(text), -1)
             yield
         self._resumed, self._texts = "", ()
 
@@ -348,7 +348,7 @@ class WatchedDocuments:
 
     def feed(self, text: str) -> None:
         events = self._parser.feed(text)
-        if self._feed(events, max(self._parsed, self.final)):
+        if self._feed_events(events, max(self._parsed, self.final)):
             self._content.append(self.read)
         self.read += 1
         if events:
@@ -360,7 +360,7 @@ class WatchedDocuments:
         known = self._parsed if may_hold_back else self.read
         self.final = max(self.final, known if held is None else min(held, known))
 
-    def _feed(self, events: Sequence[ContentEvent], position: int) -> bool:
+    def _feed_events(self, events: Sequence[ContentEvent], position: int) -> bool:
         found = False
         for event in events:
             if isinstance(event, ToolCallStarted):

@@ -60,7 +60,7 @@ class EmbeddingTarget:
             nonlocal used
             with engine_failures(started=False):
                 try:
-                    inputs = await self._inputs(request.document["input"], facts)
+                    inputs = await self._input_ids(request.document["input"], facts)
                 except PromptTooLong as long:
                     raise _too_long(long) from None
                 vectors: list[bytes] = []
@@ -92,7 +92,7 @@ class EmbeddingTarget:
     async def count_tokens(self, request: ChatRequest) -> None:
         """Return ``None``: no operation asks for it."""
 
-    async def _inputs(self, given: Any, facts: ModelFacts) -> Sequence[Sequence[int]]:
+    async def _input_ids(self, given: Any, facts: ModelFacts) -> Sequence[Sequence[int]]:
         several = [given] if isinstance(given, str) or isinstance(given[0], int) else given
         if isinstance(several[0], str):
             found = await self.engine.input_tokens(several)

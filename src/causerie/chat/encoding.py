@@ -326,7 +326,7 @@ class PromptEncoder:
         have the tokens that they had. Raises :class:`PromptTooLong` where they are far more than
         ``most``.
         """
-        pieces = await _aside(rendered, partial(split, rendered, self._tokens))
+        pieces = await _in_thread_if_long(rendered, partial(split, rendered, self._tokens))
         if len(pieces) == 1 and not pieces[0].forged:
             only = pieces[0]
             return await self._cache.read(only.text, only.heads, engine, most, parting, scope)
@@ -365,7 +365,7 @@ class PromptEncoder:
         if expected is not None:
             read = [id for id in ids if id in self._control]
             if read != expected and read[1:] != expected:  # the engine may add the first
-                raise _forged()
+                raise _forged_token_error()
         return EncodedText(ids, pictured=PicturedPrompt(tuple(pieces), len(ids)))
 
     async def _broken_up(
@@ -374,16 +374,18 @@ class PromptEncoder:
         # Returns also the control tokens, or `None` where a user wrote words that the tokenizer
         # always reads whole.
         for _ in range(_ROUNDS):
-            pieces = await _aside(rendered, partial(split, rendered, self._tokens))
+            pieces = await _in_thread_if_long(rendered, partial(split, rendered, self._tokens))
             if not pieces or (len(pieces) == 1 and not pieces[0].forged):
                 return rendered.text, [head.id for piece in pieces for head in piece.heads]
             for text in {piece.text for piece in pieces if piece.forged} - self._breaks.keys():
                 self._breaks[text] = await self._needs_break(text, engine)
-            broken = await _aside(rendered, partial(_with_breaks, rendered, pieces, self._breaks))
+            broken = await _in_thread_if_long(
+                rendered, partial(_with_breaks, rendered, pieces, self._breaks)
+            )
             if broken is rendered:
                 return rendered.text, None
             rendered = broken
-        raise _forged()
+        raise _forged_token_error()
 
     async def _needs_break(self, text: str, engine: Tokenizer) -> bool:
         if len(text) < 2:
@@ -420,7 +422,7 @@ class PromptEncoder:
         return first + await self._tokenize_unguarded(text[1:], engine)
 
 
-async def _aside(rendered: Rendered, work: Callable[[], _T]) -> _T:
+async def _in_thread_if_long(rendered: Rendered, work: Callable[[], _T]) -> _T:
     long = len(rendered.text) > _LONG or len(rendered.user) > _MANY
     return await offload(work) if long else work()
 
@@ -447,7 +449,7 @@ def _with_breaks(
     return Rendered(_BREAK.join(text[a:b] for a, b in pairwise(cuts)), tuple(spans))
 
 
-def _forged() -> InvalidRequest:
+def _forged_token_error() -> InvalidRequest:
     return InvalidRequest(
         "The messages hold the text of a control token of this model, which cannot stand in a "
         "prompt with images; leave it out.",

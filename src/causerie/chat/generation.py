@@ -285,12 +285,12 @@ class Generation:
 
     # Transitions.
 
-    def _enter(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self.state = state
 
     def _finish_with(self, reason: FinishReason) -> None:
         self._reason = reason
-        self._enter(State.FINISHED)
+        self._set_state(State.FINISHED)
 
     def _update_state(self) -> None:
         parser = self._parser
@@ -301,7 +301,7 @@ class Generation:
         if state is _THINKING and self._thought_before + self.reasoning >= self._budget:
             state = State.CLOSING
         if state is not self.state:
-            self._enter(state)
+            self._set_state(state)
 
     def _end_of_text(self) -> None:
         if self._parser.mode is not _REASONING or self.request.ignore_eos:
@@ -313,7 +313,7 @@ class Generation:
             self._texts.pop()
             self._uncounted -= 1
         self._budget = 0  # it does not think again
-        self._enter(State.CLOSING)
+        self._set_state(State.CLOSING)
 
     # What is read: a resumed reply, tokens, reports of the engine.
 
@@ -344,7 +344,7 @@ class Generation:
             self._finish_with("stop")
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
             self._end_of_text()
-        elif self._made >= self._limit:
+        elif self._tokens_made >= self._limit:
             self._finish_with("length")
 
     def _add_token(self, token: base.Token) -> list[ContentEvent]:
@@ -381,7 +381,7 @@ class Generation:
         # The first `min_tokens` are never cut at a stop string.
         if self._plain:
             return events
-        return self._output.place(events, uncut=0 < self._made <= self.request.min_tokens)
+        return self._output.place(events, uncut=0 < self._tokens_made <= self.request.min_tokens)
 
     def _record_report(self, output: base.Started | base.Stopped) -> None:
         # Later runs find everything in the cache, so only the first one sets `cached`.
@@ -395,7 +395,9 @@ class Generation:
         # An engine may not report what it generated of a character that it did not complete.
         reported = len(self._generated) - self._run_began
         unreported = max(output.completion_tokens - reported, 0)
-        if self._made + unreported >= self._limit or not reported + unreported:  # no room for more
+        if (
+            self._tokens_made + unreported >= self._limit or not reported + unreported
+        ):  # no room for more
             self._uncounted -= unreported
             self._finish_with("length")
         self._overrun = _CHARACTER if unreported else 0
@@ -419,12 +421,12 @@ class Generation:
         self.discarded += tokens
 
     @property
-    def _made(self) -> int:
+    def _tokens_made(self) -> int:
         return self._tokens_made_before + self.completion
 
     def _text_request(self) -> base.TextRequest:
         request = self.request
-        made, least, grammar = self._made, request.min_tokens, self._grammar
+        made, least, grammar = self._tokens_made, request.min_tokens, self._grammar
         short = made < least
         upto = min(least + self._overrun, self._limit) if short else self._limit
         self._run_began = len(self._generated)
@@ -457,7 +459,7 @@ class Generation:
         marks = self.plan.form.reasoning
         text = marks.before_close + marks.close + marks.after_close
         tokens = await tokens_before_text(self.engine, text)
-        room = self._limit - self._made
+        room = self._limit - self._tokens_made
         if len(tokens) >= room:
             self._finish_with("length")
             return []
@@ -550,16 +552,16 @@ class ChoiceOutput:
                 text = self._stops.feed(text)
                 self.stopped = self._stops.text is not None
             if text:
-                out.append(self._delta(text))
+                out.append(self._text_delta(text))
             if self.stopped:
                 break
         return out
 
     def finish(self) -> list[ContentEvent]:
         held = self._stops.finish() if self._stops is not None else ""
-        return [self._delta(held)] if held or self._logprobs else []
+        return [self._text_delta(held)] if held or self._logprobs else []
 
-    def _delta(self, text: str) -> TextDelta:
+    def _text_delta(self, text: str) -> TextDelta:
         logprobs, self._logprobs = tuple(self._logprobs), []
         return TextDelta(text, logprobs, self._choice)
 

@@ -78,10 +78,10 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
     content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
     if isinstance(content, list):
         *before, last = content
-        return {**entry, "content": [*before, {**last, "text": _final(last.get("text", ""))}]}
+        return {**entry, "content": [*before, {**last, "text": _final_text(last.get("text", ""))}]}
     if not content and keys:
-        return {**entry, **{key: _final(entry[key]) for key in keys}}
-    return {**entry, "content": _final(content)}
+        return {**entry, **{key: _final_text(entry[key]) for key in keys}}
+    return {**entry, "content": _final_text(content)}
 
 
 def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
@@ -204,7 +204,7 @@ def _message_entry(
     keys: Sequence[str],
     names: Mapping[str, str],
 ) -> Entry:
-    entry: Entry = {"role": authored(message.role), "content": _content(message)}
+    entry: Entry = {"role": authored(message.role), "content": _traced_content(message)}
     if message.reasoning_content:
         entry |= {key: Traced(message.reasoning_content) for key in keys}
     if message.tool_calls:
@@ -218,7 +218,7 @@ def _message_entry(
     return entry
 
 
-def _content(message: Message) -> object:
+def _traced_content(message: Message) -> object:
     if not isinstance(message.content, tuple):
         return Traced(message.content or "")
     # An image is a mark in the text: engines write what the model has around images.
@@ -302,7 +302,7 @@ def _text_entry(role: str, text: str) -> Entry:
     return {"role": authored(role), "content": text}
 
 
-def _final(text: object) -> Traced:
+def _final_text(text: object) -> Traced:
     words = str(text)
     return Traced(words if words.strip() else words + PLACEHOLDER, FINAL)
 
@@ -412,7 +412,7 @@ def segment_text(segment: forms.Segment, name: str, arguments: str, call_id: str
             return _parameter_text(segment, arguments)
         case forms.PythonArguments():
             items = read_arguments(arguments).items()
-            return Traced(", ".join(f"{key}={_python(value)}" for key, value in items))
+            return Traced(", ".join(f"{key}={_python_literal(value)}" for key, value in items))
         case forms.ElementArguments(mark):
             return Traced(_as_xml(read_arguments(arguments), mark))
         case forms.LooseArguments(quote):
@@ -443,9 +443,13 @@ def _as_xml(value: object, mark: str) -> str:
     return value if isinstance(value, str) else write_json(value)
 
 
-def _python(value: object) -> str:
+def _python_literal(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_python(k)}: {_python(v)}" for k, v in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
+            + "}"
+        )
     if isinstance(value, list):
-        return "[" + ", ".join(map(_python, value)) + "]"
+        return "[" + ", ".join(map(_python_literal, value)) + "]"
     return write_json(value) if isinstance(value, str) else repr(value)

@@ -86,13 +86,13 @@ class ImageReader:
         found: list[Image] = []
         room, pixels = _MOST_GROWTH, MOST_PIXELS
         for place, part in parts:
-            image, size = await self._check(part.url, param := f"{place}.image_url.url")
+            image, size = await self._check_image(part.url, param := f"{place}.image_url.url")
             found.append(image)
             room -= len(image.base64) - len(part.url)
             pixels -= size
             if min(room, pixels) < 0:
                 words = f"is too large with those before it; {MOST_PIXELS:,} pixels are allowed"
-                raise _refusal(param, f"{words}, and fewer where they are not JPEG or PNG")
+                raise _image_refusal(param, f"{words}, and fewer where they are not JPEG or PNG")
         marks = iter([mark_of(image.digest) for image in found])
 
         def marked(part: ImagePart) -> ImagePart:
@@ -101,39 +101,43 @@ class ImageReader:
         request = structs.replace(request, messages=with_images(request.messages, marked))
         return request, {mark_of(image.digest): image for image in found}
 
-    async def _check(self, url: str, param: str) -> tuple[Image, int]:
+    async def _check_image(self, url: str, param: str) -> tuple[Image, int]:
         size = len(url) * 3 // 4
         if size > MOST_BYTES:
             words = f"has about {size:,} bytes; at most {MOST_BYTES:,} are allowed"
-            raise _refusal(param, words)
+            raise _image_refusal(param, words)
         try:
-            text, data, digest = await offload(_decoded, url)
+            text, data, digest = await offload(_decoded_data_url, url)
         except ValueError:
-            raise _refusal(param, "is not valid base64") from None
+            raise _image_refusal(param, "is not valid base64") from None
         kind = next((name for head, name in _FORMATS.items() if data.startswith(head)), None)
         if kind is None or (kind == "WebP" and data[8:12] != b"WEBP"):
-            raise _refusal(param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes")
+            raise _image_refusal(
+                param, f"is none of {', '.join(_FORMATS.values())}, by its first bytes"
+            )
         known = self._verdicts.get(digest)
         if known is None:
             known = await self._read_image(data, param)
             self._verdicts.keep(digest, known, len(known[1]) + len(digest))
         pixels, other = known
-        return Image(await offload(_encoded, other) if other else text, digest), pixels
+        return Image(await offload(_base64_in_steps, other) if other else text, digest), pixels
 
     async def _read_image(self, data: bytes, param: str) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(_PATIENCE), self._turn:
-                answer = await self._answer(data)
+                answer = await self._ask_worker(data)
         except TimeoutError:
             raise Overloaded("Too many images are being read; try again.") from None
         except Died as died:
             why = "time" if died.worked else "time or memory"
-            raise _refusal(param, f"takes more {why} to decode than there is for it") from None
+            raise _image_refusal(
+                param, f"takes more {why} to decode than there is for it"
+            ) from None
         if answer[:1] == b"!":
-            raise _refusal(param, answer[1:].decode())
+            raise _image_refusal(param, answer[1:].decode())
         return int.from_bytes(answer[1:5]), answer[5:]
 
-    async def _answer(self, data: bytes) -> bytes:
+    async def _ask_worker(self, data: bytes) -> bytes:
         while True:
             fresh = await self._worker.start()
             try:
@@ -143,14 +147,14 @@ class ImageReader:
                     raise  # an older one may have died before
 
 
-def _refusal(param: str, words: str) -> InvalidRequest:
+def _image_refusal(param: str, words: str) -> InvalidRequest:
     return InvalidRequest(f"The image at `{param}` {words}.", param=param)
 
 
 # Python decodes without letting other threads run, so a large image is decoded bit by bit.
 
 
-def _decoded(url: str) -> tuple[str, bytes, bytes]:
+def _decoded_data_url(url: str) -> tuple[str, bytes, bytes]:
     text = url[url.index(",") + 1 :].rstrip("=").replace("-", "+").replace("_", "/")
     text += "=" * (-len(text) % 4)
     parts = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))
@@ -158,7 +162,7 @@ def _decoded(url: str) -> tuple[str, bytes, bytes]:
     return text, data, hashlib.sha256(data).digest()
 
 
-def _encoded(data: bytes) -> str:
+def _base64_in_steps(data: bytes) -> str:
     step = _AT_ONCE // 4 * 3
     parts = (data[at : at + step] for at in range(0, len(data), step))
     return "".join(b64encode(part).decode() for part in parts)

@@ -52,14 +52,14 @@ def embed_in_json(text: str, prefix: str, *, param: str) -> Embedded:
     """
     rules = embed(text, prefix, param=param)
     try:
-        return Embedded(f"{prefix}_start", "\n".join(_lines(rules)) + "\n")
+        return Embedded(f"{prefix}_start", "\n".join(_translated_lines(rules)) + "\n")
     except (Refused, re.error) as refused:
         raise SchemaRefused(
             param, f"The grammar cannot be followed within JSON: {refused}"
         ) from None
 
 
-def _lines(rules: str) -> Iterator[str]:
+def _translated_lines(rules: str) -> Iterator[str]:
     kept = set()
     for line in rules.splitlines():
         imported = _IMPORT.fullmatch(line.strip())
@@ -73,22 +73,22 @@ def _lines(rules: str) -> Iterator[str]:
             out, read = [], 0
             for kind, token, start in tokens(line):
                 out.append(line[read:start])
-                out.append(_token(kind, token, kept))
+                out.append(_token_in_json(kind, token, kept))
                 read = start + len(token)
             yield "".join([*out, line[read:]])
         elif imported[2] in kept:
             yield line
         elif imported[1] in _SPACES:
-            yield f"{_rule_name(imported[2])}: {_regex(_SPACES[imported[1]])}"
+            yield f"{_rule_name(imported[2])}: {_regex_in_json(_SPACES[imported[1]])}"
         else:
             raise Refused(f"`common.{imported[1]}` is not known there.")
 
 
-def _token(kind: str, token: str, kept: set[str]) -> str:
+def _token_in_json(kind: str, token: str, kept: set[str]) -> str:
     if kind == "string":
         return _string_in_json(token)
     if kind == "regex":
-        return _regex(token)
+        return _regex_in_json(token)
     if kind == "directive" or token in ("~", "..", "&"):
         raise Refused(f"`{token}` is not supported there.")
     if kind == "mark" and token not in kept and token.lstrip("_")[0].isupper():
@@ -116,7 +116,7 @@ def _string_in_json(token: str) -> str:
     return f"({written})" if len(parts) > 1 else written or '""'
 
 
-def _regex(token: str) -> str:
+def _regex_in_json(token: str) -> str:
     body, _, flags = token[1:].rpartition("/")
     if flags not in _FLAGS:
         raise Refused(f"The flags of {token[:40]} are not supported there.")
@@ -134,11 +134,11 @@ def _lark_expression(found: Sequence[Piece]) -> str:
         text = "".join(piece.text for piece in found)
         slashed = re.sub(r"(\\.)|/", lambda each: each[1] or "\\/", text)
         return f"/{slashed}/" if text else '""'
-    ways = [" ".join(_sequence(way)) for way in _split(found)]
+    ways = [" ".join(_sequence_in_json(way)) for way in _split_alternatives(found)]
     return " | ".join(way or '""' for way in ways)
 
 
-def _split(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+def _split_alternatives(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     depth, start = min(piece.depth for piece in found), 0
     for at, piece in enumerate(found):
         if piece.kind == "or" and piece.depth == depth:
@@ -147,7 +147,7 @@ def _split(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     yield found[start:]
 
 
-def _sequence(way: Sequence[Piece]) -> Iterator[str]:
+def _sequence_in_json(way: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
     for unit, quantifier in _quantified_units(way):
         if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in unit):
@@ -158,7 +158,7 @@ def _sequence(way: Sequence[Piece]) -> Iterator[str]:
             plain = []
         often = quantifier[0].text if quantifier else ""
         if len(unit) == 1:
-            inside = _atom(unit[0].text, several=often in ("*", "+"))
+            inside = _atom_in_json(unit[0].text, several=often in ("*", "+"))
         else:
             inside = _lark_expression(unit[1:-1])
         yield f"({inside}){often}"
@@ -186,7 +186,7 @@ def _matched_escapes(atom: str) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _atom(text: str, *, several: bool) -> str:
+def _atom_in_json(text: str, *, several: bool) -> str:
     ways = [quoted(short) for short in _matched_escapes(text) if short]
     if text == "(?s:.)":
         ways.append(f"/{_BARE}{'+' * several}/")

@@ -100,9 +100,9 @@ class _Embedder:
             if token.kind == "newline" or token.kind == "space":
                 self._written.append("\n" if token.kind == "newline" else " ")
             elif self._at_line_start() and token.kind == "mark":
-                self._definition(token)
+                self._read_definition(token)
             else:
-                self._body(token)
+                self._read_body_token(token)
         if "start" not in self._defined:
             raise SchemaRefused(self._param, "The grammar has no rule `start`.")
         for name, number in self._used_rules.items():
@@ -128,7 +128,7 @@ class _Embedder:
     def _at_line_start(self) -> bool:
         return next((each.endswith("\n") for each in reversed(self._written) if each != " "), True)
 
-    def _definition(self, token: _Token) -> None:
+    def _read_definition(self, token: _Token) -> None:
         name = token.text.lstrip("!?")
         kinds = (text for kind, text, _ in tokens(self._text, self._at) if kind != "space")
         follows = next(kinds, "")
@@ -156,12 +156,12 @@ class _Embedder:
                 self._written.append("]")
                 return
             elif token.kind in ("special", "reference", "directive"):
-                self._body(token)
+                self._read_body_token(token)
             else:
                 self._written.append(self._used_name(token) if token.kind == "mark" else token.text)
         raise self._refusal("`[` is never closed.")
 
-    def _body(self, token: _Token) -> None:
+    def _read_body_token(self, token: _Token) -> None:
         if token.kind == "special":
             raise self._refusal("Control tokens (`<…>`) are not allowed.", token.line)
         if token.kind == "reference":
@@ -169,7 +169,7 @@ class _Embedder:
         if token.text == "::":
             raise self._refusal("Rules with parameters (`::`) are not supported.")
         if token.kind == "directive":
-            self._directive(token)
+            self._read_directive(token)
         elif token.kind == "mark":
             self._written.append(self._used_name(token))
         elif token.text == "->":
@@ -194,7 +194,7 @@ class _Embedder:
         prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
         return f"{prefix}_{name}"
 
-    def _directive(self, token: _Token) -> None:
+    def _read_directive(self, token: _Token) -> None:
         if token.text == "%json":
             schema = self._json_behind("%json")
             if not isinstance(schema, dict | bool):
@@ -210,7 +210,7 @@ class _Embedder:
             if self._json_behind("%llguidance") != {}:
                 raise self._refusal("`%llguidance` may only say `{}`; options are not supported.")
         elif token.text == "%import":
-            self._import()
+            self._read_import()
         else:
             raise self._refusal(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
 
@@ -223,7 +223,7 @@ class _Embedder:
         self._at = end
         return value
 
-    def _import(self) -> None:
+    def _read_import(self) -> None:
         line = ""
         while (token := self._next_token()) is not None and token.kind != "newline":
             line += token.text if token.kind != "space" else " "

@@ -137,7 +137,7 @@ class Parser:
             return [flow.event(text)]
         read: list[events.ContentEvent] = []
         for at in range(0, len(text), _SLICE) or (0,):
-            read += self._advance(text[at : at + _SLICE])
+            read += self._parse_text(text[at : at + _SLICE])
         held = self._lost or self._section is not None or self.holding
         self._flow = None if held or self._fresh else self._marks.flows[self.mode]
         return read
@@ -165,14 +165,14 @@ class Parser:
                 self._header, text = None, ""
             else:
                 text = yield from self._leave_header(self._header or "")
-            yield from self._advance(text)
+            yield from self._parse_text(text)
         pending, self._pending = self._pending, ""
         yield from self._emit_trimmed(pending)
         space = self._release_space()
         if self.mode is Mode.ANSWER and space and not self.calls:
             yield from self._emit(space)
 
-    def _advance(self, text: str) -> Iterator[events.ContentEvent]:
+    def _parse_text(self, text: str) -> Iterator[events.ContentEvent]:
         text = self._pending + text
         self._pending = ""
         while text and not self._lost:
@@ -223,7 +223,7 @@ class Parser:
         if reader is None or not reader.started:
             return
         if not reader.calls:
-            yield from self._advance(reader.text)
+            yield from self._parse_text(reader.text)
             return
         self._spaces = []
         for name, arguments in reader.calls:

@@ -134,7 +134,7 @@ async def make_plan(
     calls = _call_plan(request, functions, written.told, form)
     before = interrupted or Partial(text=resumed)
     answer = await _answer_plan(request, model, before.text)
-    manner = _manner(model, functions, answer, before)
+    manner = _generation_manner(model, functions, answer, before)
     composed = partial(_composed_grammar, model, form, calls=calls, answer=answer)
     grammar = await composed(state, manner=written.first_manner(manner))
     _check_ending(request, grammar)
@@ -156,7 +156,7 @@ async def make_plan(
         grammar=grammar,
         resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
-        sampling=_sampling(request, model, thought),
+        sampling=_planned_sampling(request, model, thought),
         visible=_visible_control_tokens(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
         answer=answer,
@@ -172,7 +172,7 @@ async def _write_prompt(
     images: Images,
 ) -> _WrittenPrompt:
     told, rendered, space = await _render_prompt(request, model, thought)
-    encoded = await _encoded(rendered, request, model, engine, images)
+    encoded = await _encoded_prompt(rendered, request, model, engine, images)
     form = model.form
     state = reasoning_state(rendered, form, thought, request.continue_final_message)
     if state == "open":
@@ -199,7 +199,9 @@ def _reasoning_end(
     return ReasoningEnd.OWN_OR_CALL if within else ReasoningEnd.OWN_MARKER
 
 
-def _sampling(request: ChatRequest, model: LoadedModel, thought: ThinkingPlan) -> SamplingParams:
+def _planned_sampling(
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan
+) -> SamplingParams:
     thinks = thought.on is not False
     return request_sampling(request.sampling, model.sampling, model.facts.sampling, thinks=thinks)
 
@@ -276,7 +278,7 @@ async def _answer_plan(request: ChatRequest, model: LoadedModel, begun: str) -> 
     return await answer_plan(request.output, marks, model.schema_cache, white_space=space)
 
 
-def _manner(
+def _generation_manner(
     model: LoadedModel, functions: Functions, answer: AnswerPlan | None, begun: Partial
 ) -> Manner:
     as_spelled = functions.spell or (answer is not None and answer.spell)
@@ -366,7 +368,7 @@ def _space_before_reasoning(request: ChatRequest, rendered: Rendered, form: Mode
     return "" if request.continue_final_message or rendered.text.endswith(space) else space
 
 
-async def _encoded(
+async def _encoded_prompt(
     rendered: Rendered,
     request: ChatRequest,
     model: LoadedModel,

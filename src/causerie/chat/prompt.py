@@ -37,7 +37,7 @@ def taken_out(
     for entry in conversation:
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
-            first = _marked_call(calls[0], _mark(len(texts)))
+            first = _marked_call(calls[0], _origin_mark(len(texts)))
             opened = authored(form.said_open or form.answer_open)
             closed = authored(form.said_close or form.answer_close)
             texts.append(joined((opened, content_text(entry["content"]), closed)))
@@ -55,7 +55,7 @@ def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
     parts: list[str] = []
     done = at = 0
     for index, text in enumerate(texts):
-        call = origin.find(_mark(index), at)
+        call = origin.find(_origin_mark(index), at)
         start = prompt.rfind(begin, done, call) if call >= 0 else call
         while start >= 0 and any(origin[start : start + len(begin)]):
             start = prompt.rfind(begin, done, start)
@@ -65,7 +65,7 @@ def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
     return joined((*parts, prompt[done:]))
 
 
-def _mark(index: int) -> int:
+def _origin_mark(index: int) -> int:
     return FINAL + 1 + index % _MARKS
 
 
@@ -119,7 +119,7 @@ def render(
         )
     capabilities = format_capabilities(template, format)
     continued = request.continue_final_message
-    conversation = _conversation(format, request, capabilities, thinking_on)
+    conversation = _conversation_entries(format, request, capabilities, thinking_on)
     tools = [history.tool_entry(tool, capabilities) for tool in request.tools]
     shows_tools = format.native_tools and capabilities.tools
     if tools and not shows_tools:
@@ -245,7 +245,7 @@ def format_capabilities(template: ChatTemplate, format: ModelFormat) -> Template
     )
 
 
-def _conversation(
+def _conversation_entries(
     format: ModelFormat,
     request: ChatRequest,
     capabilities: TemplateCapabilities,

@@ -220,7 +220,7 @@ class _ForeignRenderer:
             raise Overloaded(
                 f"Too many prompts of {model!r} are being rendered; try again."
             ) from None
-        job = asyncio.ensure_future(self._work(worker, question))  # noqa: TID251 - stop() ends it
+        job = asyncio.ensure_future(self._ask_worker(worker, question))  # noqa: TID251 - stop() ends it
         self._owner.jobs.add(job)
         job.add_done_callback(self._owner.jobs.discard)
         job.add_done_callback(lambda job: job.cancelled() or job.exception())  # it is told here
@@ -231,7 +231,7 @@ class _ForeignRenderer:
             asyncio.get_running_loop().call_later(_GRACE, job.cancel)
             raise
 
-    async def _work(self, worker: WorkerProcess, question: bytes) -> Answer:
+    async def _ask_worker(self, worker: WorkerProcess, question: bytes) -> Answer:
         try:
             for _ in range(2):  # one that died may have been dead before; two died of the template
                 try:

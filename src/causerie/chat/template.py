@@ -87,15 +87,15 @@ class _Generation(Extension):
 class _AuthoringGenerator(CodeGenerator):
     """Writes code in which every string literal of the template is marked as the author's."""
 
-    def _literal(self, text: str) -> str:
+    def _authored_literal(self, text: str) -> str:
         return self.environment.authored(text)  # type: ignore[attr-defined,no-any-return]  # always ours
 
     def _output_const_repr(self, group: Iterable[Any]) -> str:
-        return self._literal("".join(map(str, group)))
+        return self._authored_literal("".join(map(str, group)))
 
     def visit_Const(self, node: nodes.Const, frame: Frame) -> None:
         if isinstance(node.value, str):
-            self.write(self._literal(node.value))
+            self.write(self._authored_literal(node.value))
         else:
             super().visit_Const(node, frame)
 
@@ -108,7 +108,7 @@ class _AuthoringGenerator(CodeGenerator):
 
 
 @pass_context  # a constant is printed at rendering, not at compilation, where nothing is bounded
-def _printed(context: object, value: object) -> str:
+def _as_printed(context: object, value: object) -> str:
     del context
     return value if isinstance(value, str) else str(value)
 
@@ -140,11 +140,11 @@ class Sandbox(SandboxedEnvironment):
             extensions=[LoopControlExtension, _Generation],
             optimized=False,
             cache_size=0,
-            finalize=_printed,
+            finalize=_as_printed,
         )
         self.literals: list[Traced] = []
         self.filters |= {"join": _join, "safe": lambda value: value, "tojson": write_json}
-        self.globals |= {"raise_exception": _raise, "strftime_now": strftime_now}
+        self.globals |= {"raise_exception": _raise_refused, "strftime_now": strftime_now}
 
     def authored(self, text: str) -> str:
         """Return the Python expression that stands for a literal in the compiled template."""
@@ -185,7 +185,7 @@ def _format_pieces(
             yield str.__str__(formatter.format_field(value, inner))
 
 
-def _raise(message: object) -> str:
+def _raise_refused(message: object) -> str:
     raise TemplateRefused(str(message))
 
 

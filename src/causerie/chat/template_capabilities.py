@@ -73,7 +73,7 @@ def _probed_capabilities(
     probe: _Probe, arguments: Shape, thought: dict[str, str], marks: tuple[str, str]
 ) -> TemplateCapabilities:
     user, answer = _probe_message("user", _ONE), _probe_message("assistant", _TWO)
-    tools = [_tool("")]
+    tools = [_sample_tool("")]
     first, second = _probe_message("system", _TWO), _probe_message("system", _THREE)
     shape = _call_shape(probe, arguments)
     kind, nothing, short = shape or (arguments, "", False)
@@ -96,8 +96,8 @@ def _probed_capabilities(
         opens=_answer_may_open(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
         blank="" if probe.text([user, _probe_message("assistant", ""), user]) is not None else " ",
-        tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
-        undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
+        tools=probe.shows([user], "probe_weather", tools=[_sample_tool(_THREE)]),
+        undescribed=probe.shows([user], "probe_weather", tools=[_sample_tool(None)]),
         calls=shape is not None,
         several=probe.shows(both, _TWO, _FOUR, _THREE, tools=tools),
         arguments=kind,
@@ -128,7 +128,7 @@ def leading_of(
     told, tools = [user, _probe_message("assistant", _TWO), user], None
     if calling:
         told = _probe_exchange(calling.arguments, calling.no_content, calling.short_ids)
-        tools = [_tool("")]
+        tools = [_sample_tool("")]
     prompt, whole = probe.text([user], tools), probe.text(told, tools)
     if prompt is None or whole is None or not whole.startswith(prompt):
         return None
@@ -176,13 +176,13 @@ def _answer_may_open(
     if shape is None or not opens:
         return opens
     called = [*_probe_exchange(*shape)[1:], _probe_message("assistant", _FOUR), spoken[-1]]
-    return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])
+    return probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_sample_tool("")])
 
 
 def _call_shape(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
     shapes: tuple[Shape, Shape] = ("text", "object") if hint == "text" else ("object", "text")
     for short, kind, nothing in product((False, True), shapes, ("", None)):
-        text = probe.text(_probe_exchange(kind, nothing, short), [_tool(_THREE)]) or ""
+        text = probe.text(_probe_exchange(kind, nothing, short), [_sample_tool(_THREE)]) or ""
         called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)
         if called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0:
             return kind, nothing, short
@@ -209,7 +209,7 @@ def _probe_call(kind: str, short: bool, at: int, place: str) -> Entry:
     }
 
 
-def _tool(description: str | None) -> Entry:
+def _sample_tool(description: str | None) -> Entry:
     place = {"type": "string"} | ({} if description is None else {"description": "where"})
     schema = {"type": "object", "properties": {"place": place}, "required": ["place"]}
     function: Entry = {"name": "probe_weather", "parameters": schema}

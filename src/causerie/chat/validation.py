@@ -152,7 +152,7 @@ class _Checker:
         names = [str(name) for name in one_or_several(schema["type"])] if "type" in schema else []
         if names and not any(_is_type(value, name) for name in names):
             raise _Wrong(f"The value at {at} is not of the type {' or '.join(names)}.")
-        if "const" in schema and not self._same(value, schema["const"]):
+        if "const" in schema and not self._are_equal_json(value, schema["const"]):
             raise _Wrong(f"The value at {at} is not the constant.")
         options = schema.get("enum")
         if not isinstance(options, list):
@@ -161,24 +161,24 @@ class _Checker:
             self.work.spend(len(options) // _CONSTANTS_A_STEP)
             is_listed = value in options
         else:
-            is_listed = any(self._same(value, option) for option in options)
+            is_listed = any(self._are_equal_json(value, option) for option in options)
         if not is_listed:
             raise _Wrong(f"The value at {at} is none of those listed.")
 
-    def _same(self, a: object, b: object) -> bool:
+    def _are_equal_json(self, a: object, b: object) -> bool:
         self.work.spend(1)
         if isinstance(a, bool) or isinstance(b, bool):
             return a is b
         if isinstance(a, dict) and isinstance(b, dict):
-            return a.keys() == b.keys() and all(self._same(a[key], b[key]) for key in a)
+            return a.keys() == b.keys() and all(self._are_equal_json(a[key], b[key]) for key in a)
         if isinstance(a, list) and isinstance(b, list):
-            return len(a) == len(b) and all(map(self._same, a, b))
+            return len(a) == len(b) and all(map(self._are_equal_json, a, b))
         return a == b
 
     def _check_combinations(self, value: object, schema: Schema, at: str) -> None:
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            self.check(value, self._definition(reference), at)
+            self.check(value, self._definition_at(reference), at)
         for part in as_list(schema.get("allOf")):
             self.check(value, part, at)
         options = as_list(schema.get("anyOf"))
@@ -193,7 +193,7 @@ class _Checker:
             branch = "then" if self.holds(value, schema["if"], at) else "else"
             self.check(value, schema.get(branch, True), at)
 
-    def _definition(self, reference: str) -> object:
+    def _definition_at(self, reference: str) -> object:
         # One that no finite document satisfies has been removed.
         return self.definitions.get(reference.removeprefix("#/$defs/"), False)
 
@@ -227,7 +227,7 @@ class _Checker:
         if "contains" in schema:
             self._check_contains(value, schema, at)
         if "unevaluatedItems" in schema:
-            for index in sorted({*range(len(value))} - self._evaluated(value, schema)):
+            for index in sorted({*range(len(value))} - self._evaluated_names(value, schema)):
                 self.check(value[index], schema["unevaluatedItems"], step(at, index))
 
     def _check_contains(self, value: list[object], schema: Schema, at: str) -> None:
@@ -249,7 +249,9 @@ class _Checker:
             texts.add(text)
         return len(texts) < len(items)
 
-    def _evaluated(self, value: dict[str, object] | list[object], schema: Schema) -> set[str | int]:
+    def _evaluated_names(
+        self, value: dict[str, object] | list[object], schema: Schema
+    ) -> set[str | int]:
         # The names, or positions, that are spoken of alongside ``unevaluatedProperties`` or -Items.
         self.work.spend(1 + len(value) // _NAMES_A_STEP)
         known: set[str | int] = set()
@@ -269,13 +271,13 @@ class _Checker:
         if others in schema:
             known |= every
         for part in self._parts_that_hold(value, schema):
-            known |= every if unevaluated in part else self._evaluated(value, part)
+            known |= every if unevaluated in part else self._evaluated_names(value, part)
         return known
 
     def _parts_that_hold(self, value: object, schema: Schema) -> Iterator[Schema]:
         parts = as_list(schema.get("allOf"))
         if "$ref" in schema:
-            parts = [*parts, self._definition(str(schema["$ref"]))]
+            parts = [*parts, self._definition_at(str(schema["$ref"]))]
         options = [*as_list(schema.get("anyOf")), *as_list(schema.get("oneOf"))]
         parts = [*parts, *(each for each in options if self.holds(value, each, "#"))]
         if "if" in schema:
@@ -309,7 +311,7 @@ class _Checker:
         for name in value if "propertyNames" in schema else ():
             self.check(name, schema["propertyNames"], step(at, name))
         if "unevaluatedProperties" in schema:
-            for name in value.keys() - self._evaluated(value, schema):
+            for name in value.keys() - self._evaluated_names(value, schema):
                 self.check(value[name], schema["unevaluatedProperties"], step(at, name))
 
 

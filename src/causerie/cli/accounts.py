@@ -188,7 +188,7 @@ def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> Non
             each.email,
             each.name,
             "operator" if each.operator else ",".join(sorted(each.rights)) or "-",
-            _state("disabled", each.disabled_at),
+            _state_text("disabled", each.disabled_at),
             each.id,
         )
         for each in users
@@ -197,7 +197,7 @@ def show_users(users: Sequence[User], json: bool, *, alone: bool = False) -> Non
     print_found(views[0] if alone else views, titles, rows, json=json)
 
 
-def _state(ended: str, since: datetime | None) -> str:
+def _state_text(ended: str, since: datetime | None) -> str:
     return "active" if since is None else f"{ended} {day(since)}"
 
 
@@ -259,7 +259,7 @@ def show_projects(projects: Sequence[Project], json: bool, *, alone: bool = Fals
 
     views = [viewed(ProjectView, each) for each in projects]
     rows = [
-        (each.name, _state("archived", each.archived_at), day(each.created_at), each.id)
+        (each.name, _state_text("archived", each.archived_at), day(each.created_at), each.id)
         for each in projects
     ]
     print_found(views[0] if alone else views, ("NAME", "STATE", "MADE", "ID"), rows, json=json)

@@ -147,7 +147,7 @@ def block(
     if loaded:
         lines.append(f"  context  {'; '.join(loaded)}")
     if default.models:
-        lines.append(f"  try      {_curl(default, base)}")
+        lines.append(f"  try      {_curl_example(default, base)}")
         lines.append(f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}")
     lines += _page_lines(settings, host, port)
     if doors.has_accounts(settings) and settings.console.enabled:
@@ -186,7 +186,7 @@ def _qr_code(host: str, port: int) -> Iterator[str]:
         yield from (f"Scan this to chat on a phone: {page}", "", *qr_lines(page), "")
 
 
-def _curl(door_address: doors.DoorAddress, base: str) -> str:
+def _curl_example(door_address: doors.DoorAddress, base: str) -> str:
     exact = [name for name in door_address.models if not name.endswith("*")]
     body = {
         "model": exact[0] if exact else f"{door_address.models[0][:-1]}MODEL",
@@ -238,7 +238,7 @@ class DownloadBar:
         self._label, self._bytes, self._began = label, 0, time.monotonic()
         if self._bar.disable:
             size = f" ({total / 1e6:.0f} MB)" if total else ""
-            self._say(f"{label}{size}")
+            self._print_line(f"{label}{size}")
             return
         self._bar.start()
         self._task = self._bar.add_task(label, total=total)
@@ -255,9 +255,9 @@ class DownloadBar:
             return
         seconds = max(time.monotonic() - self._began, 1e-3)
         rate = self._bytes / 1e6 / seconds
-        self._say(f"{self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
+        self._print_line(f"{self._label}: {self._bytes / 1e6:.0f} MB at {rate:.1f} MB/s")
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if self._tell is not None:
             self._tell(line)
         elif not self._quiet:

@@ -59,7 +59,7 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
     Weights that are not here are fetched before. Raises :class:`CommandFailed`, and
     :class:`WeightsError` for weights that cannot be had.
     """
-    _fetch(settings, model)
+    _fetch_weights(settings, model)
     ref = model.ref or ""
     is_cached = Reference.parse(ref).kind is not Kind.PATH
     idle = settings.engines.keep_alive_seconds
@@ -70,9 +70,9 @@ def started(settings: Settings, model: ModelSettings) -> tuple[Service, str]:
     )
     folder = runtime_folder_of_user()
     with _one_start_at_a_time(folder / "background.lock"):
-        found = _running(ref, is_cached=is_cached)
+        found = _running_service(ref, is_cached=is_cached)
         if found is None:
-            service, process = _start(wanted, folder, _KEPT)
+            service, process = _start_service(wanted, folder, _KEPT)
             _ = process.stdin and process.stdin.close()
             found = _service_with_model(service, ref)
         return found
@@ -84,9 +84,9 @@ def alone(settings: Settings, model: ModelSettings) -> Iterator[Service]:
 
     If it ends before, so does this process. Raises what :func:`started` raises.
     """
-    _fetch(settings, model)
+    _fetch_weights(settings, model)
     folder = runtime_folder_of_user()
-    service, process = _start(local_settings(settings, (model,)), folder, _ALONE)
+    service, process = _start_service(local_settings(settings, (model,)), folder, _ALONE)
 
     def leave(_: int, __: FrameType | None) -> NoReturn:
         sys.exit(128 + signal.SIGTERM)
@@ -112,7 +112,7 @@ def _one_start_at_a_time(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _fetch(settings: Settings, model: ModelSettings) -> None:
+def _fetch_weights(settings: Settings, model: ModelSettings) -> None:
     if model.ref is None or model.engine not in ("llamacpp", "openvino"):
         return  # others have no weights here, or get them themselves
     bar = DownloadBar(Console(stderr=True))
@@ -123,7 +123,7 @@ def _fetch(settings: Settings, model: ModelSettings) -> None:
 
 
 # One that this version has started, or any other one that serves the cache.
-def _running(ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
+def _running_service(ref: str, *, is_cached: bool) -> tuple[Service, str] | None:
     for service in services():
         if service.facts.background and service.outdated:
             service.end()
@@ -141,7 +141,9 @@ def _service_with_model(service: Service, ref: str) -> tuple[Service, str]:
     raise CommandFailed(f"the service at {service.facts.address} does not find {ref}")
 
 
-def _start(settings: Settings, folder: Path, kind: str) -> tuple[Service, subprocess.Popen[bytes]]:
+def _start_service(
+    settings: Settings, folder: Path, kind: str
+) -> tuple[Service, subprocess.Popen[bytes]]:
     state = state_folder(variables())
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = state / f"{kind}.log"

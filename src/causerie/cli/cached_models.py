@@ -62,7 +62,7 @@ def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
         if path.is_dir() and not any(path.glob("*.safetensors")) and not any(path.glob("*.xml")):
             continue  # a tokenizer, for a model that others run
         model = ModelSettings(id=known.id_of(reference), ref=weights.ref, engine=engine_for([path]))
-        if _weights(model) == _weights(DEFAULT_MODEL):
+        if _weights_of(model) == _weights_of(DEFAULT_MODEL):
             model = DEFAULT_MODEL  # which keeps its engine after it was fetched at the first start
         ref = model.ref or ""
         repository = [ref] if _NAME.fullmatch(ref) else []
@@ -72,14 +72,16 @@ def _pulled_models(settings: Settings) -> Iterator[ModelSettings]:
 def _on_demand(
     settings: Settings, models: Iterable[ModelSettings], configured: Sequence[ModelSettings]
 ) -> Iterator[ModelSettings]:
-    refs = {_weights(model) for model in configured if model.ref}
+    refs = {_weights_of(model) for model in configured if model.ref}
     names = {name for model in configured for name in (model.id, slug(model), *model.aliases)}
     for model in models:
-        if _weights(model) in refs:
+        if _weights_of(model) in refs:
             continue
-        refs.add(_weights(model))
+        refs.add(_weights_of(model))
         id = next(
-            one for one in _ids(model) if not names & {one, slug(structs.replace(model, id=one))}
+            one
+            for one in _model_ids(model)
+            if not names & {one, slug(structs.replace(model, id=one))}
         )
         aliases = tuple(name for name in model.aliases if name not in names and name != id)
         idle = settings.engines.keep_alive_seconds
@@ -89,7 +91,7 @@ def _on_demand(
 
 
 # What two quantizations of a repository are called is told apart by their own names, or numbers.
-def _ids(model: ModelSettings) -> Iterator[str]:
+def _model_ids(model: ModelSettings) -> Iterator[str]:
     yield model.id
     wanted = Reference.parse(model.ref or "").wanted
     if wanted is not None:
@@ -98,5 +100,5 @@ def _ids(model: ModelSettings) -> Iterator[str]:
     yield from (f"{model.id}-{number}" for number in itertools.count(2))
 
 
-def _weights(model: ModelSettings) -> tuple[str, str]:
+def _weights_of(model: ModelSettings) -> tuple[str, str]:
     return str(Reference.parse(model.ref or "").settled), model.engine

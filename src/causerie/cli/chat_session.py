@@ -131,7 +131,7 @@ class Conversation:
 
     def load(self, messages: Sequence[Mapping[str, object]]) -> None:
         """Go on with these messages. Raises ``ServiceError`` if a service would refuse them."""
-        _ = parse(msgspec.json.encode(self._body([*messages, _ANY_QUESTION])), _RULES)
+        _ = parse(msgspec.json.encode(self._request_body([*messages, _ANY_QUESTION])), _RULES)
         first = messages[0] if messages else {}
         self._system = str(first.get("content")) if first.get("role") == "system" else None
         self.images, self.messages = [], [dict(message) for message in messages]
@@ -142,7 +142,7 @@ class Conversation:
         fields = {name: value for name, value in changed.items() if value is not None}
         before, self.fields = self.fields, fields
         try:
-            _ = parse(msgspec.json.encode(self._body([_ANY_QUESTION])), _RULES)
+            _ = parse(msgspec.json.encode(self._request_body([_ANY_QUESTION])), _RULES)
         except ServiceError:
             self.fields = before
             raise
@@ -156,7 +156,7 @@ class Conversation:
                 return content
         return None
 
-    def _body(self, messages: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    def _request_body(self, messages: Sequence[Mapping[str, object]]) -> dict[str, object]:
         return {**self.fields, "model": self._chat.model, "messages": messages, "stream": True}
 
     def say(self, text: str) -> None:
@@ -176,7 +176,7 @@ class Conversation:
         A complete answer joins the history. One that is stopped or breaks
         joins by :meth:`keep_stopped`, if the caller wants it to.
         """
-        request = parse(msgspec.json.encode(self._body(self.messages)), _RULES)
+        request = parse(msgspec.json.encode(self._request_body(self.messages)), _RULES)
         async with self._chat.generate(request) as reply:
             async for batch in reply.events:
                 for event in batch:
@@ -280,7 +280,7 @@ def talk(
     if thinking is not None:
         fields["chat_template_kwargs"] = {"enable_thinking": thinking}
     if tools is not None:
-        fields["tools"] = _tools(tools)
+        fields["tools"] = _tools_from_file(tools)
     with asyncio.Runner() as runner:
         session = _ChatSession(runner, find, plain, own)
         try:
@@ -340,7 +340,7 @@ class _ChatSession:
         self._conversation.say(question)
         view = AnswerView(self._out, self._notes, plain=self._plain)
         try:
-            self._answer(view, ChatAnswer())
+            self._stream_answer(view, ChatAnswer())
         finally:
             view.end()
 
@@ -354,15 +354,15 @@ class _ChatSession:
             if line in ("/exit", "/quit", "/bye"):
                 return
             if line == "/retry" and (content := self._conversation.undo()) is not None:
-                self._ask({"role": "user", "content": content})
+                self._ask_model({"role": "user", "content": content})
                 continue
-            if (reply_to := self._command(commands, line)) is not None:
+            if (reply_to := self._command_reply(commands, line)) is not None:
                 self._out.print(printable(reply_to), style="dim", markup=False, soft_wrap=True)
             elif line:
-                self._ask(self._conversation.question(line))
+                self._ask_model(self._conversation.question(line))
 
     @staticmethod
-    def _command(commands: ChatCommands, line: str) -> str | None:
+    def _command_reply(commands: ChatCommands, line: str) -> str | None:
         try:
             return commands.reply_to(line)
         except CommandFailed as error:
@@ -376,7 +376,7 @@ class _ChatSession:
         return self._runner.run(listed())
 
     # What gets no answer leaves the conversation.
-    def _ask(self, question: dict[str, object]) -> None:
+    def _ask_model(self, question: dict[str, object]) -> None:
         messages = self._conversation.messages
         mark = len(messages)
         messages.append(question)
@@ -389,7 +389,7 @@ class _ChatSession:
             answer = ChatAnswer()
             view = AnswerView(self._out, self._notes, plain=self._plain)
             try:
-                self._answer(view, answer)
+                self._stream_answer(view, answer)
             except KeyboardInterrupt:
                 view.stopped()
                 return self._conversation.keep_stopped(answer)
@@ -408,7 +408,7 @@ class _ChatSession:
                 )
 
     # A service of this program may have ended since the last question: then another one is asked.
-    def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
+    def _stream_answer(self, view: AnswerView, answer: ChatAnswer) -> None:
         try:
             self._runner.run(self._asked(view, answer))
         except CommandFailed as error:
@@ -440,7 +440,7 @@ class _ChatSession:
         view.summary(usage, time.monotonic() - began, first)
 
 
-def _tools(file: Path) -> list[object]:
+def _tools_from_file(file: Path) -> list[object]:
     advice = "a JSON array of tool definitions is needed"
     try:
         return msgspec.json.decode(file.read_bytes(), type=list[object])
@@ -517,14 +517,18 @@ class ChatCommands:
         if not name:
             fields = self._conversation.fields
             return "\n".join(f"{each} {fields[each]}" for each in fields) or "nothing is set"
-        self._conversation.set({name: _value(value.strip())})
+        self._conversation.set({name: _json_or_text(value.strip())})
         if not value.strip():
             return f"{name} is left out"
-        doubt = "" if self._takes(name) else f", but {self._conversation.model} does not list it"
+        doubt = (
+            ""
+            if self._takes_parameter(name)
+            else f", but {self._conversation.model} does not list it"
+        )
         return f"{name} is {value.strip()}{doubt}"
 
     # A provider without a list may take anything.
-    def _takes(self, parameter: str) -> bool:
+    def _takes_parameter(self, parameter: str) -> bool:
         with suppress(CommandFailed):
             listed = self._models().get(self._conversation.model, {}).get("supported_parameters")
             return not isinstance(listed, list) or parameter in listed
@@ -588,7 +592,7 @@ class ChatCommands:
         return f"written to {file}"
 
 
-def _value(text: str) -> object:
+def _json_or_text(text: str) -> object:
     if not text:
         return None
     try:

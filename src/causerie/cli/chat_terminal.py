@@ -56,7 +56,7 @@ class Keyboard:
 
     def question(self) -> str | None:
         """Read a message; an interrupt drops what was typed."""
-        text = self._until_end(lambda: read_message(self._typed))
+        text = self._until_end(lambda: read_message(self._read_typed_line))
         if self._edits and text and text.strip():
             readline.add_history(text)
             if self._history:
@@ -64,7 +64,7 @@ class Keyboard:
         return text
 
     def line(self, prompt: str) -> str | None:
-        return self._until_end(lambda: self._typed(prompt).strip())
+        return self._until_end(lambda: self._read_typed_line(prompt).strip())
 
     def _until_end(self, read: Callable[[], str]) -> str | None:
         while True:
@@ -76,7 +76,7 @@ class Keyboard:
             except KeyboardInterrupt:
                 self._out.print("\nCtrl-D leaves", style="dim")
 
-    def _typed(self, prompt: str) -> str:
+    def _read_typed_line(self, prompt: str) -> str:
         if self._edits:
             with _waking_readline():
                 return input(prompt)
@@ -191,7 +191,7 @@ class AnswerView:
                 self._notes.print(f"→ {printable(name)} ", style="cyan", end="", markup=False)
                 self._last, self._open = "call", True
             case events.ToolCallDelta(arguments=arguments):
-                self._plain(self._notes, printable(arguments), "cyan")
+                self._print_plain(self._notes, printable(arguments), "cyan")
             case events.Finished(reason=reason) if reason in _REASONS:
                 self.end()
                 self._remark(_REASONS[reason])
@@ -225,7 +225,7 @@ class AnswerView:
         if kind == "text" and self._with_hard_breaks:
             self._with_hard_breaks.add(shown)
         elif shown:
-            self._plain(self._out, shown, style)
+            self._print_plain(self._out, shown, style)
             self._open = not shown.endswith("\n")
 
     def end(self) -> None:
@@ -240,7 +240,7 @@ class AnswerView:
         self._notes.print(text, style="dim italic", markup=False, highlight=False)
 
     @staticmethod
-    def _plain(console: Console, text: str, style: str | None) -> None:
+    def _print_plain(console: Console, text: str, style: str | None) -> None:
         console.print(text, style=style, end="", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -277,7 +277,7 @@ class StreamedMarkdown:
         lines, last = self._unrendered.count("\n"), self._unrendered.rpartition("\n")[2]
         if lines != self._lines_searched and len(last.strip()) >= _TELLING:
             self._lines_searched = lines
-            self._finish_until(list(_blocks(self._unrendered))[-1][0])
+            self._finish_until(list(_markdown_blocks(self._unrendered))[-1][0])
 
     def end(self) -> None:
         """The text is complete; leaves the cursor at the beginning of a line."""
@@ -297,16 +297,16 @@ class StreamedMarkdown:
                 cleared = Control()
                 cleared.segment = Segment(f"\r{up}\x1b[J", None, [])
                 self._out.control(cleared)
-                for start, block in _blocks(self._unrendered[:end]):
+                for start, block in _markdown_blocks(self._unrendered[:end]):
                     if start:
                         self._out.line()
-                    self._rendered(block)
+                    self._print_block(block)
                 if rest:
                     self._out.line()
                     self._print_source(rest)
         self._unrendered, self._lines_searched, self._size = rest, rest.count("\n"), self._out.size
 
-    def _rendered(self, block: str) -> None:
+    def _print_block(self, block: str) -> None:
         from rich.markdown import Markdown
 
         parsed = Markdown(block).parsed
@@ -314,7 +314,7 @@ class StreamedMarkdown:
             [code] = parsed
             self._print_code(code.content, code.info.partition(" ")[0])
             return
-        markdown = _with_hard_breaks(_FORMULA.sub(_escaped, block))
+        markdown = _with_hard_breaks(_FORMULA.sub(_escaped_punctuation, block))
         lines = [
             [Segment(printable(part.text), part.style) for part in line]
             for line in self._out.render_lines(markdown, pad=False)
@@ -362,7 +362,7 @@ def shown_rows(text: str, width: int) -> int | None:
 
 
 # Markdown would take the backslashes and signs of a formula for its own.
-def _escaped(found: re.Match[str]) -> str:
+def _escaped_punctuation(found: re.Match[str]) -> str:
     return found[0] if found["code"] else _PUNCTUATION.sub(r"\\\g<0>", found[0])
 
 
@@ -377,7 +377,7 @@ def _with_hard_breaks(text: str) -> Markdown:
     return markdown
 
 
-def _blocks(text: str) -> Iterator[tuple[int, str]]:
+def _markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
     from rich.markdown import Markdown
 
     lines = text.splitlines(keepends=True)

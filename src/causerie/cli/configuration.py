@@ -100,12 +100,12 @@ def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
         value = getattr(loaded.settings, field.name)
         if isinstance(value, tuple):
             for index, item in enumerate(value):
-                yield from _table(f"[[{field.name}]]", item, (field.name, index), *shown)
+                yield from _table_lines(f"[[{field.name}]]", item, (field.name, index), *shown)
         else:
-            yield from _table(f"[{field.name}]", value, (field.name,), *shown)
+            yield from _table_lines(f"[{field.name}]", value, (field.name,), *shown)
 
 
-def _table(
+def _table_lines(
     header: str,
     value: msgspec.Struct,
     path: KeyPath,
@@ -125,16 +125,16 @@ def _table(
             each = f"[[{names}.{field.name}]]"
             inner += [(each, one, (field.name, index)) for index, one in enumerate(found)]
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
-            if found != _default(field):
+            if found != _default_of(field):
                 inner.append((f"[{names}.{field.name}]", found, (field.name,)))
         elif everything or (*path, field.name) in origins:
-            lines.append(_line(field, found, origins.get((*path, field.name), "default")))
+            lines.append(_setting_line(field, found, origins.get((*path, field.name), "default")))
     for each, found, below in inner:
-        lines += _table(each, found, (*path, *below), origins, everything)
+        lines += _table_lines(each, found, (*path, *below), origins, everything)
     return [f"\n{header}", *lines] if lines or path in origins else []
 
 
-def _default(field: msgspec.structs.FieldInfo) -> object:
+def _default_of(field: msgspec.structs.FieldInfo) -> object:
     import msgspec
 
     if field.default_factory is not msgspec.NODEFAULT:
@@ -142,7 +142,7 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
     return field.default
 
 
-def _line(field: Any, value: object, origin: str) -> str:
+def _setting_line(field: Any, value: object, origin: str) -> str:
     import msgspec
 
     from causerie.settings.decode import is_secret, names_user
@@ -337,13 +337,13 @@ def import_config(
     if file is not None and litellm is None and output is None:
         import_entries(file, config, pairs, yes=yes, prune=prune)
     elif litellm is not None and file is None and not prune:
-        _translate(litellm, output)
+        _translate_litellm(litellm, output)
     else:
         words = "name one file: FILE, also with `--prune`, or `--litellm FILE`"
         raise command.WrongUsage(words)
 
 
-def _translate(litellm: Path, output: Path | None) -> None:
+def _translate_litellm(litellm: Path, output: Path | None) -> None:
     from causerie.cli.litellm import translate
 
     text, notes = translate(litellm)

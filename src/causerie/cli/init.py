@@ -76,7 +76,7 @@ def init(
         text = gateway_file(remote, kind)
         commands = [f"export {remote.variable}=..."] if remote.variable else []
         commands += [f"causerie check{flag}", f"causerie serve{flag}"]
-    _write(config, text, next_steps=commands)
+    _write_checked(config, text, next_steps=commands)
 
 
 _Value = TypeVar("_Value")
@@ -108,7 +108,7 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> str
         context = _ask_until_valid("Tokens of context of one request", "auto", context_of)
     known = library().of(reference)
     facts = f"  # {known.name}: {size_text(known.size)}, {known.license}" if known else ""
-    return _text(
+    return _rendered_configuration(
         *("model", _PORT),
         id=library().id_of(reference),
         ref=ref_of(reference),
@@ -119,13 +119,13 @@ def _local_model(name: str | None, context: str | int | None, asks: bool) -> str
 
 def _remote_models(provider: str | None, model: str | None, asks: bool) -> RemoteModels:
     if provider is None and not asks:
-        raise WrongUsage(f"--provider is missing; known are {_names()}")
+        raise WrongUsage(f"--provider is missing; known are {_provider_names()}")
     if provider is None:
-        typer.echo(f"\nKnown providers: {_names()}\n", err=True)
-        known = _ask_until_valid("Provider", "openai", _provider)
+        typer.echo(f"\nKnown providers: {_provider_names()}\n", err=True)
+        known = _ask_until_valid("Provider", "openai", _known_provider)
     else:
         try:
-            known = _provider(provider)
+            known = _known_provider(provider)
         except typer.BadParameter as error:
             raise WrongUsage(error.message) from error
     if model is None and asks:
@@ -150,18 +150,18 @@ def _model_name(text: str) -> str:
     return text
 
 
-def _provider(text: str) -> KnownProvider:
+def _known_provider(text: str) -> KnownProvider:
     from causerie.providers.dialects import KNOWN_PROVIDERS
 
     name = text.strip().lower()
     if name in KNOWN_PROVIDERS:
         return KNOWN_PROVIDERS[name]
     near = difflib.get_close_matches(name, KNOWN_PROVIDERS, n=1)
-    meant = f"did you mean {near[0]}?" if near else f"known are {_names()}"
+    meant = f"did you mean {near[0]}?" if near else f"known are {_provider_names()}"
     raise typer.BadParameter(f"{text!r} is no known provider; {meant}")
 
 
-def _names() -> str:
+def _provider_names() -> str:
     from causerie.providers.dialects import KNOWN_PROVIDERS
 
     return ", ".join(KNOWN_PROVIDERS)
@@ -172,7 +172,7 @@ def _ask_until_valid(text: str, default: str, read: Callable[[str], _Value]) -> 
     return answer
 
 
-def _write(file: Path, text: str, next_steps: Sequence[str]) -> None:
+def _write_checked(file: Path, text: str, next_steps: Sequence[str]) -> None:
     from causerie.settings.load import load
 
     _ = load(file=file, text=text)  # what is written holds
@@ -219,10 +219,10 @@ class RemoteModels:
 
 def gateway_file(remote: RemoteModels, kind: Kind = "gateway") -> str:
     """Return the configuration of a gateway, or of one for a team."""
-    return _text(kind, remote.port, remote=remote)
+    return _rendered_configuration(kind, remote.port, remote=remote)
 
 
-def _text(kind: Kind, port: int, **values: object) -> str:
+def _rendered_configuration(kind: Kind, port: int, **values: object) -> str:
     from jinja2 import Environment, StrictUndefined
 
     from causerie.settings.toml import as_toml

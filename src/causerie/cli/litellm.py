@@ -52,12 +52,12 @@ def translate(source: Path) -> tuple[str | None, list[str]]:
     The text is ``None`` if no model can be carried over. Raises :class:`CommandFailed` if the file
     cannot be read.
     """
-    translation = Translation(_document(source), variables())
+    translation = Translation(_read_document(source), variables())
     text = "\n".join(translation.lines()) + "\n" if translation.aliases else None
     return text, translation.notes
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _read_document(path: Path) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -105,7 +105,10 @@ class Translation:
         self.notes: list[str] = []
         self._operations: dict[tuple[str, str], str] = {}  # of models that do not chat
         self._keys: dict[str, list[str | None]] = {}  # in the file, by the variables that get them
-        router, lite = _table(document, "router_settings"), _table(document, "litellm_settings")
+        router, lite = (
+            _table_of(document, "router_settings"),
+            _table_of(document, "litellm_settings"),
+        )
         timeouts = {"timeout": lite.get("request_timeout")}
         timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
         for index, entry in enumerate(_as_list(document.get("model_list"))):
@@ -114,7 +117,7 @@ class Translation:
             self._add_fallbacks(f"{section}.fallbacks", settings)
         self._add_second_names(router)
         self._drops = lite.get("drop_params")
-        key = _table(document, "general_settings").get("master_key")
+        key = _table_of(document, "general_settings").get("master_key")
         self._master_key = None if key is None else self._plain_key(key, environ)
         self._note_settings(document)
         self._note_limits_and_prices()
@@ -142,7 +145,7 @@ class Translation:
                 for (at, model), operation in self._operations.items()
                 if at == name
             ]
-            values = {"name": name, **table, **_set(models=models)}
+            values = {"name": name, **table, **_without_empty(models=models)}
             yield "\n" + table_text(("providers",), values)
         for id, targets in self.aliases.items():
             yield "\n" + table_text(
@@ -174,7 +177,7 @@ class Translation:
             self._note(f"{at}.model_name", f"{name!r} {words}; left out")
             return
         try:
-            target = self._target(name, params, info)
+            target = self._imported_target(name, params, info)
         except NotCarried as reason:
             self._note(f"{at}.litellm_params", str(reason))
             return
@@ -188,36 +191,40 @@ class Translation:
             if each not in _READ:
                 self._note(f"{at}.litellm_params.{each}", _PARAM_ADVICE.get(each, _NO_DEFAULT))
 
-    def _target(
+    def _imported_target(
         self, name: str, params: Mapping[str, Any], info: Mapping[str, Any]
     ) -> ImportedTarget:
         mode = info.get("mode")
         if mode not in _CHAT and mode not in _OPERATIONS:
             raise NotCarried(f"mode `{mode}`: this service has no such operation")
-        prefix, model = _split(str(params.get("model", "")), params.get("custom_llm_provider"))
+        prefix, model = _split_model(
+            str(params.get("model", "")), params.get("custom_llm_provider")
+        )
         wild = model.count("*") == 1 if name.endswith("*") else "*" not in model
         if not model or not wild:
             raise NotCarried("`model_name` and `model` must both have one `*`, or neither")
-        provider = self._provider(prefix, params)
+        provider = self._provider_name(prefix, params)
         if mode in _OPERATIONS:
             self._operations[provider, model] = _OPERATIONS[mode]
         return ImportedTarget(
             provider,
             model,
-            priority=_whole(params, "order") or 0,
-            weight=_number(params, "weight", _MILLION),
-            rpm=_whole(params, "rpm"),
-            tpm=_whole(params, "tpm"),
-            price=dict(self._price(name, {**info, **params})),
+            priority=_whole_number_of(params, "order") or 0,
+            weight=_number_of(params, "weight", _MILLION),
+            rpm=_whole_number_of(params, "rpm"),
+            tpm=_whole_number_of(params, "tpm"),
+            price=dict(self._price_settings(name, {**info, **params})),
         )
 
-    def _provider(self, prefix: str, params: Mapping[str, Any]) -> str:
+    def _provider_name(self, prefix: str, params: Mapping[str, Any]) -> str:
         table = _address_table(prefix, params)
         stem = "azure" if "dialect" in table else str(table.get("known", "compatible"))
-        table["key"] = _set(env=self._key_variable(prefix, params.get("api_key"), table))
-        total = _number(params, "timeout", _MOST_SECONDS)
-        first_token = _number(params, "stream_timeout", _MOST_SECONDS)
-        table = _set(**table, timeouts=_set(total=total, first_token=first_token))
+        table["key"] = _without_empty(env=self._key_variable(prefix, params.get("api_key"), table))
+        total = _number_of(params, "timeout", _MOST_SECONDS)
+        first_token = _number_of(params, "stream_timeout", _MOST_SECONDS)
+        table = _without_empty(
+            **table, timeouts=_without_empty(total=total, first_token=first_token)
+        )
         for name, other in self.providers.items():
             if other == table:
                 return name
@@ -242,7 +249,7 @@ class Translation:
         number = keys.index(literal)
         return f"{variable}_{number + 1}" if number else variable
 
-    def _price(self, model: str, costs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _price_settings(self, model: str, costs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for name, ours in _COSTS.items():
             try:
                 rounded = round(money(str(costs[name]), signed=True) * _MILLION, 9).normalize()
@@ -270,7 +277,7 @@ class Translation:
                 _add_if_new(self.aliases[name], later)
 
     def _add_second_names(self, router: Mapping[str, Any]) -> None:
-        for name, group in _table(router, "model_group_alias").items():
+        for name, group in _table_of(router, "model_group_alias").items():
             first = str(group.get("model") if isinstance(group, dict) else group)
             at = f"router_settings.model_group_alias.{name}"
             if first not in self.aliases or name in self.aliases or first.endswith("*"):
@@ -312,7 +319,7 @@ def _alias_table(id: str, targets: Sequence[ImportedTarget]) -> Mapping[str, obj
     prices = [dict(target.price) for target in targets]
     price = prices[0] if all(each == prices[0] for each in prices) else {}
     tables = [
-        _set(
+        _without_empty(
             provider=target.provider,
             model=target.model,
             priority=target.priority or None,
@@ -322,8 +329,8 @@ def _alias_table(id: str, targets: Sequence[ImportedTarget]) -> Mapping[str, obj
         for target in targets
     ]
     rpm, tpm = _sum_of_limits(targets, "rpm"), _sum_of_limits(targets, "tpm")
-    limits = _set(requests_per_minute=rpm, tokens_per_minute=tpm)
-    return _set(id=id, targets=tables, limits=limits, price=price)
+    limits = _without_empty(requests_per_minute=rpm, tokens_per_minute=tpm)
+    return _without_empty(id=id, targets=tables, limits=limits, price=price)
 
 
 def _add_if_new(targets: list[ImportedTarget], target: ImportedTarget) -> bool:
@@ -360,7 +367,7 @@ def _address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
             return {"base_url": base, "dialect": "azure"}
         address = base if base.endswith("/openai") else f"{base}/openai"
         version = _plain_text(params, "api_version")
-        return _set(base_url=address, dialect="azure-deployments", api_version=version)
+        return _without_empty(base_url=address, dialect="azure-deployments", api_version=version)
     known = KNOWN_PROVIDERS.get(_TABLES["names"].get(prefix, prefix))
     if base is not None and prefix in _COMPATIBLE and (known is None or base != known.base_url):
         return {"base_url": base}
@@ -373,10 +380,10 @@ def _address_table(prefix: str, params: Mapping[str, Any]) -> dict[str, object]:
         )
     if base is not None and known.name in ("anthropic", "ollama") and not base.endswith("/v1"):
         base = f"{base}/v1"  # which LiteLLM adds itself, or does not use
-    return _set(known=known.name, base_url=None if base == known.base_url else base)
+    return _without_empty(known=known.name, base_url=None if base == known.base_url else base)
 
 
-def _split(model: str, provider: object) -> tuple[str, str]:
+def _split_model(model: str, provider: object) -> tuple[str, str]:
     if not model:
         raise NotCarried("has no `model`; name one")
     if isinstance(provider, str):
@@ -393,11 +400,11 @@ def _split(model: str, provider: object) -> tuple[str, str]:
 # Values.
 
 
-def _set(**values: object) -> dict[str, object]:
+def _without_empty(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value not in (None, {}, [])}
 
 
-def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _table_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
@@ -406,13 +413,13 @@ def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _number(params: Mapping[str, Any], name: str, most: float) -> float | None:
+def _number_of(params: Mapping[str, Any], name: str, most: float) -> float | None:
     value = params.get(name)
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
     return float(value) if fits and value is not None else None
 
 
-def _whole(params: Mapping[str, Any], name: str) -> int | None:
+def _whole_number_of(params: Mapping[str, Any], name: str) -> int | None:
     value = params.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 

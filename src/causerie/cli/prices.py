@@ -113,18 +113,18 @@ def update_prices(
         raise command.WrongUsage(f"{file}: {failure}") from failure
     place = price_list_file(settings)
     try:
-        _replace(place, text)
+        _replace_file(place, text)
     except OSError as failure:
         words = f"{place} cannot be written: {failure.strerror}"
         raise command.CommandFailed(words, command.ExitCode.FAILURE) from failure
     changed = [name for name, rows in after.models.items() if before.models.get(name) != rows]
     for name in changed:
-        typer.echo(f"{' '.join(name)}: {_words(before, name)} -> {_words(after, name)}")
+        typer.echo(f"{' '.join(name)}: {_price_words(before, name)} -> {_price_words(after, name)}")
     older = f"; {len(given.models) - len(changed)} models are as before"
     typer.echo(f"{place}: {len(changed)} models changed{older}")
 
 
-def _words(prices: PriceList, name: tuple[str, str]) -> str:
+def _price_words(prices: PriceList, name: tuple[str, str]) -> str:
     rows = [
         (f"above {row.above}: " if row.above else "") + "/".join(row.prices.values())
         for row in prices.models.get(name, ())
@@ -132,7 +132,7 @@ def _words(prices: PriceList, name: tuple[str, str]) -> str:
     return ", ".join(rows) or "none"
 
 
-def _replace(place: Path, text: str) -> None:
+def _replace_file(place: Path, text: str) -> None:
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = place.with_name(f"{place.name}.new")
     made.write_text(text, encoding="utf-8")

@@ -59,12 +59,12 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
         for one in interviews:
             if not one.complete:
                 raise CommandFailed(f"not every question about {one.entry.id} could be asked")
-        typer.echo("\n\n".join(map(_entry, interviews)))
+        typer.echo("\n\n".join(map(_entry_text, interviews)))
     else:
         for one in interviews:
             _show_findings(Console(), one.entry, one.findings)
             if one.complete and not run.quick:
-                typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry(one)}")
+                typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry_text(one)}")
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class ProbeRun:
             raise WrongUsage(f"{self.base_url}: {error}") from error
         async with asker:
             listed = await asker.put(LIST)
-            subjects = self._subjects(listed)
+            subjects = self._listed_subjects(listed)
             guessed = guess_dialect(listed, subjects[0].model)
             if guessed is not None and self.dialect is GENERIC and guessed is not GENERIC:
                 words = f'`dialect = "{guessed.name}"` would fit'
@@ -102,7 +102,7 @@ class ProbeRun:
             self._confirm_cost(cost(self._questions, subjects, dialect_preview=preview))
             return [await self._interview(asker, subject) for subject in subjects]
 
-    def _subjects(self, listed: ProbeReply) -> list[Subject]:
+    def _listed_subjects(self, listed: ProbeReply) -> list[Subject]:
         if not listed.status:
             raise CommandFailed(listed.trouble, ExitCode.NETWORK)
         if listed.status in (401, 403):
@@ -135,7 +135,7 @@ class ProbeRun:
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         self._print_note(f"asking {subject.model}")
-        with _progress(self._notes, len(self._questions)) as begins:
+        with _progress_bar(self._notes, len(self._questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
             asked = await run_interview(asking, self._questions)
@@ -149,7 +149,7 @@ class ProbeRun:
         _print_line(self._notes, line)
 
 
-def _entry(one: CompletedInterview) -> str:
+def _entry_text(one: CompletedInterview) -> str:
     return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
 
 
@@ -208,7 +208,7 @@ def chosen_key(
 
 # The current question: a bar on a terminal, else a line each.
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+def _progress_bar(console: Console, total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
     bar = progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
@@ -236,7 +236,7 @@ def _print_line(console: Console, line: str) -> None:
 
 def _show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
     if console.is_terminal:
-        console.print(_table(findings))
+        console.print(_findings_table(findings))
     lines = () if console.is_terminal else _finding_lines(findings)
     for line in (*lines, *_summary_lines(entry)):
         _print_line(console, line)
@@ -264,7 +264,7 @@ def _summary_lines(entry: ProbedModel) -> Iterator[str]:
     yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")
 
 
-def _table(findings: Sequence[Finding]) -> Table:
+def _findings_table(findings: Sequence[Finding]) -> Table:
     styles = {"yes": "green", "partly": "yellow", "no": "red", "unclear": "dim"}
     table = Table(box=None, pad_edge=False)
     for name in ("", "question", "rule", "how, and what was seen"):

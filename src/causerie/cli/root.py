@@ -54,13 +54,13 @@ class _HelpGroup(TyperGroup):
 def _help_text(command: Any, ctx: Any) -> str:
     width = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
     usage = " ".join((ctx.command_path, *command.collect_usage_pieces(ctx)))
-    parts = [f"{_bold('Usage:')} {usage}", *_paragraphs(command.help or "", width)]
+    parts = [f"{_bold('Usage:')} {usage}", *_wrapped_paragraphs(command.help or "", width)]
     for title, rows in _parameter_tables(command, ctx):
-        parts.append("\n".join((_bold(f"{title}:"), *_table(rows, width))))
+        parts.append("\n".join((_bold(f"{title}:"), *_two_columns(rows, width))))
     return "\n\n".join(parts)
 
 
-def _paragraphs(text: str, width: int) -> Iterator[str]:
+def _wrapped_paragraphs(text: str, width: int) -> Iterator[str]:
     before, _, examples = inspect.cleandoc(text).partition(_EXAMPLES)
     for paragraph in before.split("\n\n"):
         if paragraph.strip():
@@ -87,7 +87,7 @@ def _parameter_tables(command: Any, ctx: Any) -> Iterator[tuple[str, Sequence[tu
         )
 
 
-def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
+def _two_columns(rows: Sequence[tuple[str, str]], width: int) -> Iterable[str]:
     column = min(4 + min(_FIRST_COLUMN, max(len(name) for name, _ in rows)), width // 2)
     for name, words in rows:
         lines = textwrap.wrap(words, width - column) or [""]
@@ -200,7 +200,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"causerie {causerie.__version__}")
         raise typer.Exit
@@ -209,7 +209,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Chat completions that just work: serve a model with one command.

@@ -95,7 +95,9 @@ def serve(
     """
     from causerie.cli.cached_models import served_models
 
-    flags = _flags({"host": host, "port": port, "keys": keys, "workers": workers}, refs or model)
+    flags = _flag_overrides(
+        {"host": host, "port": port, "keys": keys, "workers": workers}, refs or model
+    )
     options = {
         "context": context,
         "parallel": parallel,
@@ -110,7 +112,7 @@ def serve(
     _serve_until_stopped(read)
 
 
-def _flags(server: Mapping[str, str | None], named: list[str] | None) -> list[Override]:
+def _flag_overrides(server: Mapping[str, str | None], named: list[str] | None) -> list[Override]:
     from causerie.settings.load import Override
 
     given = {name: value for name, value in server.items() if value is not None}

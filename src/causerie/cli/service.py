@@ -56,17 +56,17 @@ def install(
 
     `causerie service install -- --port 9000 --config ~/causerie.toml`
     """
-    agent = _agent((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
+    agent = _service_agent((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
     if show:
         typer.echo(agent.content.decode(), nl=False)
         return
     agent.file.parent.mkdir(parents=True, exist_ok=True)
     is_new = not agent.file.exists()
     if not is_new:  # launchd loads a changed file only anew
-        _run(agent.stops, fails=False)
+        _run_commands(agent.stops, fails=False)
     agent.file.write_bytes(agent.content)
     try:
-        _run(*agent.starts)
+        _run_commands(*agent.starts)
     except CommandFailed:
         if is_new:
             agent.file.unlink()
@@ -82,10 +82,10 @@ def uninstall() -> None:
 
     `causerie service uninstall`
     """
-    agent = _agent(())
+    agent = _service_agent(())
     if not agent.file.exists():
         raise CommandFailed(f"nothing is installed: there is no {agent.file}")
-    _run(agent.stops, fails=False)
+    _run_commands(agent.stops, fails=False)
     agent.file.unlink()
     typer.echo(f"Removed {agent.file}.")
 
@@ -100,7 +100,7 @@ class _Agent(NamedTuple):
     advice: str
 
 
-def _agent(command: Sequence[str]) -> _Agent:
+def _service_agent(command: Sequence[str]) -> _Agent:
     from causerie.settings.environment import config_folder, variables
 
     if sys.platform == "darwin":
@@ -118,7 +118,7 @@ def _systemd(command: Sequence[str], folder: Path) -> _Agent:
     call = ("systemctl", "--user")
     return _Agent(
         folder / f"{_NAME}.service",
-        _UNIT.format(command=" ".join(map(_quoted, command))).encode(),
+        _UNIT.format(command=" ".join(map(_quoted_for_systemd, command))).encode(),
         ((*call, "daemon-reload"), (*call, "enable", _NAME), (*call, "restart", _NAME)),
         (*call, "disable", "--now", _NAME),
         f"Its log: `journalctl --user -u {_NAME}`. "
@@ -151,7 +151,7 @@ def _environment() -> dict[str, str]:
     return engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user
 
 
-def _run(*commands: Sequence[str], fails: bool = True) -> None:
+def _run_commands(*commands: Sequence[str], fails: bool = True) -> None:
     for command in commands:
         try:
             done = subprocess.run(
@@ -168,7 +168,7 @@ def _run(*commands: Sequence[str], fails: bool = True) -> None:
 
 
 # systemd.service(5), "Command lines".
-def _quoted(word: str) -> str:
+def _quoted_for_systemd(word: str) -> str:
     for special in ("\\", '"'):
         word = word.replace(special, f"\\{special}")
     return '"' + word.replace("%", "%%").replace("$", "$$").replace("\n", "\\n") + '"'

@@ -230,11 +230,11 @@ def services(pid: int | None = None) -> Sequence[Service]:
 def show_services(found: Sequence[Service], known: Library) -> None:
     from causerie.cli.terminal import print_table
 
-    rows = [row for one in found for row in _rows(one, known)]
+    rows = [row for one in found for row in _service_rows(one, known)]
     print_table(_COLUMNS, rows, right={"CONTEXT", "BUSY", "MEMORY", "AT MOST"})
 
 
-def _rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
+def _service_rows(service: Service, known: Library) -> Iterator[Sequence[str]]:
     where = (service.facts.address, str(service.facts.pid))
     models = [
         model

@@ -29,15 +29,15 @@ def print_table(
     cells = [[Text(printable(cell)) for cell in row] for row in rows]
     head = [Text(title, style="dim") for title in titles]
     widths = [max(cell.cell_len for cell in column) for column in zip(head, *cells, strict=True)]
-    if sum(widths) + _BETWEEN * (len(widths) - 1) <= _columns(console):
+    if sum(widths) + _BETWEEN * (len(widths) - 1) <= _console_width(console):
         justify = ["right" if title in right else "left" for title in titles]
         for row in (head, *cells):
-            console.print(_line(row, widths, justify), soft_wrap=True)
+            console.print(_table_line(row, widths, justify), soft_wrap=True)
         return
     for number, row in enumerate(cells):
         if number:
             console.print(Text(), soft_wrap=True)
-        for line in _block(console, head, row):
+        for line in _row_as_lines(console, head, row):
             console.print(line, soft_wrap=True)
 
 
@@ -45,15 +45,15 @@ def print_facts(facts: Sequence[tuple[str, str]], console: Console | None = None
     console = console or Console(highlight=False)
     names = [Text(name) for name, _ in facts]
     values = [Text(printable(value)) for _, value in facts]
-    for line in _block(console, names, values):
+    for line in _row_as_lines(console, names, values):
         console.print(line, soft_wrap=True)
 
 
-def _columns(console: Console) -> int:
+def _console_width(console: Console) -> int:
     return console.width if console.is_terminal else _UNBOUNDED
 
 
-def _line(row: Sequence[Text], widths: Sequence[int], justify: Sequence[str]) -> Text:
+def _table_line(row: Sequence[Text], widths: Sequence[int], justify: Sequence[str]) -> Text:
     line = Text()
     for cell, width, side in zip(row, widths, justify, strict=True):
         missing = " " * (width - cell.cell_len)
@@ -64,13 +64,13 @@ def _line(row: Sequence[Text], widths: Sequence[int], justify: Sequence[str]) ->
     return line
 
 
-def _block(console: Console, names: Sequence[Text], row: Sequence[Text]) -> Iterator[Text]:
+def _row_as_lines(console: Console, names: Sequence[Text], row: Sequence[Text]) -> Iterator[Text]:
     indent = max(name.cell_len for name in names) + _BETWEEN
     for name, cell in zip(names, row, strict=True):
         if not cell.plain:
             continue
         begin = Text().append_text(name).append(" " * (indent - name.cell_len))
-        for part in cell.wrap(console, max(_columns(console) - indent, 1), overflow="fold"):
+        for part in cell.wrap(console, max(_console_width(console) - indent, 1), overflow="fold"):
             part.rstrip()
             yield begin + part
             begin = Text(" " * indent)

@@ -98,7 +98,7 @@ class AccountConditions(Struct):
             budgets += await self._watching.budgets()
             budgets += [WatchedBudget(each, one) for each in scopes for one in each.spending]
         self.budgets = Counter(
-            (_owner(each)[0].partition(":")[0], str(share))
+            (_budget_owner(each)[0].partition(":")[0], str(share))
             for each in budgets
             for share in _SHARES
             if each.spending.budget.amount and share <= each.spending.share * 100
@@ -107,20 +107,22 @@ class AccountConditions(Struct):
         days = max(alerts.key_expiry_days, default=0)
         expiring = await self._watching.expiring(now + days * _DAY) if days else ()
         found = [
-            *(_budget(each, alerts.budget_percent, now) for each in budgets),
-            *(_balance(each) for each in balances if each.left < self.low_balance),
-            *(_expiry(each, alerts.key_expiry_days, now) for each in expiring),
+            *(_budget_condition(each, alerts.budget_percent, now) for each in budgets),
+            *(_balance_condition(each) for each in balances if each.left < self.low_balance),
+            *(_expiry_condition(each, alerts.key_expiry_days, now) for each in expiring),
         ]
         return [each for each in found if each is not None]
 
 
-def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> Condition | None:
+def _budget_condition(
+    watched: WatchedBudget, percents: Sequence[int], now: datetime
+) -> Condition | None:
     spending, budget = watched.spending, watched.spending.budget
     percent = int(spending.share * 100)
     reached = [each for each in percents if percent >= each]
     if budget.amount == 0 or not reached:
         return None
-    owner, whose = _owner(watched)
+    owner, whose = _budget_owner(watched)
     model = f" for model {budget.model}" if budget.model else ""
     since = budget.period.start(now)
     key = f"budget:{owner}:{budget.model}:{budget.unit}:{budget.period}:{since:%Y%m%d}"
@@ -144,7 +146,7 @@ def _budget(watched: WatchedBudget, percents: Sequence[int], now: datetime) -> C
     )
 
 
-def _balance(watched: WatchedBalance) -> Condition:
+def _balance_condition(watched: WatchedBalance) -> Condition:
     project, left = watched.project, exact(max(watched.left, Decimal(0)))
     return Condition(
         f"credits:{project.id}",
@@ -155,7 +157,9 @@ def _balance(watched: WatchedBalance) -> Condition:
     )
 
 
-def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condition | None:
+def _expiry_condition(
+    expiring: ExpiringKey, days: Sequence[int], now: datetime
+) -> Condition | None:
     left = expiring.expires_at - now
     reached = [each for each in days if left <= each * _DAY]
     if not reached:
@@ -175,7 +179,7 @@ def _expiry(expiring: ExpiringKey, days: Sequence[int], now: datetime) -> Condit
     )
 
 
-def _owner(watched: WatchedBudget) -> tuple[str, str]:
+def _budget_owner(watched: WatchedBudget) -> tuple[str, str]:
     match watched.owner:
         case WatchedKey(project, key):
             return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
@@ -243,7 +247,7 @@ async def account_backend(
                 await _take_over_journals(database, store, 1 if place is None else place.count)
             await stack.enter_async_context(key_cache)
         except StoreUnavailable as failure:
-            raise _unusable(failure) from failure
+            raise _unusable_database(failure) from failure
         scopes = scope_budgets.follow(key_cache.scopes_changed)
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))
@@ -286,7 +290,7 @@ async def entries_of(
         try:
             yield Entries(SqlStore(database, cipher), _clock)
         except StoreUnavailable as failure:
-            raise _unusable(failure) from failure
+            raise _unusable_database(failure) from failure
 
 
 async def migrated(store: StoreSettings) -> str:
@@ -301,7 +305,7 @@ async def planned(store: StoreSettings) -> UpgradePlan:
     try:
         return await upgrade_plan(database)
     except (OtherSchema, StoreUnavailable) as failure:
-        raise _unusable(failure) from failure
+        raise _unusable_database(failure) from failure
     finally:
         await database.close()
 
@@ -314,7 +318,7 @@ async def opened(store: StoreSettings) -> AsyncIterator[Database]:
         try:
             await upgrade(database)
         except (OtherSchema, StoreUnavailable) as failure:
-            raise _unusable(failure) from failure
+            raise _unusable_database(failure) from failure
         yield database
     finally:
         await database.close()
@@ -341,7 +345,7 @@ async def sealed(
     except (WrongKey, ValueError) as failure:
         raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
     except StoreUnavailable as failure:
-        raise _unusable(failure) from failure
+        raise _unusable_database(failure) from failure
     if unopened:
         raise CannotStart(
             f"the keys of these entries were encrypted with another key: {', '.join(unopened)}; "
@@ -371,7 +375,7 @@ def _database(store: StoreSettings) -> Database:
         raise CannotStart(f"store.url: {failure}") from failure
 
 
-def _unusable(failure: Exception) -> CannotStart:
+def _unusable_database(failure: Exception) -> CannotStart:
     return CannotStart(f"the database cannot be used: {obstacle_of(failure)} (store.url)")
 
 

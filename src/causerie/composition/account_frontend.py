@@ -144,7 +144,7 @@ def identity_providers(
                 verified_claim=each.email_verification or "",
                 provisioned=bool(each.scim_keys),
                 join=each.join_accounts,
-                groups=list(map(_grant, each.groups)),
+                groups=list(map(_group_grant, each.groups)),
             ),
             IdentityHttp(ca_file=each.ca_file, networks=networks),
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
@@ -153,7 +153,7 @@ def identity_providers(
     )
 
 
-def _grant(group: GroupSettings) -> GroupGrant:
+def _group_grant(group: GroupSettings) -> GroupGrant:
     named = {"project_id": group.project or "", "role": Role(group.role)}
     return alike(GroupGrant, group, **named, rights=frozenset(group.rights))
 
@@ -196,7 +196,7 @@ class LiveServiceView(Struct):
     operations: Operations
 
     def doors(self) -> Sequence[DoorView]:
-        return [DoorView(way.door.name, way.prefix) for way in self._ways()]
+        return [DoorView(way.door.name, way.prefix) for way in self._ordered_addresses()]
 
     def models(
         self, door: str | None = None, rules: Sequence[AccessRule] = ()
@@ -230,12 +230,14 @@ class LiveServiceView(Struct):
         return found
 
     def _shown_entries(self, door: str | None = None) -> Iterator[tuple[Entry, Sequence[str]]]:
-        found = (each for each in self._ways() if door is None or each.door.name == door)
+        found = (
+            each for each in self._ordered_addresses() if door is None or each.door.name == door
+        )
         shown = frozenset(id for way in found for id in way.models)
         return self._running.now.catalog.shown(shown)
 
     def market(self) -> DoorCatalog | None:
-        if (way := self._router()) is None:
+        if (way := self._router_address()) is None:
             return None
         models, measured = frozenset(way.models), self._running.measurements
         catalog = self._running.now.catalog
@@ -248,7 +250,9 @@ class LiveServiceView(Struct):
         self, exchange: Exchange, user: User, project_id: str, *, routed: bool = False
     ) -> None:
         grant = await self._projects.ask(actor_of(user), project_id)
-        ways = sorted(self._ways(), key=lambda way: routed and way.door.kind != "router")
+        ways = sorted(
+            self._ordered_addresses(), key=lambda way: routed and way.door.kind != "router"
+        )
         doors = [way.door.name for way in ways]
         if not doors:
             raise NotFound("There is no door for keys of accounts.")
@@ -259,7 +263,7 @@ class LiveServiceView(Struct):
         await self._running.edge.converse(exchange, caller)
 
     async def talk(self, exchange: Exchange, body: bytes, model: str) -> None:
-        if (way := self._router()) is None:
+        if (way := self._router_address()) is None:
             raise NotFound("There is no door to the catalog.")
         models = frozenset({model})
         caller = Caller(key="", name="visitor", door=way.door.name, models=models)
@@ -281,12 +285,12 @@ class LiveServiceView(Struct):
         place = self._running.place
         return None if place is None else (place.number, place.count)
 
-    def _router(self) -> DoorAddress | None:
+    def _router_address(self) -> DoorAddress | None:
         ways = door_addresses(self._running.now.settings)
         found = [way for way in ways if way.door.kind == "router"]
         return min(found, key=lambda one: one.door.keys != "accounts", default=None)
 
-    def _ways(self) -> list[DoorAddress]:
+    def _ordered_addresses(self) -> list[DoorAddress]:
         settings = self._running.now.settings
         usual = default_address(settings)
         return sorted(

@@ -89,10 +89,12 @@ def provider_conditions(
             ("rejects", [each for each in every if each.breaker.rejecting]),
         ):
             if affected:
-                yield _provider(key, name, affected, len(every))
+                yield _provider_condition(key, name, affected, len(every))
 
 
-def _provider(key: str, name: str, affected: Sequence[TargetState], all: int) -> Condition:
+def _provider_condition(
+    key: str, name: str, affected: Sequence[TargetState], all: int
+) -> Condition:
     where = "" if len(affected) == all else f" for {len(affected)} of {all} targets"
     reasons = sorted({each.breaker.reason for each in affected if each.breaker.reason})
     targets, reason = ", ".join(sorted(each.name for each in affected)[:10]), ", ".join(reasons)
@@ -180,8 +182,8 @@ class Alerting:
         self._running = running
         self._configuration = configuration
         self._accounts = accounts
-        self._local = AlertCenter(MemoryBook(), clock, self._channel)
-        shared = AlertCenter(accounts.book, clock, self._channel) if accounts else None
+        self._local = AlertCenter(MemoryBook(), clock, self._notification_channel)
+        shared = AlertCenter(accounts.book, clock, self._notification_channel) if accounts else None
         self.center = shared or self._local
         self._more = self.center.more = self._local.more = asyncio.Event()
         self._rates = ErrorRates()
@@ -261,7 +263,7 @@ class Alerting:
         except Exception:
             log.exception("alerts failed")
 
-    def _channel(self, name: str, to: str) -> NotificationChannel | None:
+    def _notification_channel(self, name: str, to: str) -> NotificationChannel | None:
         now = self._running.now
         settings, credentials = now.settings, now.credentials
         for webhook in settings.alerts.webhooks:
@@ -296,12 +298,16 @@ def alert_options(settings: Settings) -> AlertOptions:
 
 def receivers(alerts: Alerts) -> list[Receiver]:
     return [
-        *(Receiver(each.name, "", _kinds(each.kinds)) for each in alerts.webhooks),
-        *(Receiver(each.name, to, _kinds(each.kinds)) for each in alerts.emails for to in each.to),
+        *(Receiver(each.name, "", _alert_kinds(each.kinds)) for each in alerts.webhooks),
+        *(
+            Receiver(each.name, to, _alert_kinds(each.kinds))
+            for each in alerts.emails
+            for to in each.to
+        ),
     ]
 
 
-def _kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
+def _alert_kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
     return frozenset(map(AlertKind, names))
 
 

@@ -106,14 +106,14 @@ class ModelPricing:
 
 
 @cache
-def _library() -> Library:
+def _open_library() -> Library:
     return own_library(variables())
 
 
 def is_fetchable(name: str) -> bool:
     """Return whether ``causerie pull`` takes the name: one of the library, or a repository."""
     try:
-        return _library().has(name) or Reference.parse(name).kind is not Kind.PATH
+        return _open_library().has(name) or Reference.parse(name).kind is not Kind.PATH
     except (BadReference, BadLibrary):
         return False
 
@@ -151,11 +151,13 @@ def offered(
     )
     listings = []
     for entry in settings.catalog:
-        endpoints = tuple(_endpoint(one, known) for one in entry.endpoints)
-        listing = Listing(_card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends)
+        endpoints = tuple(_catalog_endpoint(one, known) for one in entry.endpoints)
+        listing = Listing(
+            _model_card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends
+        )
         listings.append(listing)
     fetchable = is_fetchable if settings.weights.serve else None
-    return Catalog([*_models(settings, known, listed_by), *listings], fetchable)
+    return Catalog([*_served_models(settings, known, listed_by), *listings], fetchable)
 
 
 def parameters(probed: ProviderModelSettings | None) -> frozenset[str] | None:
@@ -187,7 +189,9 @@ def _provider_claims(claims: ClaimSettings) -> ProviderClaims:
     return ProviderClaims(parameters, claims.input_modalities, claims.output_modalities)
 
 
-def _models(settings: Settings, known: _Known, listed_by: ListReader) -> Iterator[ServedModel]:
+def _served_models(
+    settings: Settings, known: _Known, listed_by: ListReader
+) -> Iterator[ServedModel]:
     created, pricing = time.time_ns() // 1_000_000_000, ModelPricing(settings)
     for model in settings.models:
         name = model.name or model.id
@@ -216,13 +220,13 @@ def _wildcard_matches(targets: Sequence[AliasTarget], listed_by: ListReader) -> 
                 yield name[len(before) : len(name) - len(behind)]
 
 
-def _card(entry: CatalogModelSettings) -> ModelCard:
+def _model_card(entry: CatalogModelSettings) -> ModelCard:
     day = entry.created
     created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
     return ModelCard(entry.id, entry.name or entry.id, entry.description, created, entry.aliases)
 
 
-def _endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
+def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:
     context, output = endpoint.context_length, endpoint.max_output_tokens
     stated = context is not None or output is not None
     bounds = TokenBounds(context, output) if stated else UNBOUNDED_TOKENS

@@ -100,12 +100,12 @@ class EntryImport(Struct):
         findings, steps = Findings(), list[ImportStep]()
         for one in filed:
             with findings.collecting():
-                steps.append(self._step(one, by_key.get(one.entry.key), len(steps)))
+                steps.append(self._import_step(one, by_key.get(one.entry.key), len(steps)))
         if prune:
             named = {one.entry.key for one in filed}
             left = [each for key, each in by_key.items() if key not in named]
             steps += [ImportStep("deleted", entry_of(each), "", each) for each in left]
-        findings.problems += self._problems(stored, steps)
+        findings.problems += self._import_problems(stored, steps)
         findings.end()
         return steps
 
@@ -114,7 +114,7 @@ class EntryImport(Struct):
         written = [EntryChange(each.before, each.after) for each in steps if each.changes]
         await self._entries.write(SYSTEM, written)
 
-    def _step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
+    def _import_step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
         entry = filed.entry
         taken = filed_index(entry, self._alone) is not None
         if taken and (locked := refusals(entry, self._alone)):
@@ -153,7 +153,7 @@ class EntryImport(Struct):
                 advice += ", for the provider is reached at another place now"
             raise SettingsError([Problem(filed.entry.place, label, advice)]) from error
 
-    def _problems(
+    def _import_problems(
         self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
     ) -> Sequence[Problem]:
         text = self._alone.text
@@ -192,12 +192,12 @@ class LiveConfiguration:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._configuration.loaded, await self._entries.every()
         order = {kind: number for number, kind in enumerate(SECTIONS)}
-        found = [*_file_entries(loaded), *(_view(each, loaded) for each in stored)]
+        found = [*_file_entries(loaded), *(_entry_view(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
     async def see(self, actor: Actor, id: str) -> EntryView:
         await self._entries.require(actor, Action.PROVIDERS_SEE)
-        return _view(_by_id(await self._entries.every(), id), self._configuration.loaded)
+        return _entry_view(_by_id(await self._entries.every(), id), self._configuration.loaded)
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
@@ -223,7 +223,9 @@ class LiveConfiguration:
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         async with self._locked_entries(actor) as stored:
-            await self._apply(actor, stored, [self._planned(actor, stored, each) for each in steps])
+            await self._apply(
+                actor, stored, [self._planned_change(actor, stored, each) for each in steps]
+            )
 
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
@@ -234,21 +236,21 @@ class LiveConfiguration:
     async def _apply(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> None:
-        outcome = await self._write(actor, stored, changes)
+        outcome = await self._write_changes(actor, stored, changes)
         if not outcome.applied:
-            raise _invalid(outcome.problems)
+            raise _invalid_configuration(outcome.problems)
 
     async def _store_entry(
         self, actor: Actor, stored: Sequence[StoredEntry], change: EntryChange
     ) -> EntryView:
         assert change.after is not None
-        outcome = await self._write(actor, stored, [change])
-        view = _view(change.after, self._configuration.loaded)
+        outcome = await self._write_changes(actor, stored, [change])
+        view = _entry_view(change.after, self._configuration.loaded)
         if outcome.applied:
             return view
         return msgspec.structs.replace(view, in_force=False, problems=outcome.problems)
 
-    async def _write(
+    async def _write_changes(
         self, actor: Actor, stored: Sequence[StoredEntry], changes: Sequence[EntryChange]
     ) -> ReloadOutcome:
         after = {each.before.id: each.after for each in changes if each.before is not None}
@@ -259,7 +261,9 @@ class LiveConfiguration:
         await self._entries.write(actor, changes)
         return await self._configuration.reload()
 
-    def _planned(self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep) -> EntryChange:
+    def _planned_change(
+        self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep
+    ) -> EntryChange:
         before = _by_id(stored, step.id) if step.id else None
         if step.wish is None:
             return EntryChange(before, None)
@@ -268,15 +272,15 @@ class LiveConfiguration:
         return EntryChange(before, self._changed_entry(actor, before, step.wish))
 
     def _new_entry(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> StoredEntry:
-        return _signed(self._entries.drafted(actor, _draft(kind, wish)))
+        return _with_signing_secret(self._entries.drafted(actor, _entry_draft(kind, wish)))
 
     def _changed_entry(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
         _check_known(before)
         if wish.version not in (None, before.version):
             raise meanwhile()
-        after = self._entries.changed(actor, before, _draft(before.kind, wish))
+        after = self._entries.changed(actor, before, _entry_draft(before.kind, wish))
         _keep_the_key(before, after, wish)
-        return _signed(after)
+        return _with_signing_secret(after)
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -333,7 +337,7 @@ class LiveConfiguration:
             tried = replace(_by_id(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
         else:
             wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
-            tried = self._entries.drafted(SYSTEM, _draft("provider", wish))
+            tried = self._entries.drafted(SYSTEM, _entry_draft("provider", wish))
         try:
             loaded = await self._check_stored([*stored, tried], tried)
         except InvalidRequest as failure:
@@ -349,11 +353,11 @@ class LiveConfiguration:
         try:
             loaded = await asyncio.to_thread(self._configuration.read, stored)
         except SettingsError as error:
-            raise _invalid([str(problem) for problem in error.problems]) from error
+            raise _invalid_configuration([str(problem) for problem in error.problems]) from error
         entries = [entry_of(each) for each in known(stored)]
         keys = {entry_of(each).key for each in touched}
         if found := new_problems(entries, loaded, self._configuration.loaded, keys):
-            raise _invalid([f"{entry.origin}: {reason}" for entry, reason in found])
+            raise _invalid_configuration([f"{entry.origin}: {reason}" for entry, reason in found])
         return loaded
 
 
@@ -369,7 +373,7 @@ async def _run_trial(
         await close(list(made.values()))
 
 
-def _draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
+def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     body, section = dict(wish.settings), SECTIONS[kind]
     if (name := pop_name(section, body)) is None:
         raise InvalidRequest(f"`settings` lacks `{NAMES[section]}`.", param="settings")
@@ -395,7 +399,7 @@ def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
     return word
 
 
-def _signed(entry: StoredEntry) -> StoredEntry:
+def _with_signing_secret(entry: StoredEntry) -> StoredEntry:
     # A webhook whose secret cannot be read now is left out until it is given anew.
     signs = entry.kind == "webhook" and entry.body.get("format", "standard") == "standard"
     if signs and entry.credential is None and not entry.unreadable:
@@ -428,7 +432,7 @@ def _check_known(stored: StoredEntry) -> StoredEntry:
     return stored
 
 
-def _invalid(problems: Sequence[str]) -> InvalidRequest:
+def _invalid_configuration(problems: Sequence[str]) -> InvalidRequest:
     words = "The configuration would not hold: " + "; ".join(problems)
     metadata = {"problems": list(problems)}
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
@@ -438,10 +442,10 @@ def _with_name(failure: InvalidRequest, name: str, wished: str) -> InvalidReques
     problems = failure.metadata.get("problems")
     if not isinstance(problems, list):
         return failure
-    return _invalid([problem.replace(name, wished) for problem in problems])
+    return _invalid_configuration([problem.replace(name, wished) for problem in problems])
 
 
-def _view(stored: StoredEntry, loaded: Loaded) -> EntryView:
+def _entry_view(stored: StoredEntry, loaded: Loaded) -> EntryView:
     label = NAMES[SECTIONS[stored.kind]] if stored.kind in SECTIONS else "name"
     return alike(
         EntryView,

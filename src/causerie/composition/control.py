@@ -67,7 +67,7 @@ async def answering(
             raise OSError("this system has no sockets with a path")
         own_folder(folder)
         path.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(_handler(answer), path=path)
+        server = await asyncio.start_unix_server(_connection_handler(answer), path=path)
     except OSError as error:
         log.warning("no socket for `causerie reload`; SIGHUP reloads too", why=str(error))
         yield None
@@ -169,7 +169,7 @@ def _listens(path: Path) -> bool:
     return True
 
 
-def _handler(
+def _connection_handler(
     answer: Callable[[str], Awaitable[msgspec.Struct]],
 ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -51,7 +51,7 @@ _BYTES_A_VALUE = 14  # of a request outside its texts, on average
 
 def door_table(settings: Settings, proxies: tuple[Network, ...] = ()) -> DoorTable:
     return DoorTable(
-        [_door(way, settings.server, proxies) for way in door_addresses(settings)],
+        [_mounted_door(way, settings.server, proxies) for way in door_addresses(settings)],
         default=default_address(settings).door.name,
         domains=[settings.server.public_host],
         names=host_names(settings),
@@ -104,7 +104,7 @@ def _limit_scopes(
     return {name: RateScope(kind, name, each) for name, each in rates.items() if each != Rates()}
 
 
-def _door(
+def _mounted_door(
     way: DoorAddress, server: ServerSettings, proxies: tuple[Network, ...]
 ) -> doors.MountedDoor:
     keys = way.door.keys

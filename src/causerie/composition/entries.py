@@ -79,13 +79,13 @@ def _missing_files(loaded: Loaded) -> Iterator[Problem]:
         command = model.llamacpp.command
         program = missing_program(command) if command is not None else None
         at: KeyPath = ("models", index)
-        faults = ((*at, "ref"), _missing(model)), ((*at, "llamacpp", "command"), program)
+        faults = ((*at, "ref"), _missing_weights(model)), ((*at, "llamacpp", "command"), program)
         for path, advice in faults:
             if advice is not None:
                 yield Problem(loaded.where(path), dotted(path), advice)
 
 
-def _missing(model: ModelSettings) -> str | None:
+def _missing_weights(model: ModelSettings) -> str | None:
     if model.ref is None or model.engine not in _WEIGHTS:
         return None
     try:
@@ -149,7 +149,10 @@ def checked_with(
     ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
     loaded, credentials = checked(lambda: _with_chosen(merged_with(read, stored, text)))
-    keys, alerts = _secrets(stored, loaded, "provider"), _secrets(stored, loaded, "webhook")
+    keys, alerts = (
+        _stored_credentials(stored, loaded, "provider"),
+        _stored_credentials(stored, loaded, "webhook"),
+    )
     return loaded, replace(
         credentials, keys={**credentials.keys, **keys}, alerts={**credentials.alerts, **alerts}
     )
@@ -165,7 +168,9 @@ def _with_chosen(loaded: Loaded) -> Loaded:
     return loaded
 
 
-def _secrets(stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind) -> Mapping[str, str]:
+def _stored_credentials(
+    stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind
+) -> Mapping[str, str]:
     return {
         each.name: each.credential
         for each in stored

@@ -90,11 +90,11 @@ class ProviderViews:
         known = {each.id: each for each in one.models}
         targets, models = [], []
         for name, model in self._targets.get(one.name, {}).items():
-            targets.append(self._target(name, model))
+            targets.append(self._target_view(name, model))
             await self._turns.pause()
         for id in dict.fromkeys([*(each.model for each in targets), *known]):
             told = known.get(id, ProviderModelSettings(id=id))
-            models.append(self._model(told, results.get(id, probes.NOTHING)))
+            models.append(self._model_view(told, results.get(id, probes.NOTHING)))
             await self._turns.pause()
         shown = probe_view(probe) if probe is not None else None
         return alike(
@@ -109,7 +109,7 @@ class ProviderViews:
             base_url="",
             dialect=OWN_PROVIDER,
             max_concurrent=None,
-            targets=tuple(self._target(one.id, one.id) for one in self._settings.models),
+            targets=tuple(self._target_view(one.id, one.id) for one in self._settings.models),
             models=tuple(
                 ports.ProbedModelView(
                     id=one.id,
@@ -125,7 +125,7 @@ class ProviderViews:
             ),
         )
 
-    def _target(self, name: str, model: str) -> ports.TargetView:
+    def _target_view(self, name: str, model: str) -> ports.TargetView:
         stats = self._router.target_stats(name) or UNKNOWN_STATS
         first, speed = stats.first_token, stats.speed
         return alike(
@@ -141,7 +141,7 @@ class ProviderViews:
             serves=tuple(self._serving.get(name, ())),
         )
 
-    def _model(self, known: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
+    def _model_view(self, known: ProviderModelSettings, kept: probes.Kept) -> ports.ProbedModelView:
         supported = known.supported_parameters
         facts = probes.ConfiguredSupport(
             frozenset(supported) if supported is not None else None, parameters(known)
@@ -232,8 +232,8 @@ class LiveAlerts(Struct):
         book, settings = self._center.book, self._running.now.settings
         return ports.AlertsView(
             kinds=ALERT_NAMES,
-            channels=tuple(_channels(settings)),
-            rules=tuple(_rules(settings)),
+            channels=tuple(_alert_channels(settings)),
+            rules=tuple(_alert_rules(settings)),
             alerts=convert(
                 (await book.alerts())[:_SHOWN], tuple[ports.AlertView, ...], from_attributes=True
             ),
@@ -259,7 +259,7 @@ class LiveAlerts(Struct):
         return ports.ChannelTest(channel=channel, delivered=delivered, answers=answers)
 
 
-def _channels(settings: Settings) -> Iterator[ports.AlertChannel]:
+def _alert_channels(settings: Settings) -> Iterator[ports.AlertChannel]:
     # The path of an address can hold a secret, so only its host is shown.
     for webhook in settings.alerts.webhooks:
         place = urlsplit(webhook.url).netloc
@@ -270,7 +270,7 @@ def _channels(settings: Settings) -> Iterator[ports.AlertChannel]:
         yield ports.AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
 
 
-def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
+def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
     alerts = settings.alerts
     if alerts.budget_percent:
         shares = joined_by_or(f"{each} %" for each in sorted(alerts.budget_percent))
@@ -282,7 +282,7 @@ def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
     yield ports.AlertRule(
         kind="error_rate",
         words=f"{alerts.error_percent} % or more of a model's requests fail within "
-        f"{_time(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
+        f"{_time_words(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
     )
     if alerts.key_expiry_days:
         days = joined_by_or(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
@@ -296,7 +296,7 @@ def _rules(settings: Settings) -> Iterator[ports.AlertRule]:
     )
 
 
-def _time(seconds: float) -> str:
+def _time_words(seconds: float) -> str:
     return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
 
 
@@ -326,7 +326,9 @@ class LiveOperations:
     async def providers(self, actor: Actor) -> Sequence[ports.ProviderView]:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         views = await ProviderViews.of(self._running.now)
-        found = [await self._view(views, one) for one in self._running.now.settings.providers]
+        found = [
+            await self._provider_view(views, one) for one in self._running.now.settings.providers
+        ]
         own = views.own()
         return found if own is None else [*found, own]
 
@@ -335,7 +337,7 @@ class LiveOperations:
         views = await ProviderViews.of(self._running.now)
         if name == OWN_PROVIDER and (own := views.own()) is not None:
             return own
-        return await self._view(views, self._provider_named(name))
+        return await self._provider_view(views, self._provider_named(name))
 
     async def probe(
         self, actor: Actor, name: str, model: str, *, quick: bool = False
@@ -393,7 +395,11 @@ class LiveOperations:
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
         kept = provider_in_force(await self.configuration.every(actor), name)
         in_file = "the provider is in the configuration file, which the console does not change"
-        used = _by_hand(result, in_file) if kept.locked else await self._apply(actor, kept, result)
+        used = (
+            _by_hand(result, in_file)
+            if kept.locked
+            else await self._apply_result(actor, kept, result)
+        )
         if used.in_force:
             await self._examinations.results.keep(structs.replace(result, used=True))
         if used.written:
@@ -407,7 +413,7 @@ class LiveOperations:
         await self._accounts.entries.require(actor, Action.PROVIDERS_SEE)
         door = self._running.now.doors.named(question.door or self.doors()[0])
         try:
-            caller = await self._caller(actor, question.key, door)
+            caller = await self._caller_of_key(actor, question.key, door)
             rules = parsing_rules(door, limits(self._running.now.settings.server))
             if question.strict:
                 rules = structs.replace(rules, reject_unknown=True)
@@ -424,7 +430,9 @@ class LiveOperations:
             return found.target.provider.dialect.lists
         return KNOWN
 
-    async def _view(self, views: ProviderViews, one: ProviderSettings) -> ports.ProviderView:
+    async def _provider_view(
+        self, views: ProviderViews, one: ProviderSettings
+    ) -> ports.ProviderView:
         results = await self._examinations.results.of(one.name)
         return await views.provider(one, results, self._examinations.last(one.name))
 
@@ -434,7 +442,7 @@ class LiveOperations:
                 return one
         raise _no_provider(name)
 
-    async def _apply(
+    async def _apply_result(
         self, actor: Actor, kept: EntryView, result: probes.Result
     ) -> ports.AppliedResult:
         models = {each["id"]: each for each in kept.settings.get("models", ())}
@@ -451,7 +459,7 @@ class LiveOperations:
             written=True, in_force=view.in_force, problem="; ".join(view.problems)
         )
 
-    async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
+    async def _caller_of_key(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
         if not key_id:
             return Caller(key="", name="", door=door.name)
         key = await self._accounts.keys.see(actor, key_id)

@@ -217,7 +217,7 @@ def connected(
             one = msgspec.structs.replace(one, always_stream=always)
         key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
         try:
-            recipe = _recipe(one, key, proxy, settings.server.private_networks)
+            recipe = _recipe_digest(one, key, proxy, settings.server.private_networks)
             way = reach(one, proxy, networks)
             kept = before.get(one.name)
             if kept is not None and kept.recipe == recipe:
@@ -313,7 +313,7 @@ def reach(
     )
 
 
-def _recipe(
+def _recipe_digest(
     one: described.ProviderSettings,
     key: str | None,
     proxy: str | None,

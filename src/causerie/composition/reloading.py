@@ -120,14 +120,14 @@ class Reloading:
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             return self.facts()
         if (model := asked.removeprefix(LOAD)) != asked:
-            return await self._load(model)
+            return await self._load_model(model)
         if (model := asked.removeprefix(UNLOAD)) != asked:
             with suppress(KeyError):  # it has gone meanwhile
                 await self._running.engines.unload(model)
             return self.facts()
         raise ValueError(f"nobody knows how to {asked[:40]}")
 
-    async def _load(self, model: str) -> ReloadOutcome:
+    async def _load_model(self, model: str) -> ReloadOutcome:
         while True:
             try:
                 await self._running.engines.engine(model).load()
@@ -161,7 +161,7 @@ class Reloading:
         stored = await self._entries.every() if self._entries is not None else ()
         warn_of_unknown(stored)
         refuse_unreadable(stored)
-        loaded, prepared = await asyncio.to_thread(self._prepare, stored)
+        loaded, prepared = await asyncio.to_thread(self._prepare_reload, stored)
         settings = prepared.settings
         # From here on nothing waits: a request sees all of the new parts or none.
         self._models(settings, prepared.credentials)
@@ -192,7 +192,7 @@ class Reloading:
             if differ:
                 await self.reload()
 
-    def _prepare(self, stored: Sequence[StoredEntry]) -> tuple[Loaded, Prepared]:
+    def _prepare_reload(self, stored: Sequence[StoredEntry]) -> tuple[Loaded, Prepared]:
         file = self.loaded.file
         if file is not None and file.is_fifo():
             advice = "is a pipe, which was read at the start; a reload needs a file"

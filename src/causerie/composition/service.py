@@ -293,19 +293,19 @@ class RunningService:
             lambda: self.now.router, None if front is None else front.backed.measurements
         )
         self._metrics_apart = settings.metrics.listen is not None  # their socket is never replaced
-        prepared = self._prepare(settings, credentials, {})
-        self.now = self._make(prepared, Targets(), Router({}))
+        prepared = self._prepare_settings(settings, credentials, {})
+        self.now = self._make_in_force(prepared, Targets(), Router({}))
         self.edge = Edge(self.now.doors, self.now.pipeline, health, self.counters)
         self._serve()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
-        return self._prepare(settings, credentials, self.now.targets.providers)
+        return self._prepare_settings(settings, credentials, self.now.targets.providers)
 
     def replace(self, prepared: Prepared) -> None:
         """Serve by these parts from now on. The engines have the models already."""
         before = self.now
-        self.now = self._make(prepared, before.targets, before.router)
-        self._retire(before.targets)
+        self.now = self._make_in_force(prepared, before.targets, before.router)
+        self._retire_providers(before.targets)
         for key in self.changing_keys():
             key.use(prepared.credentials.keys[key.provider.name])
         self._changed.set()
@@ -328,7 +328,7 @@ class RunningService:
     async def close(self) -> None:
         await close([*self.now.targets.providers.values(), *self._retired])
 
-    def _prepare(
+    def _prepare_settings(
         self, settings: Settings, credentials: Credentials, before: Mapping[str, ConnectedProvider]
     ) -> Prepared:
         if has_accounts(settings) and self.front is None:
@@ -355,7 +355,7 @@ class RunningService:
             teller=self.front.backed.statements if self.front is not None else None,
         )
 
-    def _make(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
+    def _make_in_force(self, prepared: Prepared, before: Targets, router: Router) -> InForce:
         settings, front = prepared.settings, self.front
         own = own_models(settings, prepared.options, self.engines, self._chat, before)
         remote = provider_models(settings, prepared.providers, before)
@@ -395,7 +395,7 @@ class RunningService:
             pipeline,
         )
 
-    def _retire(self, before: Targets) -> None:
+    def _retire_providers(self, before: Targets) -> None:
         self._retired = [one for one in self._retired if one.client.open_connections]
         for name, one in before.providers.items():
             if self.now.targets.providers.get(name) is not one:

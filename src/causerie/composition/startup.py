@@ -51,7 +51,7 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
 
     After its terminal was closed the service ends instead.
     """
-    terminal = _terminal()
+    terminal = _terminal_descriptor()
     while True:
         await hangup.wait()
         hangup.clear()
@@ -61,7 +61,7 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
             await reload()
 
 
-def _terminal() -> int | None:
+def _terminal_descriptor() -> int | None:
     try:
         number = sys.stderr.fileno()
     except (OSError, ValueError):  # there is none, or a test has replaced it
@@ -212,8 +212,8 @@ class _Start:
         """Load, then tell the address; when nothing loads, stop the service."""
         address = await self._address
         async with asyncio.TaskGroup() as group:
-            showing = group.create_task(self._show())
-            await asyncio.gather(*(self._load(model) for model in self._preload))
+            showing = group.create_task(self._show_progress())
+            await asyncio.gather(*(self._load_model(model) for model in self._preload))
             showing.cancel()
         if self._failures and len(self._failures) == len(self._preload):
             self.failure = self._failures[-1]
@@ -222,15 +222,15 @@ class _Start:
         self._watcher.loading(self._engines.status())  # with what is known of the loaded ones
         self._watcher.ready(*address)
 
-    async def _load(self, model: str) -> None:
+    async def _load_model(self, model: str) -> None:
         # A reload may take the model away meanwhile.
-        while (engine := self._engine(model)) is not None:
+        while (engine := self._fleet_engine(model)) is not None:
             try:
                 await engine.load()
             except EngineFailed as error:
                 if error.loading:  # still at it: a load may take longer than a request waits
                     await asyncio.sleep(error.retry_after)
-                elif engine == self._engine(model):
+                elif engine == self._fleet_engine(model):
                     self._failures.append(CannotStart(f"{model} did not load: {error}"))
                     if len(self._failures) < len(self._preload):
                         log.warning(NOT_LOADED, model=model, why=str(error))
@@ -238,12 +238,12 @@ class _Start:
             else:
                 return
 
-    def _engine(self, model: str) -> FleetEngine | None:
+    def _fleet_engine(self, model: str) -> FleetEngine | None:
         with suppress(KeyError):
             return self._engines.engine(model)
         return None
 
-    async def _show(self) -> None:
+    async def _show_progress(self) -> None:
         while True:
             self._watcher.loading(self._engines.status())
             await asyncio.sleep(_REFRESH_SECONDS)

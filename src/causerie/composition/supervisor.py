@@ -114,7 +114,7 @@ class Supervisor:
         loop, folder = asyncio.get_running_loop(), runtime_folder(variables())
         with hangups() as hangup, stop_signals(loop, self._stop, self._hurry):
             async with (
-                answering(folder, self._answer) as path,
+                answering(folder, self._answer_control) as path,
                 owned(reloaded(hangup, self.reload)),
             ):
                 if path is None:
@@ -137,15 +137,17 @@ class Supervisor:
             starting.cancel()
             if self._failure is None:
                 self._announcer.stopping()
-            self._signal(signal.SIGTERM)
+            self._signal_workers(signal.SIGTERM)
 
             async def hasten() -> None:
                 await self._hurry.wait()
-                self._signal(signal.SIGINT)  # a second SIGTERM might be merged with one that waits
+                self._signal_workers(
+                    signal.SIGINT
+                )  # a second SIGTERM might be merged with one that waits
 
             async with owned(hasten()):
                 await asyncio.wait(keeping, timeout=self._stop_seconds)
-            self._signal(signal.SIGKILL)
+            self._signal_workers(signal.SIGKILL)
 
     async def _start_all(self, group: asyncio.TaskGroup, keeping: list[asyncio.Task[None]]) -> None:
         # The first worker prepares what all share, so the others start after it.
@@ -160,7 +162,7 @@ class Supervisor:
             self._changed.clear()
             await self._changed.wait()
 
-    def _signal(self, number: int) -> None:
+    def _signal_workers(self, number: int) -> None:
         for each in self._workers.values():
             each.signal(number)
 
@@ -170,7 +172,7 @@ class Supervisor:
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         while not self._stop.is_set():
             began = loop.time()
-            status, was_ready = await self._run(number)
+            status, was_ready = await self._run_worker(number)
             if self._stop.is_set():
                 return
             if not (was_ready or self._started):
@@ -184,9 +186,9 @@ class Supervisor:
             await happens(self._stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _run(self, number: int) -> tuple[int, bool]:
+    async def _run_worker(self, number: int) -> tuple[int, bool]:
         try:
-            worker = await self._start(number)
+            worker = await self._start_worker(number)
         except OSError as error:
             log.error("worker process cannot be started", worker=number, why=str(error))
             return 1, False
@@ -203,7 +205,7 @@ class Supervisor:
             if worker.process.returncode is None:
                 worker.signal(signal.SIGKILL)
 
-    async def _start(self, number: int) -> _Worker:
+    async def _start_worker(self, number: int) -> _Worker:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         reserved = [each for each in (self._bound.service, self._bound.metrics) if each is not None]
@@ -239,7 +241,7 @@ class Supervisor:
                 log.info("worker process ready", worker=worker.number, pid=worker.process.pid)
                 self._changed.set()
                 if worker.outdated:
-                    await self._ask(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
+                    await self._ask_worker(worker, "reload", ReloadOutcome, _RELOAD_SECONDS)
 
     async def _read_line(self, worker: _Worker) -> bytes:
         # Two waits: where all of the service stood still, as in a paused container, the first
@@ -258,9 +260,9 @@ class Supervisor:
 
     # Questions of commands and of workers.
 
-    async def _answer(self, wanted: str) -> msgspec.Struct:
+    async def _answer_control(self, wanted: str) -> msgspec.Struct:
         if wanted == "metrics":
-            return Exposition(await self._metrics())
+            return Exposition(await self._joined_metrics())
         if wanted == "reload":
             return await self.reload()
         if wanted in ("facts", "stop"):
@@ -284,7 +286,7 @@ class Supervisor:
             return ReloadOutcome(problems=tuple(problems) or ("no worker process answers",))
         return outcomes[0]
 
-    async def _metrics(self) -> str:
+    async def _joined_metrics(self) -> str:
         for worker, answer in await self._ask_all("metrics", Exposition, _ASK_SECONDS):
             worker.metrics = answer.text
         running = list(self._workers.values())
@@ -297,11 +299,15 @@ class Supervisor:
 
     async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
         asking = [each for _, each in sorted(self._workers.items()) if each.ready]
-        answers = await asyncio.gather(*(self._ask(each, wanted, kind, seconds) for each in asking))
+        answers = await asyncio.gather(
+            *(self._ask_worker(each, wanted, kind, seconds) for each in asking)
+        )
         pairs = zip(asking, answers, strict=True)
         return [(worker, answer) for worker, answer in pairs if answer is not None]
 
-    async def _ask(self, worker: _Worker, wanted: str, kind: type[T], seconds: float) -> T | None:
+    async def _ask_worker(
+        self, worker: _Worker, wanted: str, kind: type[T], seconds: float
+    ) -> T | None:
         path = worker_socket(self._socket, worker.number)
         try:
             return await asyncio.to_thread(asked, path, wanted, kind, seconds)

@@ -93,7 +93,7 @@ def chat_options(
         try:
             options[model.id] = TextChatOptions(
                 format=model.format,
-                template=_template(model.template),
+                template=_checked_template(model.template),
                 max_output_tokens=model.max_output_tokens,
                 sampling=model.sampling,
                 omit=model.omit,
@@ -178,7 +178,7 @@ def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
     )
 
 
-def _template(file: str | None) -> str | None:
+def _checked_template(file: str | None) -> str | None:
     if file is None:
         return None
     text = Path(file).read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ async def vllm_engine(
     served = await asyncio.to_thread(read)
     engine = partial(VllmEngine, model.id, served, ref=model.ref or "", load_seconds=load_seconds)
     if not model.vllm.elsewhere:
-        replicas = _replicas(model.vllm)
+        replicas = _replica_options(model.vllm)
         if len(replicas) == 1:
             return engine(*replicas.values())
         return _pool_of_replicas(model, replicas, engine)
@@ -46,7 +46,7 @@ async def vllm_engine(
         model.id,
         model.vllm.addresses,
         lambda address: engine(at(address)),
-        events=partial(_endpoints, model.vllm.kv_events),
+        events=partial(_kv_endpoints, model.vllm.kv_events),
     )
 
 
@@ -83,7 +83,7 @@ def _can_publish(vllm: Vllm) -> bool:
     return find_spec("zmq") is not None and (vllm.data_parallel or 1) == 1 and not configured
 
 
-def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEndpoint]:
+def _kv_endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEndpoint]:
     if events is None:
         return ()
     host = address.host or urlsplit(address.url).hostname or ""
@@ -97,7 +97,7 @@ def _endpoints(events: KvEvents | None, address: MemberAddress) -> Sequence[KvEn
     ]
 
 
-def _replicas(vllm: Vllm) -> Mapping[str, VllmOptions]:
+def _replica_options(vllm: Vllm) -> Mapping[str, VllmOptions]:
     return {
         f"replica-{number}": alike(VllmOptions, vllm, devices=devices)
         for number, devices in enumerate(vllm.devices_of_replicas, 1)

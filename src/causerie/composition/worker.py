@@ -43,7 +43,7 @@ class WorkerPlace(msgspec.Struct, frozen=True):
         return worker_socket(Path(self.supervisor), self.number).name
 
     def bound(self) -> Bound:
-        return Bound(*map(_inherited, self.sockets))
+        return Bound(*map(_inherited_socket, self.sockets))
 
     def share(self, most: int | None) -> int | None:
         """Return this worker's share of a number that all workers may reach together."""
@@ -74,7 +74,7 @@ def worker_socket(supervisor: Path, number: int) -> Path:
     return supervisor.with_suffix(f".w{number}")
 
 
-def _inherited(descriptor: int) -> socket.socket:
+def _inherited_socket(descriptor: int) -> socket.socket:
     os.set_inheritable(descriptor, False)  # not for the processes that a worker starts
     return socket.socket(fileno=descriptor)
 
@@ -93,7 +93,7 @@ async def following_supervisor(
     place: WorkerPlace, stop: Callable[[], None]
 ) -> AsyncIterator[Callable[[WorkerReport], None]]:
     """Yield the function that sends a report; ``stop`` is called when the supervisor ends."""
-    reader, writer = await asyncio.open_unix_connection(sock=_inherited(place.channel))
+    reader, writer = await asyncio.open_unix_connection(sock=_inherited_socket(place.channel))
 
     def report(line: WorkerReport) -> None:
         writer.write(msgspec.json.encode(line) + b"\n")

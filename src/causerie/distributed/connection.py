@@ -135,7 +135,7 @@ class Replica:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep a connection to the server during the block, without waiting for it."""
-        task = asyncio.get_running_loop().create_task(self._run())
+        task = asyncio.get_running_loop().create_task(self._keep_connected())
         try:
             yield
         finally:
@@ -208,17 +208,21 @@ class Replica:
 
     def waits_until(self) -> int:
         """Return the time limit of an operation sent now, in microseconds of the server's clock."""
-        return _now() + self._clock_offset + int(self._options.line.reply_seconds * 1_000_000)
+        return (
+            _microseconds_now()
+            + self._clock_offset
+            + int(self._options.line.reply_seconds * 1_000_000)
+        )
 
-    async def _run(self) -> None:
+    async def _keep_connected(self) -> None:
         pause = _FIRST_PAUSE
         try:
             while True:
                 connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # untyped there
                 try:
-                    await self._connect(connection)
+                    await self._open_connection(connection)
                     pause = _FIRST_PAUSE
-                    await self._serve(connection)
+                    await self._serve_operations(connection)
                 except (ValkeyError, OSError, TimeoutError, ConnectionLost) as failure:
                     self._connection_lost(failure)
                 finally:
@@ -228,7 +232,7 @@ class Replica:
         finally:
             self._connection_lost(None)
 
-    async def _connect(self, connection: AbstractConnection) -> None:
+    async def _open_connection(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._options.line.connect_seconds):
             if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
                 await asyncio.to_thread(connection.ssl_context.get)
@@ -239,14 +243,14 @@ class Replica:
             self.joins += 1
             self._reported = [dict(held()) for held, _ in self._holders]
             reports = self._reports([{} for _ in self._holders], self._reported)
-            await self._exchange(connection, reports, former)
+            await self._exchange_batch(connection, reports, former)
         self._loss_logged = self._failure_logged = False
         self._ready.set()
         for report in self._reports(self._reported, [held() for held, _ in self._holders]):
             self.send(report)  # changed while the reply to the first report was on its way
         _log.info("limits.shared")
 
-    async def _serve(self, connection: AbstractConnection) -> None:
+    async def _serve_operations(self, connection: AbstractConnection) -> None:
         beat_seconds = self._options.line.beat_seconds
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + beat_seconds
@@ -259,13 +263,13 @@ class Replica:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH))]
             try:
                 async with asyncio.timeout(self._options.line.reply_seconds):
-                    await self._exchange(connection, batch)  # an empty one says that we live
+                    await self._exchange_batch(connection, batch)  # an empty one says that we live
             finally:
                 for operation in batch:  # those that have no answer; the others are gone from it
                     operation.failed()
             beat_at = loop.time() + beat_seconds
 
-    async def _exchange(
+    async def _exchange_batch(
         self, connection: AbstractConnection, batch: list[SharedOperation], *joining: str
     ) -> None:
         places: dict[str, int] = {}
@@ -285,7 +289,7 @@ class Replica:
         if not reply:
             raise ConnectionLost  # the server does not know this process any more
         # Again and again: its clock may be put forward or back.
-        self._clock_offset = _CLOCK.unpack_from(reply)[0] - _now()
+        self._clock_offset = _CLOCK.unpack_from(reply)[0] - _microseconds_now()
         at = _CLOCK.size
         while batch:
             begins = at + _LENGTH.size
@@ -321,7 +325,7 @@ class Replica:
         return found
 
 
-def _now() -> int:
+def _microseconds_now() -> int:
     return time.monotonic_ns() // 1000
 
 

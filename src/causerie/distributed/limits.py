@@ -100,10 +100,10 @@ def limit_statuses(found: Sequence[ScopeWindow], now: int) -> LimitStatuses:
             requests.append(rest[0])
         if scope.counts_tokens:
             tokens += rest[1:]
-    return _strictest(requests, now), _strictest(tokens, now)
+    return _strictest_limit(requests, now), _strictest_limit(tokens, now)
 
 
-def _strictest(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus | None:
+def _strictest_limit(limits: Sequence[tuple[int, int, int]], now: int) -> LimitStatus | None:
     if not limits:
         return None
     left, limit, tick = min(limits, key=lambda each: each[0])
@@ -127,15 +127,15 @@ class DistributedLease(Lease):
     at: int
 
     def release(self, input: int, output: int) -> None:
-        self._settle(input, output, 0)
+        self._settle_tokens(input, output, 0)
 
     def undo(self) -> None:
-        self._settle(0, 0, -1)
+        self._settle_tokens(0, 0, -1)
 
     def limit_statuses(self) -> LimitStatuses:
         return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
 
-    def _settle(self, input: int, output: int, requests: int) -> None:
+    def _settle_tokens(self, input: int, output: int, requests: int) -> None:
         taken = []
         for each, reserved in zip(self.found, self.outputs, strict=True):
             more = (0, 0)
@@ -198,7 +198,7 @@ class DistributedCounters:
         need = needed(scopes, estimate)
         if self.replica.here:
             try:
-                taken = await self._take(scopes, need)
+                taken = await self._take_from_limits(scopes, need)
             except ConnectionLost:
                 pass
             else:
@@ -221,7 +221,7 @@ class DistributedCounters:
         if full:
             raise limited(QuotaRefusal(tuple(full), (None, None)))
 
-    async def _take(
+    async def _take_from_limits(
         self, scopes: Sequence[RateScope], need: Tokens
     ) -> DistributedLease | QuotaRefusal:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
@@ -230,7 +230,7 @@ class DistributedCounters:
             limits = scope.requests, scope.tokens, scope.input, scope.output, scope.concurrent
             words += _LIMITS.pack(*limits, output if scope.counts_tokens else -1)
         answer = partial(self._answer, scopes, need.input, outputs)
-        return await self.replica.ask(words, self._keys(scopes), answer, _undo)
+        return await self.replica.ask(words, self._keys(scopes), answer, _undo_lease)
 
     def _answer(
         self, scopes: Sequence[RateScope], input: int, outputs: Sequence[int], answer: bytes
@@ -283,7 +283,7 @@ def _report(held: Held) -> bytes:
     return pack(f"<c{len(held)}d", b"j", *held.values())
 
 
-def _undo(taken: DistributedLease | QuotaRefusal) -> None:
+def _undo_lease(taken: DistributedLease | QuotaRefusal) -> None:
     if isinstance(taken, DistributedLease):
         taken.undo()
 
@@ -330,7 +330,11 @@ class DistributedBudgets:
 
         words = pack("<cB", b"h", read)
         for want in wants:
-            amounts = (*_parts(want.amount), *_parts(want.estimate), *_parts(want.spent))
+            amounts = (
+                *_billions_and_rest(want.amount),
+                *_billions_and_rest(want.estimate),
+                *_billions_and_rest(want.spent),
+            )
             words += _AMOUNTS.pack(*amounts)
         return await self._replica.ask(words, self._keys(wants), partial(self._answer, wants), undo)
 
@@ -377,13 +381,15 @@ class DistributedBudgets:
     ) -> tuple[bytes, Sequence[str]]:
         words = pack("<cd", b"s", self._replica.waits_until())
         for want, more in zip(wants, spent, strict=True):
-            words += _SPENT.pack(*_parts(want.estimate if held else 0), *_parts(more))
+            words += _SPENT.pack(
+                *_billions_and_rest(want.estimate if held else 0), *_billions_and_rest(more)
+            )
         return words, self._keys(wants)
 
     def _keys(self, wants: Sequence[HoldRequest]) -> list[str]:
-        return [self._key(want.place) for want in wants]
+        return [self._budget_key(want.place) for want in wants]
 
-    def _key(self, place: str) -> str:
+    def _budget_key(self, place: str) -> str:
         return self._replica.key(f"budget:{place}")
 
     def _count_held(self, wants: Sequence[HoldRequest], times: int) -> None:
@@ -393,15 +399,15 @@ class DistributedBudgets:
                 del self._held_amounts[want.place]
 
     def _held_by_key(self) -> Held:
-        return {self._key(place): held for place, held in self._held_amounts.items()}
+        return {self._budget_key(place): held for place, held in self._held_amounts.items()}
 
 
-def _parts(amount: int) -> tuple[int, int]:
+def _billions_and_rest(amount: int) -> tuple[int, int]:
     return divmod(amount, _BILLION)
 
 
 def _report_held(held: Held) -> bytes:
-    return b"k" + b"".join(_PARTS.pack(*_parts(amount)) for amount in held.values())
+    return b"k" + b"".join(_PARTS.pack(*_billions_and_rest(amount)) for amount in held.values())
 
 
 def _ignore_answer(_: bytes) -> None:

@@ -178,7 +178,7 @@ class Fleet:
     async def __aenter__(self) -> Fleet:
         for model_slot in self._model_slots.values():
             if model_slot.entry.preload:
-                _ = self._load(model_slot)
+                _ = self._load_slot(model_slot)
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -216,7 +216,7 @@ class Fleet:
             else:
                 model_slot = ModelSlot(entry)
                 if entry.preload and not self._closed:
-                    _ = self._load(model_slot)
+                    _ = self._load_slot(model_slot)
             self._model_slots[entry.model] = model_slot
         for model_slot in before.values():
             model_slot.leaving = True
@@ -241,9 +241,9 @@ class Fleet:
 
     def reclaimable(self) -> int:
         """Return the bytes of the models that may be unloaded for another one."""
-        return sum(slot.engine.memory_bytes for slot in self._unloadable() if slot.engine)
+        return sum(slot.engine.memory_bytes for slot in self._unloadable_slots() if slot.engine)
 
-    def _unloadable(self) -> Sequence[ModelSlot]:
+    def _unloadable_slots(self) -> Sequence[ModelSlot]:
         now = time.monotonic()
         unused = (model_slot for model_slot in self._all_slots() if model_slot.unused)
         return [
@@ -289,7 +289,7 @@ class Fleet:
     ) -> ManagedEngine:
         if model_slot.engine is not None and model_slot.serves:
             return model_slot.engine
-        loading = self._load(model_slot, log_failure)
+        loading = self._load_slot(model_slot, log_failure)
         done, _ = await asyncio.wait({loading}, timeout=seconds)
         if not done:
             raise base.EngineFailed(
@@ -301,7 +301,9 @@ class Fleet:
             raise base.EngineFailed(_STOPPING)
         return loading.result()
 
-    def _load(self, model_slot: ModelSlot, log_failure: bool = True) -> asyncio.Task[ManagedEngine]:
+    def _load_slot(
+        self, model_slot: ModelSlot, log_failure: bool = True
+    ) -> asyncio.Task[ManagedEngine]:
         if self._closed:
             raise base.EngineFailed(_STOPPING)
         if model_slot.loading is None:
@@ -321,7 +323,7 @@ class Fleet:
     async def _load_engine(self, model_slot: ModelSlot, log_failure: bool) -> ManagedEngine:
         began = time.monotonic()
         try:
-            await self._unload(model_slot)  # one that has lost what it was made of
+            await self._unload_slot(model_slot)  # one that has lost what it was made of
             engine = await model_slot.entry.make()
             async with self._memory_lock:
                 await self._free_memory(model_slot.entry, engine.memory_bytes)
@@ -359,20 +361,21 @@ class Fleet:
             raise
 
     async def _free_memory(self, entry: FleetEntry, need: int) -> None:
-        while need > self._free_bytes() and (idle := self._unloadable()):
-            await self._unload(min(idle, key=lambda model_slot: model_slot.used_at))
+        while need > self._free_bytes() and (idle := self._unloadable_slots()):
+            await self._unload_slot(min(idle, key=lambda model_slot: model_slot.used_at))
         deadline = time.monotonic() + entry.wait_seconds
         while (budget := self._budget) is not None and self._taken_bytes() + need > budget:
             if need > budget:
                 raise base.EngineFailed(
-                    f"the model {entry.model} needs about {_size(need)}, more than the memory "
-                    f"budget of {_size(budget)}; raise it, or lower the model's context or slots"
+                    f"the model {entry.model} needs about {_gigabytes(need)}, more than the memory "
+                    f"budget of {_gigabytes(budget)}; raise it, or lower the model's context or "
+                    "slots"
                 )
             now = time.monotonic()
             unused = [model_slot for model_slot in self._all_slots() if model_slot.unused]
             free = [model_slot for model_slot in unused if model_slot.awaited_until <= now]
             if free:
-                await self._unload(min(free, key=lambda model_slot: model_slot.used_at))
+                await self._unload_slot(min(free, key=lambda model_slot: model_slot.used_at))
                 continue
             self._released.clear()
             until = min([deadline, *(model_slot.awaited_until for model_slot in unused)])
@@ -383,8 +386,8 @@ class Fleet:
                 if until < deadline:
                     continue
                 raise base.EngineFailed(
-                    f"the model {entry.model} needs about {_size(need)}, and the memory budget of "
-                    f"{_size(budget)} is taken by models in use",
+                    f"the model {entry.model} needs about {_gigabytes(need)}, and the memory budget "
+                    f"of {_gigabytes(budget)} is taken by models in use",
                     loading=True,
                     retry_after=5,
                 ) from None
@@ -408,15 +411,15 @@ class Fleet:
             return
         after = max(after, model_slot.awaited_until - time.monotonic())
         model_slot.idle = asyncio.get_running_loop().call_later(
-            after, lambda: self._track(self._unload_if_unused(model_slot))
+            after, lambda: self._track_ending(self._unload_if_unused(model_slot))
         )
 
     async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
         async with self._memory_lock:
             if model_slot.unused:
-                await self._unload(model_slot)
+                await self._unload_slot(model_slot)
 
-    async def _unload(self, model_slot: ModelSlot) -> None:
+    async def _unload_slot(self, model_slot: ModelSlot) -> None:
         engine, model_slot.engine = model_slot.engine, None
         model_slot.dismissed = False
         if engine is not None:
@@ -425,22 +428,22 @@ class Fleet:
         self._unload_when_idle(model_slot)
 
     def _stop_engine(self, engine: ManagedEngine) -> asyncio.Task[None]:
-        return self._track(engine.stop(), engine.memory_bytes)
+        return self._track_ending(engine.stop(), engine.memory_bytes)
 
-    def _track(
+    def _track_ending(
         self, ending: Coroutine[object, object, None], memory: int = 0
     ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(ending)
         self._end_tasks[task] = memory
-        task.add_done_callback(self._untrack)
+        task.add_done_callback(self._untrack_ending)
         return task
 
-    def _untrack(self, task: asyncio.Task[None]) -> None:
+    def _untrack_ending(self, task: asyncio.Task[None]) -> None:
         del self._end_tasks[task]
         self._released.set()
 
 
-def _size(memory: int) -> str:
+def _gigabytes(memory: int) -> str:
     return f"{memory / 1e9:.1f} GB"
 
 

@@ -200,7 +200,7 @@ class Guided:
                 if isinstance(output, base.Token):
                     if not await asyncio.to_thread(self._matcher.accept, output.id):
                         return
-                    yield self._append(output)
+                    yield self._append_token(output)
                     continue
                 if self._cached is None:
                     self._cached = output.cached_tokens
@@ -220,7 +220,7 @@ class Guided:
             self._reason = "stop"
         elif len(self._tokens) + 1 == self._request.max_tokens:
             self._reason = "length"
-        return self._append(token)
+        return self._append_token(token)
 
     def _remaining_request(self, *, drawn: bool = False) -> base.TextRequest:
         # Each run has a seed of its own. With the same seed, the second draw of a token would use
@@ -237,7 +237,7 @@ class Guided:
             sampling=sampling,
         )
 
-    def _append(self, token: base.Token) -> base.Token:
+    def _append_token(self, token: base.Token) -> base.Token:
         self._tokens.append(token.id)
         # An engine that was asked for one token alone knows nothing of a character around it.
         raw = b"" if self._request.logprobs is None else self._spelling.raw(token.id)

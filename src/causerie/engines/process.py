@@ -94,7 +94,7 @@ class Pulse:
 async def wait_for_silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None:
     """Wait until a question is no longer answered, and nothing else comes either."""
     loop = asyncio.get_running_loop()
-    asking = [loop.create_task(_unanswered(ask, pulse, *one)) for one in questions]
+    asking = [loop.create_task(_wait_until_unanswered(ask, pulse, *one)) for one in questions]
     try:
         await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -102,7 +102,7 @@ async def wait_for_silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]
             question.cancel()
 
 
-async def _unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None:
+async def _wait_until_unanswered(ask: Ask, pulse: Pulse, path: str, seconds: float) -> None:
     missed = 0
     while missed < _MISSES:
         before = pulse.beat
@@ -205,12 +205,12 @@ class EngineProcess:
         ended = asyncio.get_running_loop().create_task(process.wait())
         try:
             await asyncio.wait({ended, self._reader}, timeout=self._stop_seconds)
-            _kill(process)
+            _kill_process(process)
             await asyncio.wait({ended, self._reader}, timeout=_KILL_SECONDS)
             if process.returncode is None:
                 log.warning("engine process cannot be ended", pid=process.pid)
         finally:
-            _kill(process)
+            _kill_process(process)
             ended.cancel()
             self._reader.cancel()
             self.ipc_socket.close()
@@ -289,7 +289,7 @@ def _exit_description(code: int) -> str:
     return f"signal {number} ({said})" if said else f"signal {number}"
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+def _kill_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):  # it has ended
         process.kill()
 

@@ -38,18 +38,18 @@ def main() -> None:
             env={**os.environ, **program["environment"]},  # noqa: TID251 - handed on, not read
             start_new_session=True,
             # no other thread runs yet
-            preexec_fn=partial(_prepare, signal.SIGTERM if farewell else signal.SIGKILL),
+            preexec_fn=partial(_prepare_child, signal.SIGTERM if farewell else signal.SIGKILL),
         )
     except OSError as error:
         sys.stderr.write(f"Error: {program['command'][0]}: {error.strerror}\n")
         sys.exit(_NOT_FOUND)
     threading.Thread(target=_watch_parent, args=(process, farewell), daemon=True).start()
     code = process.wait()
-    _signal(process, signal.SIGKILL)  # what it left of its group
+    _signal_group(process, signal.SIGKILL)  # what it left of its group
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def _prepare(at_our_end: signal.Signals) -> None:
+def _prepare_child(at_our_end: signal.Signals) -> None:
     # Our end must end the program too, also where we are killed.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -60,13 +60,13 @@ def _watch_parent(process: subprocess.Popen[bytes], farewell: float) -> None:
     while sys.stdin.readline():
         pass
     if farewell:
-        _signal(process, signal.SIGTERM)
+        _signal_group(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(farewell)
-    _signal(process, signal.SIGKILL)
+    _signal_group(process, signal.SIGKILL)
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # none of the group is left
         os.killpg(process.pid, number)
 

@@ -142,17 +142,19 @@ class FakeEngine:
         if len(request.prompt) >= self.context_length:
             raise base.PromptTooLong(len(request.prompt), self.context_length)
         if taken := _accepted_tokens(request):
-            _matcher(request, taken)
+            _grammar_matcher(request, taken)
         self.requests.append(request)
         del self.requests[:-100]
         self._busy += 1
         try:
-            async with aclosing(self._tokens(request)) as tokens:
+            async with aclosing(self._generated_outputs(request)) as tokens:
                 yield tokens
         finally:
             self._busy -= 1
 
-    async def _tokens(self, request: base.TextRequest) -> AsyncGenerator[base.Output, None]:
+    async def _generated_outputs(
+        self, request: base.TextRequest
+    ) -> AsyncGenerator[base.Output, None]:
         prompt = tuple(request.prompt)
         before = self._cached.get(request.scope, ())
         cached = min(common_tokens(packed(before), packed(prompt)), max(len(prompt) - 1, 0))
@@ -170,7 +172,7 @@ class FakeEngine:
             elif len(made) % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             made.append(id)
-            yield _token(id, spelling(id), request.logprobs)
+            yield _fake_token(id, spelling(id), request.logprobs)
             if id == FAKE_END or len(made) == limit:
                 break
         self._cached[request.scope] = (*prompt, *made)
@@ -253,10 +255,10 @@ def _ids_under_grammar(
 ) -> Iterator[int]:
     # The reply may repeat what the grammar has accepted; only the rest of it is generated then.
     taken = _accepted_tokens(request)
-    again = _admitted_reply(ids, _matcher(request, ()), banned)
+    again = _admitted_reply(ids, _grammar_matcher(request, ()), banned)
     if all(next(again, FAKE_END) == id for id in taken):
         return again
-    return _admitted_reply(ids, _matcher(request, taken), banned)
+    return _admitted_reply(ids, _grammar_matcher(request, taken), banned)
 
 
 def _accepted_tokens(request: base.TextRequest) -> list[int]:
@@ -272,7 +274,7 @@ def _compiled(grammar: str) -> LLMatcher:
     return matcher
 
 
-def _matcher(request: base.TextRequest, accepted: Sequence[int]) -> LLMatcher:
+def _grammar_matcher(request: base.TextRequest, accepted: Sequence[int]) -> LLMatcher:
     matcher = _compiled(request.grammar or "").deep_copy()
     if matcher.try_consume_tokens(list(accepted)) != len(accepted):
         raise base.NotAdmitted
@@ -315,7 +317,7 @@ _VOCABULARY = TokenTable(
 _tokenizer = cache(lambda: guidance_tokenizer(_VOCABULARY, lambda text: list(text.encode())))
 
 
-def _token(id: int, text: str, logprobs: int | None) -> base.Token:
+def _fake_token(id: int, text: str, logprobs: int | None) -> base.Token:
     raw = bytes([id]) if id < 256 else b""
     if logprobs is None:
         return base.Token(id, text, raw)

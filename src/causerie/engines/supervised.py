@@ -104,7 +104,7 @@ class EngineSupervisor(Generic[ChildT]):
             raise
         self.state, self.detail = base.EngineState.READY, ""
         # Owned here: `stop` cancels and awaits it.
-        self._task = asyncio.get_running_loop().create_task(self._watch(self.child))
+        self._task = asyncio.get_running_loop().create_task(self._watch_child(self.child))
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -121,7 +121,7 @@ class EngineSupervisor(Generic[ChildT]):
     def retry_after(self) -> float:
         return max(self.retry_at - time.monotonic(), 0.0) + 1.0
 
-    async def _watch(self, child: ChildT) -> None:
+    async def _watch_child(self, child: ChildT) -> None:
         delay = _FIRST_DELAY
         started = time.monotonic()
         while True:
@@ -134,13 +134,13 @@ class EngineSupervisor(Generic[ChildT]):
             log.warning("engine ended", model=self._name, why=why)
             self.detail = why
             try:
-                child, delay = await self._restart(delay)
+                child, delay = await self._restart_child(delay)
             except GivenUp:
                 self.state = base.EngineState.ABSENT
                 return
             started = time.monotonic()
 
-    async def _restart(self, delay: float) -> tuple[ChildT, float]:
+    async def _restart_child(self, delay: float) -> tuple[ChildT, float]:
         while True:
             self.state = base.EngineState.FAILED
             wait = delay * random.uniform(0.8, 1.2)
@@ -176,7 +176,7 @@ class Files:
     """The sizes and times of files, noted before anything is read from them."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self._stamps = {path: _stamp(path) for path in paths}
+        self._stamps = {path: _size_and_time(path) for path in paths}
 
     def ensure_unchanged(self) -> None:
         """Raise :class:`GivenUp` if a file is gone or was replaced. Blocks.
@@ -184,7 +184,7 @@ class Files:
         No engine may answer with the template of one file and the weights of another.
         """
         for path, before in self._stamps.items():
-            stamp = _stamp(path)
+            stamp = _size_and_time(path)
             if stamp is None:
                 raise GivenUp(f"the weights are gone: {path} does not exist any more")
             if stamp != before:
@@ -196,7 +196,7 @@ class Files:
         return f"{size:x}{modified:x}"[-8:]
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _size_and_time(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except OSError:
@@ -333,11 +333,11 @@ class SupervisedEngine(ABC, Generic[C]):
 
     # Raises EngineFailed.
     @abstractmethod
-    async def _load(self) -> EngineChild[C]: ...
+    async def _load_child(self) -> EngineChild[C]: ...
 
     # Name and version of what runs.
     @abstractmethod
-    async def _build(self, client: C) -> str: ...
+    async def _build_name(self, client: C) -> str: ...
 
     # Blocks; raises WeightsError or OSError.
     @abstractmethod
@@ -345,11 +345,13 @@ class SupervisedEngine(ABC, Generic[C]):
 
     # A generation whose grammar, if any, is at its beginning.
     @abstractmethod
-    def _run(self, client: C, vocabulary: TokenTable, request: base.TextRequest) -> Generation: ...
+    def _run_request(
+        self, client: C, vocabulary: TokenTable, request: base.TextRequest
+    ) -> Generation: ...
 
     # Draws one of the tokens, also where it ends in the middle of a character.
     @abstractmethod
-    async def _sample(
+    async def _sample_token(
         self, client: C, vocabulary: TokenTable, request: base.TextRequest, admitted: Admitted
     ) -> base.Token: ...
 
@@ -402,7 +404,9 @@ class SupervisedEngine(ABC, Generic[C]):
         if request.max_tokens > room:
             request = replace(request, max_tokens=room)
         guided = request.grammar is not None and not self.keeps_grammars
-        run = self._guided if guided or request.accepted or request.resumed else self._run
+        run = (
+            self._run_guided if guided or request.accepted or request.resumed else self._run_request
+        )
         self._busy += 1
         done = False
         try:
@@ -415,7 +419,7 @@ class SupervisedEngine(ABC, Generic[C]):
                 self.supervisor.proved()
 
     @asynccontextmanager
-    async def _guided(
+    async def _run_guided(
         self, client: C, vocabulary: TokenTable, request: base.TextRequest
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         if self._guidance is None:
@@ -429,8 +433,8 @@ class SupervisedEngine(ABC, Generic[C]):
             request.accepted,
             request.resumed,
         )
-        run = functools.partial(self._run, client, vocabulary)
-        sample = functools.partial(self._sample, client, vocabulary)
+        run = functools.partial(self._run_request, client, vocabulary)
+        sample = functools.partial(self._sample_token, client, vocabulary)
         spelling = await self._spelling(request.visible, request.prompt)
         async with aclosing(Guided(run, sample, request, matcher, spelling).outputs()) as outputs:
             yield outputs
@@ -458,7 +462,7 @@ class SupervisedEngine(ABC, Generic[C]):
         if self._facts is None:
             vocabulary = await self._vocabulary()
             control = await self._control_tokens(vocabulary)
-            build = await self._build(self._client())
+            build = await self._build_name(self._client())
             self._facts = base.ModelFacts(
                 template=local.chat_template,
                 context_length=self.context,
@@ -483,7 +487,7 @@ class SupervisedEngine(ABC, Generic[C]):
     async def _start_server(self) -> EngineChild[C]:
         ensure_unchanged = self._local.files.ensure_unchanged
         await asyncio.to_thread(ensure_unchanged)
-        child = await self._load()
+        child = await self._load_child()
         try:
             await asyncio.to_thread(ensure_unchanged)  # while they were loaded, too
         except BaseException:

@@ -51,15 +51,15 @@ class Address:
 
     @property
     def place(self) -> str:
-        return f"{self._name}:{self.port}"
+        return f"{self._bracketed_host}:{self.port}"
 
     @property
     def authority(self) -> str:
         usual = 443 if self.tls else 80
-        return self._name if self.port == usual else self.place
+        return self._bracketed_host if self.port == usual else self.place
 
     @property
-    def _name(self) -> str:
+    def _bracketed_host(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
@@ -149,7 +149,7 @@ def host_refusal(url: str, inside: InsideHosts) -> str | None:
         return "is no `https://` address of plainly one host: no user, no escapes, no backslash"
     try:
         six, name = found["six"], found["name"]
-        host: str | IpAddress = _host(name.lower()) if name else IPv6Address(six)
+        host: str | IpAddress = _parsed_host(name.lower()) if name else IPv6Address(six)
     except ValueError:
         return "has a host that is no name and no address in its usual form"
     if host in inside:
@@ -160,7 +160,7 @@ def host_refusal(url: str, inside: InsideHosts) -> str | None:
     return None if dot and ending not in _INSIDE_ENDINGS else "names a host inside a network"
 
 
-def _host(name: str) -> str | IPv4Address:
+def _parsed_host(name: str) -> str | IPv4Address:
     name = name.removesuffix(".")
     labels = name.split(".")
     if _ends_in_number(labels):

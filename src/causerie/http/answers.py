@@ -40,12 +40,12 @@ class KeepAlive(Struct):
     def enter(self, listener: StreamedAnswer) -> None:
         self._period_ends[listener] = monotonic() + self._seconds
         if self._timer is None:
-            self._wait(self._seconds)
+            self._set_timer(self._seconds)
 
     def leave(self, listener: StreamedAnswer) -> None:
         self._period_ends.pop(listener, None)
 
-    def _wait(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._period_over)
 
     def _period_over(self) -> None:
@@ -57,7 +57,7 @@ class KeepAlive(Struct):
             ends[listener] = now + self._seconds
             listener.period_over()
         if ends:
-            self._wait(next(iter(ends.values())) - now)
+            self._set_timer(next(iter(ends.values())) - now)
 
 
 _MOST_UNJOINED = 4096  # events that are kept as they came; pieces of texts are joined then
@@ -80,9 +80,9 @@ class PlainAnswer:
         self._context = context
         self._events: list[Event] = []
         self._joined = 0  # events that were joined with those before
-        return self._collect
+        return self._collect_batch
 
-    def _collect(self, batch: Batch) -> None:
+    def _collect_batch(self, batch: Batch) -> None:
         events = self._events
         events += batch
         if len(events) > self._joined + _MOST_UNJOINED:
@@ -135,15 +135,15 @@ class StreamedAnswer(Struct, eq=False):
         """
         self._encoder = self.parsed.reply.encoder(context)
         if not self.early_start:
-            self._start(self.parsed.places.renamed(headers))
-        return self._send
+            self._start_stream(self.parsed.places.renamed(headers))
+        return self._send_batch
 
     def leave(self) -> None:
         self._pings.leave(self)
         if self._head_timer is not None:
             self._head_timer.leave(self)
 
-    def _start(self, headers: Mapping[str, str]) -> None:
+    def _start_stream(self, headers: Mapping[str, str]) -> None:
         self._exchange.start(
             200,
             "text/event-stream; charset=utf-8",
@@ -154,7 +154,7 @@ class StreamedAnswer(Struct, eq=False):
             self._head_timer.leave(self)
         self._pings.enter(self)
 
-    def _send(self, batch: Batch) -> Awaitable[None] | None:
+    def _send_batch(self, batch: Batch) -> Awaitable[None] | None:
         assert self._encoder is not None
         data = self._encoder.feed(batch)
         if not data:
@@ -176,7 +176,7 @@ class StreamedAnswer(Struct, eq=False):
         """Send the head if it is still missing, and a comment if nothing else was sent."""
         if self._exchange.status is None:
             self.early_start = self._silent = True
-            self._start({})
+            self._start_stream({})
         if self._silent and not self._exchange.blocked:
             self._exchange.write(self._ping)
         self._silent = True
@@ -228,13 +228,16 @@ async def send_compressed(
     exchange.respond(200, body, content_type=content_type, headers=headers)
 
 
-def _gzip(body: bytes, level: int) -> bytes:
+def _gzipped(body: bytes, level: int) -> bytes:
     window, memory = (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL) if level > 1 else (13, 5)
     packer = zlib.compressobj(level, zlib.DEFLATED, 16 + window, memory)
     return packer.compress(body) + packer.flush()
 
 
-_COMPRESSORS: Mapping[str, Callable[[bytes, int], bytes]] = {"zstd": zstd.compress, "gzip": _gzip}
+_COMPRESSORS: Mapping[str, Callable[[bytes, int], bytes]] = {
+    "zstd": zstd.compress,
+    "gzip": _gzipped,
+}
 """By the names of codings, the best first; the second argument is the level."""
 
 

@@ -102,7 +102,7 @@ class CompletionHandlers:
                 most = self._limits.body
                 hints = hints_of(head.headers) if written is None else NO_HINTS
                 body = written or json_at_hand(exchange, most) or await read_json(exchange, most)
-                parsed = await self._read(shape, body, door, hints, head.headers)
+                parsed = await self._read_request(shape, body, door, hints, head.headers)
                 del body  # of which the request has all
                 created = time.time_ns() // 1_000_000_000
                 identity = CompletionIdentity(completion, created, exchange.request_id, shape.name)
@@ -137,7 +137,9 @@ class CompletionHandlers:
         with WorkGuard(exchange, self._drain):
             headers, most = exchange.headers, self._limits.body
             body = json_at_hand(exchange, most) or await read_json(exchange, most)
-            parsed = await self._read(shape, body, door, hints_of(headers), headers, counting=True)
+            parsed = await self._read_request(
+                shape, body, door, hints_of(headers), headers, counting=True
+            )
             try:
                 tokens, exact = await self.pipeline.count_tokens(door, caller, parsed.request)
             except ServiceError as failure:
@@ -159,7 +161,7 @@ class CompletionHandlers:
         work_of.set(caller.project or caller.key or exchange.peer)
         return caller
 
-    async def _read(
+    async def _read_request(
         self,
         shape: Shape,
         body: bytes,
@@ -266,16 +268,16 @@ class RouterPages(Struct):
         exchange.json({"data": self._market.listing(door, name).entry()}, _PUBLIC_CACHE)
 
     async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller, teller = await self._account(exchange, door)
+        caller, teller = await self._account_caller(exchange, door)
         exchange.json({"data": await teller.key(caller)}, _NO_CACHE)
 
     async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
-        caller, teller = await self._account(exchange, door)
+        caller, teller = await self._account_caller(exchange, door)
         exchange.json({"data": await teller.credits(caller)}, _NO_CACHE)
 
     async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """Answer ``GET /generation?id=`` with a past request, by its id or its completion's."""
-        caller, teller = await self._account(exchange, door)
+        caller, teller = await self._account_caller(exchange, door)
         ids = parse_qs(exchange.query).get("id", [])
         if len(ids) != 1:
             raise InvalidRequest(
@@ -285,7 +287,9 @@ class RouterPages(Struct):
             )
         exchange.json({"data": await teller.generation(caller, ids[0])}, _NO_CACHE)
 
-    async def _account(self, exchange: Exchange, door: MountedDoor) -> tuple[Caller, KeyStatements]:
+    async def _account_caller(
+        self, exchange: Exchange, door: MountedDoor
+    ) -> tuple[Caller, KeyStatements]:
         caller = await authenticated(self._market, exchange, door)
         if self._teller is None:
             raise NotFound("There are no accounts here, so nothing is known of keys and money.")

@@ -158,7 +158,7 @@ class Edge:
             head = exchange.head
             if "origin" not in head.headers or not self._answers_preflight(exchange):
                 place = head.method, head.headers.get("host"), head.path
-                match = self._matches.get(place) or self._match(exchange)
+                match = self._matches.get(place) or self._match_route(exchange)
                 await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
             if not exchange.metered:  # otherwise the line of the request says it
@@ -201,9 +201,9 @@ class Edge:
             self._metrics.refused(door, failure.code, failure.status)
             path = exchange.path[:_SHOWN]
             log.info("refused", path=path, status=failure.status, code=failure.code)
-        self._refusal(exchange)(exchange, failure)
+        self._refusal_of(exchange)(exchange, failure)
 
-    def _refusal(self, exchange: Exchange) -> Refusal:
+    def _refusal_of(self, exchange: Exchange) -> Refusal:
         found = self._mounts.get(_first_segment(exchange.path))
         if found is None:
             return _refuse_as(shape_of(exchange.path))
@@ -236,7 +236,7 @@ class Edge:
         exchange.respond(204, b"", headers=preflight_headers(origin, headers))
         return True
 
-    def _match(self, exchange: Exchange) -> RouteMatch:
+    def _match_route(self, exchange: Exchange) -> RouteMatch:
         method, path, host = exchange.method, exchange.path, exchange.headers.get("host")
         own = self._own_handler(exchange, host)
         if own is not None:

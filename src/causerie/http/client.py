@@ -223,7 +223,7 @@ class HttpClient:
         if anew:
             connection = await self._new_connection()
         else:
-            connection = self._idle.pop() if self._idle else await self._connection(due)
+            connection = self._idle.pop() if self._idle else await self._free_connection(due)
         if body is None:
             request = head + b"\r\n"
         else:
@@ -267,7 +267,7 @@ class HttpClient:
     def open_connections(self) -> int:
         return len(self._connections)
 
-    def _watch(self) -> None:
+    def _expire_connections(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
         now = self._now = monotonic()
         due = [connection.expire(now) for connection in tuple(self._connections)]
@@ -277,7 +277,9 @@ class HttpClient:
         watched = any(due) or (self._keeps_idle and self._connections)
         self._timer = None
         if watched:
-            self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
+            self._timer = asyncio.get_running_loop().call_later(
+                _WATCH_SECONDS, self._expire_connections
+            )
 
     def idle(self, connection: ClientConnection) -> None:
         if not self._keeps_idle:
@@ -294,7 +296,7 @@ class HttpClient:
             self._idle.remove(connection)
         self._call_next()
 
-    async def _connection(self, due: float) -> ClientConnection:
+    async def _free_connection(self, due: float) -> ClientConnection:
         while True:
             while self._idle:
                 if not (kept := self._idle.pop()).closed:
@@ -323,7 +325,7 @@ class HttpClient:
         connection = ClientConnection(self, self.address.place)
         self._dialing += 1
         try:
-            await self._dial(connection)
+            await self._dial_connection(connection)
         except BaseException:
             connection.drop()
             self._call_next()
@@ -333,10 +335,10 @@ class HttpClient:
         self._connections.add(connection)
         if self._timer is None:
             self._now = monotonic()
-            self._timer = connection.loop.call_later(_WATCH_SECONDS, self._watch)
+            self._timer = connection.loop.call_later(_WATCH_SECONDS, self._expire_connections)
         return connection
 
-    async def _dial(self, connection: ClientConnection) -> None:
+    async def _dial_connection(self, connection: ClientConnection) -> None:
         reach, proxy, address = self._reach, self._proxy, self.address
         server_name = reach.server_name or (address.host if reach.host else None)
         if reach.host is not None:

@@ -121,14 +121,14 @@ class HttpResponse(IncomingBody, Struct, eq=False):
     @property
     def media_type(self) -> bytes:
         """Return the media type in lower case without parameters, or empty."""
-        return self._header(b"content-type").partition(b";")[0].strip()
+        return self._header_value(b"content-type").partition(b";")[0].strip()
 
     @property
     def coding(self) -> bytes:
         """Return ``Content-Encoding`` in lower case, or empty."""
-        return self._header(b"content-encoding").strip()
+        return self._header_value(b"content-encoding").strip()
 
-    def _header(self, name: bytes) -> bytes:
+    def _header_value(self, name: bytes) -> bytes:
         _, _, value = _head_lines(self.opening).lower().partition(b"\r\n" + name + b":")
         return value.partition(b"\r\n")[0]
 
@@ -278,7 +278,7 @@ class ClientConnection(asyncio.Protocol):
         response = HttpResponse(self, due, head, head)
         transport = self._transport
         if transport is None or transport.is_closing():
-            response.fail(self._failed("closed", "closed the connection", sent=False))
+            response.fail(self._transport_failure("closed", "closed the connection", sent=False))
         else:
             self._response = response
             self._traffic.send(transport, request)
@@ -309,7 +309,7 @@ class ClientConnection(asyncio.Protocol):
         if response is None:
             return False
         if response.is_late(now):
-            self._break("timeout", "did not answer in time")
+            self._break_response("timeout", "did not answer in time")
             return False
         return True
 
@@ -336,9 +336,9 @@ class ClientConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._break("protocol", "switched to another protocol")
+            self._break_response("protocol", "switched to another protocol")
         except httptools.HttpParserError:
-            self._break("protocol", "sent what is not HTTP/1.1")
+            self._break_response("protocol", "sent what is not HTTP/1.1")
         if self._pieces:
             piece = b"".join(self._pieces)
             self._pieces.clear()
@@ -348,18 +348,18 @@ class ClientConnection(asyncio.Protocol):
                 self._traffic.came(slow=True)
             response.feed(piece)
         elif not response.status and len(response.opening) > _MAX_HEAD_BYTES:
-            self._break("too_large", "sent a head without end")
+            self._break_response("too_large", "sent a head without end")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         response = self._response
         if exc is not None:
-            self._break("reset", "broke the connection off")
-        elif response is not None and response.status and not _framed(response):
+            self._break_response("reset", "broke the connection off")
+        elif response is not None and response.status and not _has_framing(response):
             self._response = None
             response.end(b"")  # this body ends where the connection does
         else:
-            self._break("closed", "closed the connection before its response was complete")
+            self._break_response("closed", "closed the connection before its response was complete")
         self._owner.gone(self)
 
     def on_message_begin(self) -> None:
@@ -389,19 +389,19 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.close()
 
-    def _break(self, kind: FailureKind, words: str) -> None:
+    def _break_response(self, kind: FailureKind, words: str) -> None:
         response, self._response = self._response, None
         if response is not None:
             if self._pieces:  # what came before it broke
                 response.feed(b"".join(self._pieces))
                 self._pieces.clear()
-            response.fail(self._failed(kind, words, sent=True))
+            response.fail(self._transport_failure(kind, words, sent=True))
         self.drop()
 
-    def _failed(self, kind: FailureKind, words: str, *, sent: bool) -> TransportFailed:
+    def _transport_failure(self, kind: FailureKind, words: str, *, sent: bool) -> TransportFailed:
         return TransportFailed(kind, f"{self._place} {words}", sent=sent)
 
 
-def _framed(response: HttpResponse) -> bool:
+def _has_framing(response: HttpResponse) -> bool:
     headers = response.headers
     return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()

@@ -117,11 +117,11 @@ class Connection(asyncio.Protocol):
             return
         self._traffic.send(self._transport, data)
         if exchange.complete:
-            self._next(exchange)
+            self._next_exchange(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
             self._continue_pending = False
             self._linger_deadline = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
-            self._linger()
+            self._linger_until_read()
             self.read_on()
 
     def read_on(self) -> None:
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         self._server.open.add(self)
         self._deadline = self._server.loop.time() + self._server.limits.head_seconds
         if len(self._server.open) > self._server.limits.max_connections:
-            self._refuse(Overloaded("Too many connections are open; please try again."))
+            self._refuse_connection(Overloaded("Too many connections are open; please try again."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -178,16 +178,18 @@ class Connection(asyncio.Protocol):
             return
         busy = self._current is not None or self.full is not None or self._head_bytes
         if busy or self._unknown_heads >= _MAX_UNKNOWN_HEADS:
-            self._parse(data)
+            self._parse_bytes(data)
             return
         digest, body = cut_head(data)
         head = self._server.heads.get(digest)
         if head is not None:
             self._unknown_heads = 0
             self._deadline = _NO_DEADLINE
-            self._begin(Exchange(self, head, complete=True, unread=len(body), _body=[body]))
+            self._begin_exchange(
+                Exchange(self, head, complete=True, unread=len(body), _body=[body])
+            )
         else:
-            self._parse(data)
+            self._parse_bytes(data)
             if digest:
                 self._learn_head(digest, len(body))
 
@@ -240,10 +242,10 @@ class Connection(asyncio.Protocol):
         exchange = Exchange(self, head)
         self._incoming = exchange
         if self._current is None and self.full is None:
-            self._begin(exchange)
+            self._begin_exchange(exchange)
         else:
             self._pending.append(exchange)
-            self._pause()
+            self._pause_reading()
 
     def on_body(self, body: bytes) -> None:
         self._continue_pending = False  # to be asked: it comes
@@ -258,7 +260,7 @@ class Connection(asyncio.Protocol):
         exchange.feed_end()
         if exchange.ended:
             self._deadline = _NO_DEADLINE  # it lingers no more
-            self._next(exchange)
+            self._next_exchange(exchange)
 
     def expire(self, now: float) -> None:
         """Close the connection if what is awaited from the client is overdue."""
@@ -269,20 +271,20 @@ class Connection(asyncio.Protocol):
         if self.full is not None:
             self.abort()  # the client stopped reading
         else:
-            self._close()
+            self._close_transport()
 
     def close_when_idle(self) -> None:
         """Close now, or after the request that is being answered."""
         self._closing = True
         if self._current is None and self._incoming is None:
-            self._close()
+            self._close_transport()
 
     def abort(self) -> None:
         """Close at once; buffered data is lost."""
         self._mark_closed()
         self._transport.abort()
 
-    def _parse(self, data: bytes) -> None:
+    def _parse_bytes(self, data: bytes) -> None:
         headers, self._read_bytes = self._headers, len(data)
         while True:
             try:
@@ -297,14 +299,14 @@ class Connection(asyncio.Protocol):
                 self._read_closed = True  # it is a tunnel that was asked for
             except httptools.HttpParserError as error:
                 ours = error.__context__  # raised by what the parser called
-                self._refuse(ours if isinstance(ours, ServiceError) else invalid_http())
+                self._refuse_connection(ours if isinstance(ours, ServiceError) else invalid_http())
             break
         exchange = self._incoming
         if exchange is not None:
             if exchange.ended:
-                self._linger()
+                self._linger_until_read()
             elif exchange.unread > _MAX_UNREAD:
-                self._pause()
+                self._pause_reading()
         elif self._headers is headers:
             self._bound_head(len(data))
         elif self._url:
@@ -317,21 +319,21 @@ class Connection(asyncio.Protocol):
             self._server.heads.learn(digest, exchange.head)
         self._last_digest = digest
 
-    def _begin(self, exchange: Exchange) -> None:
+    def _begin_exchange(self, exchange: Exchange) -> None:
         self._current = exchange
         self._server.workers.begin(exchange)
 
-    def _next(self, exchange: Exchange) -> None:
+    def _next_exchange(self, exchange: Exchange) -> None:
         self._current = None
         last = self._half_closed and not self._pending
         if self._closing or last or not exchange.keep_alive:
-            self._close()
+            self._close_transport()
         elif self._pending:
             self._begin_pending()
 
     def _begin_pending(self) -> None:
         if self._pending and self._current is None and self.full is None and not self._closed:
-            self._begin(self._pending.popleft())
+            self._begin_exchange(self._pending.popleft())
             self.read_on()
 
     def _probe_half_closed(self, seconds: float) -> None:
@@ -355,7 +357,7 @@ class Connection(asyncio.Protocol):
             self._deadline = self._server.loop.time() + limits.head_seconds
         self._head_bytes += length
         if self._head_bytes > limits.max_head_bytes:
-            self._refuse(self._head_too_large())
+            self._refuse_connection(self._head_too_large())
 
     def _head_too_large(self) -> InvalidRequest:
         return InvalidRequest(
@@ -364,16 +366,16 @@ class Connection(asyncio.Protocol):
             status=431,
         )
 
-    def _linger(self) -> None:
+    def _linger_until_read(self) -> None:
         # Closing while the client sends would reset the connection before it reads the response.
         self._deadline = min(self._server.loop.time() + _LINGER_SECONDS, self._linger_deadline)
 
-    def _pause(self) -> None:
+    def _pause_reading(self) -> None:
         if not self._read_paused:
             self._read_paused = True
             self._transport.pause_reading()
 
-    def _close(self) -> None:
+    def _close_transport(self) -> None:
         self._mark_closed()
         self._transport.close()
 
@@ -381,7 +383,7 @@ class Connection(asyncio.Protocol):
         self._server.traffic.flush()
         self._closed = self._read_closed = self._closing = True
 
-    def _refuse(self, failure: ServiceError) -> None:
+    def _refuse_connection(self, failure: ServiceError) -> None:
         if self._closed:
             return
         broken, self._incoming = self._incoming, None
@@ -389,7 +391,7 @@ class Connection(asyncio.Protocol):
             if broken.status is None:
                 broken.keep_alive = False
                 broken.refuse(failure)
-            self._close()
+            self._close_transport()
             return
         if broken is not None:
             self._pending.pop()  # what was whole before it is answered

@@ -51,7 +51,7 @@ class _Inflate:
                     self._unfinished = data
                     return
                 self._unfinished = b""
-                self._inflate = zlib.decompressobj(_window(data))
+                self._inflate = zlib.decompressobj(_zlib_window(data))
                 self.ended = False
             inflate = self._inflate
             part = inflate.decompress(data, _PART)
@@ -64,7 +64,7 @@ class _Inflate:
             data = inflate.unused_data.lstrip(b"\0")
 
 
-def _window(data: bytes) -> int:
+def _zlib_window(data: bytes) -> int:
     if data.startswith(_GZIP):
         return 16 + zlib.MAX_WBITS
     named = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0  # RFC 1950, 2.2
@@ -207,10 +207,10 @@ class DecodedResponse(IncomingBody):
             data = await self._response.piece(late)
             if not data:
                 if not all(decoder.ended for decoder in self._decoders):
-                    raise self._unreadable()
+                    raise self._unreadable_compression()
                 return b""
             self._read += len(data)
-            self._parts = self._decode(data, self._decoders)
+            self._parts = self._decode_pieces(data, self._decoders)
         await asyncio.sleep(0)  # other tasks run between two parts
         return part
 
@@ -227,20 +227,20 @@ class DecodedResponse(IncomingBody):
         try:
             part = next(self._parts, None)
         except _ERRORS as error:
-            raise self._unreadable() from error
+            raise self._unreadable_compression() from error
         self._written += len(part or b"")
         if self._written > max(_FREE, _MAX_RATIO * self._read):
-            raise self._unreadable()
+            raise self._unreadable_compression()
         return part
 
-    def _decode(self, data: bytes, decoders: Sequence[Decoder]) -> Iterator[bytes]:
+    def _decode_pieces(self, data: bytes, decoders: Sequence[Decoder]) -> Iterator[bytes]:
         first, *others = decoders
         for part in first.parts(data):
             if others:
-                yield from self._decode(part, others)
+                yield from self._decode_pieces(part, others)
             elif part:
                 yield part
 
-    def _unreadable(self) -> TransportFailed:
+    def _unreadable_compression(self) -> TransportFailed:
         self.close()
         return TransportFailed("compressed", _UNREADABLE, sent=True)

@@ -190,7 +190,7 @@ class DoorTable:
         for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
             rest = _path_below(prefix, path)
             if rest is not None:
-                if door.open and not self._trusted(name):
+                if door.open and not self._is_trusted_name(name):
                     raise NotFound(
                         f"This door has no keys and does not answer to the host name {name}; "
                         "add it to the door's `hosts` or to `server.hosts`, or give the door keys."
@@ -206,7 +206,7 @@ class DoorTable:
         name = host_name(host)
         if name not in self._by_host:
             self._check_below(name)
-            if not self._trusted(name):
+            if not self._is_trusted_name(name):
                 raise NotFound(
                     f"The service does not answer to the host name {name} here; "
                     "add it to `server.hosts`."
@@ -229,7 +229,7 @@ class DoorTable:
                 "`server.hosts`."
             )
 
-    def _trusted(self, name: str) -> bool:
+    def _is_trusted_name(self, name: str) -> bool:
         # A page from elsewhere can point a public name of its own at this machine, but not an
         # address, a name without dots, or one that no public name server has (RFC 6762, section 3;
         # `.internal` is reserved).

@@ -46,10 +46,10 @@ class FairThreads:
         job = Future[R]()
         with self._lock:
             self._waiting.setdefault(caller, deque()).append((job, work))
-            self._start()
+            self._start_waiting()
         return job
 
-    def _start(self) -> None:
+    def _start_waiting(self) -> None:
         while self._free:
             ready = (caller for caller in self._waiting if caller not in self._busy_callers)
             caller = next(ready, None)
@@ -77,7 +77,7 @@ class FairThreads:
             self._busy_callers.discard(caller)
             if caller in self._waiting:
                 self._waiting.move_to_end(caller)
-            self._start()
+            self._start_waiting()
 
 
 _threads = FairThreads(2)

@@ -180,18 +180,18 @@ class Exchange(msgspec.Struct, eq=False):
         self._body.append(piece)
         self.unread += len(piece)
         if self._arrived is not None:
-            self._wake()
+            self._wake_reader()
 
     def feed_end(self) -> None:
         self.complete = True
         if self._arrived is not None:
-            self._wake()
+            self._wake_reader()
 
     def leave(self) -> None:
         if self.gone:
             return
         self.gone = True
-        self._wake()
+        self._wake_reader()
         if self.on_gone is not None:
             self.on_gone()
 
@@ -212,7 +212,7 @@ class Exchange(msgspec.Struct, eq=False):
         self.unread = 0
         return b"".join(body)
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
@@ -223,7 +223,7 @@ class Exchange(msgspec.Struct, eq=False):
 
         Names of ``headers`` are in lower case. Without ``length`` the body is sent in chunks.
         """
-        self._opening = self._head(status, content_type, headers, length)
+        self._opening = self._head_bytes(status, content_type, headers, length)
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the response's body; return false if the client reads too slowly."""
@@ -263,7 +263,7 @@ class Exchange(msgspec.Struct, eq=False):
         """Close the connection, so that the client notices an incomplete response."""
         self.wire.abort()
 
-    def _head(
+    def _head_bytes(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
@@ -325,7 +325,7 @@ class Exchange(msgspec.Struct, eq=False):
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        head = self._head(status, content_type, headers or {}, len(body))
+        head = self._head_bytes(status, content_type, headers or {}, len(body))
         self.ended = True
         if self.head.method == "HEAD":
             self.wire.finish(self, head)
@@ -374,16 +374,16 @@ def check_json_type(headers: Headers) -> None:
     if media != "application/json" and not (
         media.startswith("application/") and media.endswith("+json")
     ):
-        raise _unsupported(
+        raise _unsupported_media(
             f"The content type is {sent[:100] or 'missing'}; "
             "send the header `Content-Type: application/json`."
         )
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
-            raise _unsupported("JSON is sent as UTF-8; leave the charset out.")
+            raise _unsupported_media("JSON is sent as UTF-8; leave the charset out.")
     if (coding := _content_coding(headers)) and coding not in DECODERS:
-        raise _unsupported(
+        raise _unsupported_media(
             f"The content coding is {coding[:100]}; send the body as it is, or compressed by one "
             f"of {_CODINGS}.",
             headers={"Accept-Encoding": _CODINGS},  # RFC 9110, section 15.5.16
@@ -482,5 +482,5 @@ def _too_large(limits: BodyLimits) -> InvalidRequest:
     )
 
 
-def _unsupported(message: str, headers: Mapping[str, str] | None = None) -> InvalidRequest:
+def _unsupported_media(message: str, headers: Mapping[str, str] | None = None) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_media_type", status=415, headers=headers)

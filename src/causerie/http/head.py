@@ -106,11 +106,11 @@ def labels_of(headers: Headers) -> Labels:
     if not (referer or title or tag or parent):
         return UNLABELLED
     address, host = _label_address(referer)
-    app, named = (_readable(text)[:_LONGEST_NAME].rstrip() for text in (title, tag))
+    app, named = (_readable_text(text)[:_LONGEST_NAME].rstrip() for text in (title, tag))
     return Labels(app or host[:_LONGEST_NAME], address, parent, state, named)
 
 
-def _readable(text: str) -> str:
+def _readable_text(text: str) -> str:
     with suppress(UnicodeDecodeError):  # else it was latin-1 after all
         text = text.encode("latin-1").decode("utf-8")
     # Without controls of terminals and of writing direction, and unassigned characters.
@@ -120,7 +120,7 @@ def _readable(text: str) -> str:
 
 def _label_address(text: str) -> tuple[str, str]:
     try:
-        parts = urlsplit(_readable(text))
+        parts = urlsplit(_readable_text(text))
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return "", ""
@@ -284,12 +284,12 @@ def parse_target(url: bytes) -> tuple[str, str, str | None]:
 
     Raises :class:`InvalidRequest` for an absolute target that is no ``http`` address.
     """
-    host = None if url[:1] == b"/" else _host(url)
+    host = None if url[:1] == b"/" else _host_of_url(url)
     query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-    return _path(url) or ("" if host is None else "/"), query, host
+    return _path_of_url(url) or ("" if host is None else "/"), query, host
 
 
-def _host(url: bytes) -> str | None:
+def _host_of_url(url: bytes) -> str | None:
     scheme, separator, rest = url.partition(b"://")
     if not separator:
         return None
@@ -304,7 +304,7 @@ def _host(url: bytes) -> str | None:
     return rest.decode("latin-1")
 
 
-def _path(url: bytes) -> str:
+def _path_of_url(url: bytes) -> str:
     try:
         path = httptools.parse_url(url).path or b""
     except httptools.HttpParserInvalidURLError:

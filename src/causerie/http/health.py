@@ -108,19 +108,19 @@ class HealthHandlers(Struct, frozen=True):
 
     async def ready(self, exchange: Exchange) -> None:
         """Answer ``GET /health/ready``: 200 if a request would be served, else 503."""
-        state, obstacle = self._state()
+        state, obstacle = self._service_state()
         _send_health(exchange, Health(status=state, ready=state == "ready"), obstacle)
 
     async def overview(self, exchange: Exchange) -> None:
         """Answer ``GET /health``: readiness, engines, targets of routing, and shared limits."""
-        (state, obstacle), answers = self._state(), self.engines.shared()
+        (state, obstacle), answers = self._service_state(), self.engines.shared()
         engines, targets = self.engines.status(), self.engines.targets()
         health = Health(
             status=state,
             ready=state == "ready",
             live=True,
             engines=[self._engine_health(status) for status in engines],
-            targets=[_target(status) for status in targets],
+            targets=[_target_entry(status) for status in targets],
             limits=SharedLimits(
                 shared=answers is not None, answers=UNSET if answers is None else answers
             ),
@@ -128,7 +128,7 @@ class HealthHandlers(Struct, frozen=True):
         )
         _send_health(exchange, health, obstacle)
 
-    def _state(self) -> tuple[ServiceState, str]:
+    def _service_state(self) -> tuple[ServiceState, str]:
         state = self._engine_state()
         obstacle = self.engines.obstacle() if state == "ready" else ""
         return "unrecorded" if obstacle else state, obstacle
@@ -137,36 +137,38 @@ class HealthHandlers(Struct, frozen=True):
         if self.drain.announced or self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
-        if not statuses or any(self._serves(status) for status in statuses):
+        if not statuses or any(self._serves_requests(status) for status in statuses):
             return "ready"  # without engines of its own it has providers of others
         if any(status.state is EngineState.LOADING for status in statuses):
             return "loading"
         return "failed"
 
-    def _serves(self, status: EngineStatus) -> bool:
+    def _serves_requests(self, status: EngineStatus) -> bool:
         # An absent engine is loaded by the first request.
         if status.state is EngineState.ABSENT:
             return True
-        return status.state is EngineState.READY and not self._stalled(status)
+        return status.state is EngineState.READY and not self._is_stalled(status)
 
-    def _stalled(self, status: EngineStatus) -> bool:
+    def _is_stalled(self, status: EngineStatus) -> bool:
         return status.busy > 0 and (status.idle_seconds or 0.0) > 120  # without progress
 
     def _engine_health(self, status: EngineStatus) -> EngineHealth:
-        state = "stalled" if self._stalled(status) else status.state.value
+        state = "stalled" if self._is_stalled(status) else status.state.value
         members = [
-            _status(MemberHealth, one, address=one.model, state=one.state.value)
+            _status_entry(MemberHealth, one, address=one.model, state=one.state.value)
             for one in status.members
         ]
-        return _status(EngineHealth, status, state=state, members=members or None)
+        return _status_entry(EngineHealth, status, state=state, members=members or None)
 
 
-def _target(status: TargetStatus) -> TargetHealthEntry:
+def _target_entry(status: TargetStatus) -> TargetHealthEntry:
     waits = round(status.wait_seconds, 1) if status.wait_seconds > 0 else None
-    return _status(TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits)
+    return _status_entry(
+        TargetHealthEntry, status, failures=status.failures or None, wait_seconds=waits
+    )
 
 
-def _status(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
+def _status_entry(kind: type[_Told], status: EngineStatus | TargetStatus, **more: object) -> _Told:
     # `None` and empty texts are left out.
     fields = kind.__struct_fields__
     values = {name: more[name] if name in more else getattr(status, name) for name in fields}

@@ -59,7 +59,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
     A struct may have an ``extra_schema`` for rules between its fields. Where a struct forbids
     fields, ``null`` is still the same as leaving one out.
     """
-    schemas, structs = _schemas(types)
+    schemas, structs = _component_schemas(types)
     for name, schema in schemas.items():
         if schema.get("additionalProperties") is False:
             schema["additionalProperties"] = {"type": "null"}
@@ -69,7 +69,7 @@ def received_schemas(*types: type[Struct]) -> dict[str, Schema]:
 
 def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
     """Return the schemas of types that the service encodes; fields with defaults are there too."""
-    schemas, structs = _schemas(types)
+    schemas, structs = _component_schemas(types)
     for name, schema in schemas.items():
         schema["required"] = [
             each.encode_name
@@ -80,7 +80,9 @@ def sent_schemas(*types: type[Struct]) -> dict[str, Schema]:
     return schemas
 
 
-def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
+def _component_schemas(
+    types: tuple[type[Struct], ...],
+) -> tuple[dict[str, Schema], dict[str, type[Struct]]]:
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
         if "description" in schema:
@@ -88,16 +90,16 @@ def _schemas(types: tuple[type[Struct], ...]) -> tuple[dict[str, Schema], dict[s
         for each in schema.get("properties", {}).values():
             if each.get("default", ...) is None:
                 del each["default"]
-    return schemas, {each.__name__: each for one in types for each in _structs(one)}
+    return schemas, {each.__name__: each for one in types for each in _nested_structs(one)}
 
 
-def _structs(kind: Any) -> Iterator[type[Struct]]:
+def _nested_structs(kind: Any) -> Iterator[type[Struct]]:
     if isinstance(kind, type) and issubclass(kind, Struct):
         yield kind
         for each in declared(kind):
-            yield from _structs(each.type)
+            yield from _nested_structs(each.type)
     for argument in get_args(kind):
-        yield from _structs(argument)
+        yield from _nested_structs(argument)
 
 
 _Hint = Annotated[Any, Meta(description="A hint: taken and dropped.")]
@@ -210,15 +212,15 @@ class _Operation(Struct, frozen=True):
             made["security"] = list(_SECURITY[self.key])
         if self.parameters is not None:
             names = (name for each in self.parameters for name in _GROUPS.get(each, (each,)))
-            made["parameters"] = [self._parameter(name) for name in names]
-        made["responses"] = {**self._answers(), **self._failures()}
+            made["parameters"] = [self._parameter_schema(name) for name in names]
+        made["responses"] = {**self._described_answers(), **self._described_failures()}
         if self.example is not None:
             sent = ref(self.sends or _passed_body(self.path).__name__)
             content = {"application/json": {"schema": sent, "example": self.example}}
             made["requestBody"] = {"required": True, "content": content}
         return made
 
-    def _parameter(self, name: str) -> Schema:
+    def _parameter_schema(self, name: str) -> Schema:
         if f"{{{name}}}" in self.path:
             place, words, schema = "path", _TABLES["path"][name], text_schema(minLength=1)
         elif name in _TABLES["headers"]:
@@ -232,7 +234,7 @@ class _Operation(Struct, frozen=True):
             **{"description": words, "schema": schema},
         }
 
-    def _answers(self) -> Schema:
+    def _described_answers(self) -> Schema:
         words = self.answer
         whole = ref(self.schema) if self.schema else {"type": "object"}
         content: dict[str, Schema] = {"application/json": {"schema": whole}}
@@ -250,7 +252,7 @@ class _Operation(Struct, frozen=True):
             answers["503"] = _json_answer("Not now.", "Health")
         return answers
 
-    def _failures(self) -> Schema:
+    def _described_failures(self) -> Schema:
         errors = _GROUPS[self.errors] if isinstance(self.errors, str) else self.errors
         kind, busy = ("ErrorBody", "529") if self.path.startswith("/messages") else ("Error", "503")
         return {
@@ -270,7 +272,7 @@ def _passed_body(path: str) -> type[Struct]:
 _OPERATIONS = msgspec.convert(_TABLES["operations"], tuple[_Operation, ...])
 
 
-def _paths(base: str) -> dict[str, Schema]:
+def _described_paths(base: str) -> dict[str, Schema]:
     bases = (base, None) if base else (base,)
     return {
         base + each.path: {"get" if each.example is None else "post": each.described(base)}
@@ -280,7 +282,7 @@ def _paths(base: str) -> dict[str, Schema]:
 
 
 def market_paths() -> dict[str, Schema]:
-    return _paths(ROUTER_BASE)
+    return _described_paths(ROUTER_BASE)
 
 
 @dataclass(slots=True)
@@ -312,7 +314,7 @@ def document(max_messages: int) -> Schema:
             "Paths below `/v1` are found below the base URL of every door, those below "
             "`/router/v1` below that of doors of the kind `router`.",
         },
-        "paths": _paths("/v1") | market_paths() | _paths(""),
+        "paths": _described_paths("/v1") | market_paths() | _described_paths(""),
         "components": {
             "schemas": request_schemas(max_messages) | response_schemas(),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},

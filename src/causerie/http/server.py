@@ -93,26 +93,26 @@ async def serve(
         stack.enter_context(stop_signals(asyncio.get_running_loop(), stop, hurry))
         if bound.metrics is not None:
             scraping = Connections(edge.scrape, listen)
-            await stack.enter_async_context(_serving(scraping, bound.metrics))
-        server = await stack.enter_async_context(_serving(connections, bound.service))
+            await stack.enter_async_context(_serving_connections(scraping, bound.metrics))
+        server = await stack.enter_async_context(_serving_connections(connections, bound.service))
         if on_ready is not None:
             on_ready(*bound.service.getsockname()[:2])
         await stop.wait()
         if listen.shutdown_delay_seconds:
             edge.drain.announced = connections.leaving = True
             await happens(hurry, listen.shutdown_delay_seconds)
-        await _drain(edge, listen.drain_seconds, hurry)
+        await _drain_exchanges(edge, listen.drain_seconds, hurry)
         server.close()
         await _last_bytes(connections, hurry)
 
 
 @asynccontextmanager
-async def _serving(
+async def _serving_connections(
     connections: Connections, listener: socket.socket
 ) -> AsyncIterator[asyncio.Server]:
     try:
         with listener:
-            async with owned(_sweep(connections)):
+            async with owned(_sweep_connections(connections)):
                 loop = asyncio.get_running_loop()
                 server = await loop.create_server(connections, sock=listener, backlog=BACKLOG)
                 try:
@@ -124,7 +124,7 @@ async def _serving(
         await connections.workers.end(_HANDLERS_SECONDS)
 
 
-async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:
+async def _drain_exchanges(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:
     async with owned(edge.drain.finish(drain_seconds)) as draining, owned(hurry.wait()) as hurried:
         await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
     if hurry.is_set():
@@ -139,7 +139,7 @@ async def _last_bytes(connections: Connections, hurry: asyncio.Event) -> None:
         await asyncio.wait([closed], timeout=_HURRIED_SECONDS)
 
 
-async def _sweep(connections: Connections) -> None:
+async def _sweep_connections(connections: Connections) -> None:
     while True:
         await asyncio.sleep(0.5)
         connections.sweep()

@@ -66,7 +66,7 @@ class Workers:
             if not call.done():
                 call.set_result(exchange)
                 return
-        task = self._loop.create_task(self._work(exchange))
+        task = self._loop.create_task(self._work_on_exchanges(exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -89,7 +89,7 @@ class Workers:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
-    async def _work(self, exchange: Exchange) -> None:
+    async def _work_on_exchanges(self, exchange: Exchange) -> None:
         task = asyncio.current_task()
         assert task is not None
         idle, answer = self._idle, self._handler

@@ -223,7 +223,7 @@ class Ledger:
             for start in range(0, len(left), self._max_batch):
                 await self._take_over(left[start : start + self._max_batch])
             self._write_ahead_log.begin()
-        self._writer = asyncio.get_running_loop().create_task(self._write())
+        self._writer = asyncio.get_running_loop().create_task(self._write_records())
         return self
 
     async def _take_over(self, left: Sequence[UsageRecord]) -> None:
@@ -262,7 +262,7 @@ class Ledger:
             else:
                 return
         if self._database_away:
-            raise _unsafe()
+            raise _usage_not_recordable()
 
     def prepare(self, record: UsageRecord) -> None:
         """Leave the record if this process ends before :meth:`commit`, as far as that takes it."""
@@ -276,12 +276,12 @@ class Ledger:
         A cancelled caller does not withdraw the record.
         """
         if self._closing or (self.full and not record.delivered):
-            raise _unsafe()
+            raise _usage_not_recordable()
         waiting = _Waiting(record)
         if self._write_ahead_log is not None:
             try:
                 waiting.mark = self._write_ahead_log.write(record)
-                self._enqueue(waiting)
+                self._enqueue_record(waiting)
                 await self._write_ahead_log.flushed(waiting.mark)
                 self.journal_fails = False
                 return
@@ -289,18 +289,18 @@ class Ledger:
                 self.journal_fails = True
                 log.warning("the journal does not keep a usage record", reason=str(failure))
         if not waiting.mark:
-            self._enqueue(waiting)
+            self._enqueue_record(waiting)
         if not waiting.done and not (
             self._database_away and record.status >= _FAILED
         ):  # which is told anyway
             waiting.kept = asyncio.get_running_loop().create_future()
             await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 
-    def _enqueue(self, waiting: _Waiting) -> None:
+    def _enqueue_record(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
         self._more.set()
 
-    async def _write(self) -> None:
+    async def _write_records(self) -> None:
         pause = _FIRST_PAUSE
         while await self._wait_for_records():
             if self._write_ahead_log is not None and not self._closing:
@@ -365,7 +365,7 @@ class Ledger:
             self._batch = self._max_batch
 
 
-def _unsafe() -> StoreUnavailable:
+def _usage_not_recordable() -> StoreUnavailable:
     return StoreUnavailable("Usage cannot be recorded now. Try again.")
 
 

@@ -51,11 +51,11 @@ class Contents(Struct, eq=False):
         """Return about how many bytes of memory it takes."""
         passed = self._request.passed
         size = 0 if passed is None else _CHARACTERS * passed.tokens
-        return self._size + size + sum(map(_weight, self._request.messages))
+        return self._size + size + sum(map(_message_size, self._request.messages))
 
     def see(self, batch: events.Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
-        self._kept_events += filter(self._takes, batch)
+        self._kept_events += filter(self._keep_event, batch)
 
     def forget(self) -> None:
         """Forget all events, as the reply starts anew."""
@@ -70,7 +70,7 @@ class Contents(Struct, eq=False):
         """
         sent = self._request.whole
         fields = _FIELDS if self._request.passed is None else sent
-        return _excerpt({name: sent[name] for name in fields if name in sent}, cut=False)
+        return _bounded_excerpt({name: sent[name] for name in fields if name in sent}, cut=False)
 
     def reply(self, used: events.Usage) -> Excerpt:
         """Return the reply as a whole, also for a stream; empty if there was none.
@@ -81,9 +81,9 @@ class Contents(Struct, eq=False):
             return Excerpt("", cut=False)
         ends = [events.Finished("error", one) for one, started in self._open.items() if started]
         whole = self._completion(self.context, [*self._kept_events, *ends, self._usage or used])
-        return _excerpt(whole, cut=self._is_cut)
+        return _bounded_excerpt(whole, cut=self._is_cut)
 
-    def _takes(self, event: events.Event) -> bool:
+    def _keep_event(self, event: events.Event) -> bool:
         if isinstance(event, events.Usage):
             self._usage = event
             return False
@@ -98,7 +98,7 @@ class Contents(Struct, eq=False):
         return not self._is_cut
 
 
-def _weight(message: Message) -> int:
+def _message_size(message: Message) -> int:
     content = message.content
     if content is None or isinstance(content, str):
         return len(content or "")
@@ -118,7 +118,7 @@ def _size(event: events.Event) -> int:
             return _LOGPROB
 
 
-def _excerpt(value: object, *, cut: bool) -> Excerpt:
+def _bounded_excerpt(value: object, *, cut: bool) -> Excerpt:
     whole = msgspec.json.encode(value)
     text = whole[:MOST_BYTES].decode(errors="ignore")  # a character that is cut through
     return Excerpt(text, cut or len(whole) > MOST_BYTES)

@@ -62,14 +62,14 @@ class RequestLog:
         """The line on a terminal names the door."""
 
     def write(self, record: Record) -> None:
-        self._tell(_level(record), self, record)
+        self._tell(_log_level(record), self, record)
 
     def line(self, subject: Record, when: datetime) -> RequestLine:
         """Return the JSON line; times are to a tenth of a millisecond."""
         used, first = subject.used, subject.first_token_seconds
         return RequestLine(
             time=when,
-            level=_level(subject),
+            level=_log_level(subject),
             request_id=subject.request_id,
             door=subject.door,
             key=subject.key,
@@ -140,7 +140,7 @@ def _usage_words(record: Record) -> Iterator[str]:
         yield exact(amount_of(record.cost))
 
 
-def _level(record: Record) -> RequestLevel:
+def _log_level(record: Record) -> RequestLevel:
     return "warning" if record.status >= 500 else "info"
 
 

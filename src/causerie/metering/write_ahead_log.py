@@ -67,7 +67,7 @@ class WriteAheadLog:
         ended: list[UsageRecord] = []
         running: dict[str, UsageRecord] = {}
         for part in self._part_files():
-            for record, ends in _read(part):
+            for record, ends in _read_part(part):
                 if ends:
                     ended.append(record)
                 else:
@@ -87,14 +87,14 @@ class WriteAheadLog:
 
         Raises :class:`OSError`.
         """
-        line = _RUNNING + _line(record)
-        self._append(line)
+        line = _RUNNING + _record_line(record)
+        self._append_line(line)
         self._running[record.id] = line
 
     def write(self, record: UsageRecord) -> int:
         """Append the record of an ended request, and return its mark; raise :class:`OSError`."""
         self._running.pop(record.id, None)
-        self._append(_line(record))
+        self._append_line(_record_line(record))
         self._mark += 1
         if self._written >= self._turns_at:
             self._turns_at = self._written + self._part_bytes
@@ -102,7 +102,7 @@ class WriteAheadLog:
                 self._next_part()
         return self._mark
 
-    def _append(self, line: bytes) -> None:
+    def _append_line(self, line: bytes) -> None:
         if self._file is None:
             raise OSError("the journal is not open")
         written = os.write(self._file, line)
@@ -115,7 +115,7 @@ class WriteAheadLog:
         """Raise :class:`OSError` if the disk would not take a record now."""
         size = self._written
         try:
-            self._append(bytes(_CHECK_BYTES))
+            self._append_line(bytes(_CHECK_BYTES))
         finally:
             if self._file is not None:
                 os.ftruncate(self._file, size)
@@ -133,19 +133,19 @@ class WriteAheadLog:
             reached, full = self._mark, tuple(self._full)
             try:
                 for file in (*full, self._file):
-                    await asyncio.to_thread(_flush, os.dup(file))
+                    await asyncio.to_thread(_flush_and_close, os.dup(file))
             except OSError:
                 self._lost = range(self._synced_mark + 1, reached + 1)
                 raise
             self._synced_mark = reached
             del self._full[: len(full)]
             for file in full:
-                _close(file)
+                _close_file(file)
 
     def set_aside(self, record: UsageRecord) -> None:
         """Write a record that the database refuses to a file that is never removed."""
         with suppress(OSError), (self._folder / "refused").open("ab") as file:
-            file.write(_line(record))  # where it cannot be, the log has it
+            file.write(_record_line(record))  # where it cannot be, the log has it
 
     def applied(self, mark: int) -> None:
         """Remove the files whose records the database has up to this mark."""
@@ -160,29 +160,31 @@ class WriteAheadLog:
             self._full.append(self._file)
             self._file = None
         while self._full:
-            _close(self._full.pop())
+            _close_file(self._full.pop())
         self._lock.release()
 
     def _next_part(self) -> None:
         # Lines of all running requests are copied, so the files before it can be removed.
-        file, written = _new_part(self._part(self._number + 1), b"".join(self._running.values()))
+        file, written = _new_part(
+            self._part_path(self._number + 1), b"".join(self._running.values())
+        )
         full, self._file, self._written = self._file, file, written
         self._turns_at = written + self._part_bytes
         if full is not None:
-            self._parts.append((self._mark, self._part(self._number)))
+            self._parts.append((self._mark, self._part_path(self._number)))
             self._full.append(full)
         self._number += 1
         while self._full and not self._sync:
-            _close(self._full.pop())
+            _close_file(self._full.pop())
 
-    def _part(self, number: int) -> Path:
+    def _part_path(self, number: int) -> Path:
         return self._folder / f"{number:08d}{_SUFFIX}"
 
     def _part_files(self) -> list[Path]:
         return sorted(self._folder.glob(f"*{_SUFFIX}"))
 
 
-def _line(record: UsageRecord) -> bytes:
+def _record_line(record: UsageRecord) -> bytes:
     data = _encode(record)
     return b"%08x %s\n" % (zlib.crc32(data), data)
 
@@ -200,19 +202,19 @@ def _new_part(part: Path, content: bytes) -> tuple[int, int]:
     return file, written
 
 
-def _close(file: int) -> None:
+def _close_file(file: int) -> None:
     with suppress(OSError):  # what it says of data is told where that has to be safe
         os.close(file)
 
 
-def _flush(file: int) -> None:
+def _flush_and_close(file: int) -> None:
     try:
         os.fdatasync(file)
     finally:
         os.close(file)
 
 
-def _read(part: Path) -> Iterator[tuple[UsageRecord, bool]]:
+def _read_part(part: Path) -> Iterator[tuple[UsageRecord, bool]]:
     lines = part.read_bytes().split(b"\n")
     for line in lines[:-1]:  # the last is empty, or was cut off
         checksum, _, data = line.removeprefix(_RUNNING).partition(b" ")

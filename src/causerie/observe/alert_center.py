@@ -50,7 +50,7 @@ class MemoryBook:
             if before.level >= condition.level or (over is not None and over > quiet_since):
                 return False
         self._alerts[condition.key] = StoredAlert.fired(condition, now)
-        self._add(deliveries)
+        self._add_deliveries(deliveries)
         return True
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
@@ -65,7 +65,7 @@ class MemoryBook:
         if found is None or not found.level or found.seen_at > unseen_since:
             return False
         self._alerts[key] = replace(found, level=0, resolved_at=now)
-        self._add(deliveries)
+        self._add_deliveries(deliveries)
         return True
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
@@ -82,11 +82,11 @@ class MemoryBook:
             if each.next_at is not None and each.next_at <= now
         ][:most]
         taken = [replace(each, next_at=until, attempts=each.attempts + 1) for each in due]
-        self._add(taken)
+        self._add_deliveries(taken)
         return taken
 
     async def settle(self, delivery: Delivery) -> None:
-        self._add([delivery])
+        self._add_deliveries([delivery])
 
     async def deliveries(self, most: int) -> Sequence[Delivery]:
         return sorted(self._deliveries.values(), key=lambda each: each.at, reverse=True)[:most]
@@ -99,7 +99,7 @@ class MemoryBook:
             if one.at >= before or one.next_at is not None
         }
 
-    def _add(self, deliveries: Sequence[Delivery]) -> None:
+    def _add_deliveries(self, deliveries: Sequence[Delivery]) -> None:
         self._deliveries |= {each.id: each for each in deliveries}
         ended = [id for id, each in self._deliveries.items() if each.next_at is None]
         for id in ended[: max(len(self._deliveries) - _MOST, 0)]:
@@ -170,7 +170,7 @@ class AlertCenter:
             if each.firing and each.seen_at <= unseen_since and key not in observed
         ]
         if new or over:
-            await self._announce(new, over, options, now)
+            await self._announce_changes(new, over, options, now)
 
     async def forget(self) -> None:
         await self.book.forget(self._clock() - _KEPT)
@@ -181,20 +181,20 @@ class AlertCenter:
         taken = await self.book.claim(now, now + _CLAIM, _AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for delivery in taken:
-                group.create_task(self._deliver(delivery))
+                group.create_task(self._deliver_one(delivery))
         return len(taken)
 
     async def test(self, receiver: Receiver, words: str) -> Outcome:
         """Send a test message at once, and keep its outcome."""
         now = self._clock()
-        message = _message(Condition("", AlertKind.TEST, words), now)
-        delivery = replace(_addressed(receiver, message), attempts=1)
-        outcome = await self._attempt(delivery)
+        message = _delivery_message(Condition("", AlertKind.TEST, words), now)
+        delivery = replace(_addressed_delivery(receiver, message), attempts=1)
+        outcome = await self._attempt_delivery(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
         await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
         return outcome
 
-    async def _announce(
+    async def _announce_changes(
         self,
         new: Sequence[Condition],
         over: Sequence[StoredAlert],
@@ -203,19 +203,21 @@ class AlertCenter:
     ) -> None:
         sent = Counter(await self.book.sent(now - _HOUR))
         for one in new:
-            deliveries = _within_rate(_message(one, now), _receivers(options, one), options, sent)
+            deliveries = _within_rate(
+                _delivery_message(one, now), _receivers(options, one), options, sent
+            )
             if await self.book.fire(one, deliveries, now, now - options.quiet):
                 log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
                 self.more.set()
         for alert in over:
-            message = _message(alert, now, firing=False)
+            message = _delivery_message(alert, now, firing=False)
             deliveries = _within_rate(message, _receivers(options, alert), options, sent)
             if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
                 log.info("alert over", kind=alert.kind, alert=alert.key)
                 self.more.set()
 
-    async def _deliver(self, delivery: Delivery) -> None:
-        outcome = await self._attempt(delivery)
+    async def _deliver_one(self, delivery: Delivery) -> None:
+        outcome = await self._attempt_delivery(delivery)
         ended = replace(delivery, outcome=outcome.words, next_at=None)
         if outcome.delivered:
             ended = replace(ended, state=DeliveryState.DELIVERED)
@@ -229,7 +231,7 @@ class AlertCenter:
         except StoreUnavailable:  # it is tried once more, when nobody has it any more
             log.warning("alert delivery not kept", message=delivery.id)
 
-    async def _attempt(self, delivery: Delivery) -> Outcome:
+    async def _attempt_delivery(self, delivery: Delivery) -> Outcome:
         channel = self._channels(delivery.channel, delivery.to)
         if channel is None:
             words = "The channel is not in the configuration any more."
@@ -261,7 +263,7 @@ def _within_rate(
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
-        delivery = _addressed(receiver, message)
+        delivery = _addressed_delivery(receiver, message)
         if sent[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
@@ -271,11 +273,13 @@ def _within_rate(
     return made
 
 
-def _message(about: Condition | StoredAlert, now: datetime, *, firing: bool = True) -> Delivery:
+def _delivery_message(
+    about: Condition | StoredAlert, now: datetime, *, firing: bool = True
+) -> Delivery:
     told = about.kind, firing, about.summary, about.details
     return Delivery("", "", "", *told, at=now, next_at=now)
 
 
-def _addressed(receiver: Receiver, message: Delivery) -> Delivery:
+def _addressed_delivery(receiver: Receiver, message: Delivery) -> Delivery:
     id = f"msg_{uuid4().hex}"
     return replace(message, id=id, channel=receiver.channel, to=receiver.to)

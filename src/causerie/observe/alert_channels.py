@@ -35,7 +35,7 @@ class Email:
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
         try:
-            await mail.in_thread(partial(mail.send_now, self.server, self._letter(message)))
+            await mail.in_thread(partial(mail.send_now, self.server, self._mail_letter(message)))
         except asyncio.CancelledError:
             log.warning("alert left", message=message.id, reason="the service stops")
             raise
@@ -44,7 +44,7 @@ class Email:
             return Outcome(delivered=False, words=words, final=mail.is_final(failure))
         return Outcome(delivered=True, words=f"{place} took the letter.")
 
-    def _letter(self, message: Delivery) -> mail.Letter:
+    def _mail_letter(self, message: Delivery) -> mail.Letter:
         lines = [message.title + ("" if message.title.endswith(".") else "."), ""]
         lines += [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
         lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]
@@ -106,7 +106,7 @@ class Webhook:
             return Outcome(delivered=False, words=words)
         finally:
             await client.close()
-        return _outcome(client.address.place, response.status, answer)
+        return _delivery_outcome(client.address.place, response.status, answer)
 
 
 def payload(message: Delivery) -> bytes:
@@ -121,13 +121,13 @@ def payload(message: Delivery) -> bytes:
     )
 
 
-def _slack(message: Delivery) -> bytes:
+def _slack_body(message: Delivery) -> bytes:
     facts = [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
     text = "\n".join([message.title, *facts])
     return msgspec.json.encode({"text": html.escape(text, quote=False)})
 
 
-def _teams(message: Delivery) -> bytes:
+def _teams_body(message: Delivery) -> bytes:
     # Runs of text are shown as they are; text blocks and facts would be read as Markdown.
     runs = [{"type": "TextRun", "text": message.title, "weight": "bolder"}]
     runs += [
@@ -147,12 +147,12 @@ def _teams(message: Delivery) -> bytes:
 
 _PAYLOADS: Mapping[str, Callable[[Delivery], bytes]] = {
     "standard": payload,
-    "slack": _slack,
-    "teams": _teams,
+    "slack": _slack_body,
+    "teams": _teams_body,
 }
 
 
-def _outcome(place: str, status: int, answer: str) -> Outcome:
+def _delivery_outcome(place: str, status: int, answer: str) -> Outcome:
     said = f' It said: "{answer}"' if answer else ""
     if 200 <= status < 300:
         return Outcome(delivered=True, words=f"{place} took it with status {status}.{said}")

@@ -80,7 +80,7 @@ def configure(
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
 
 
-def _coloured(out: TextIO) -> bool:
+def _uses_colour(out: TextIO) -> bool:
     return _colours and out.isatty()
 
 
@@ -119,18 +119,18 @@ def _renderers(out: TextIO, *, is_json: bool) -> list[Processor]:
     # Values of variables are left out of tracebacks: they may be contents.
     if is_json:
         tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-        return [structlog.processors.ExceptionRenderer(tracebacks), _json]
+        return [structlog.processors.ExceptionRenderer(tracebacks), _json_line]
     return [
         structlog.dev.ConsoleRenderer(
             timestamp_key="time",
-            colors=_coloured(out),
+            colors=_uses_colour(out),
             sort_keys=False,
             exception_formatter=structlog.dev.plain_traceback,
         )
     ]
 
 
-def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+def _json_line(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
     return _encoder.encode({**first, **event}).decode()
 
@@ -182,7 +182,7 @@ class LogBuffer:
                 out.write(piece)
                 out.flush()
             return
-        colours = _coloured(out)
+        colours = _uses_colour(out)
         for form, subject, when in kept:
             clock = f"{when.astimezone():{CLOCK}}"
             out.write(form.text(subject, clock, colours=colours) + "\n")

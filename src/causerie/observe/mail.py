@@ -114,13 +114,13 @@ class Outbox:
             while True:
                 letter = await self._waiting.get()
                 sending = 1
-                await self._deliver(letter)
+                await self._deliver_letter(letter)
                 sending = 0
         finally:
             if left := self._waiting.qsize() + sending:
                 log.warning("mail.left", letters=left, reason="the service stops")
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver_letter(self, letter: Letter) -> None:
         for attempt in range(1, _TRIES + 1):
             try:
                 await in_thread(partial(send_now, self._server, letter), self._stop_seconds)
@@ -150,13 +150,13 @@ def send_now(server: MailServer, letter: Letter) -> None:
     message.set_content(letter.text)
     if letter.html:
         message.add_alternative(letter.html, subtype="html")
-    with _connected(server) as connection:
+    with _connected_server(server) as connection:
         if server.user is not None:
             connection.login(server.user, server.password or "")
         connection.send_message(message, to_addrs=[letter.to])
 
 
-def _connected(server: MailServer) -> smtplib.SMTP:
+def _connected_server(server: MailServer) -> smtplib.SMTP:
     if server.tls == "off":
         return smtplib.SMTP(server.host, server.port, timeout=server.seconds)
     trust = ssl.create_default_context(cafile=server.ca_file)
@@ -176,13 +176,15 @@ def reason(failure: Exception) -> str:
     match failure:
         case smtplib.SMTPRecipientsRefused():
             code, said = next(iter(failure.recipients.values()))
-            return f"the server refuses the address: {_reply(code, said)}"
+            return f"the server refuses the address: {_reply_text(code, said)}"
         case smtplib.SMTPAuthenticationError():
-            return f"user or password are wrong: {_reply(failure.smtp_code, failure.smtp_error)}"
+            return (
+                f"user or password are wrong: {_reply_text(failure.smtp_code, failure.smtp_error)}"
+            )
         case smtplib.SMTPNotSupportedError():
             return "the server offers no STARTTLS, or does not let anybody authenticate"
         case smtplib.SMTPResponseException():
-            return f"the server refuses: {_reply(failure.smtp_code, failure.smtp_error)}"
+            return f"the server refuses: {_reply_text(failure.smtp_code, failure.smtp_error)}"
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {failure.verify_message}"
         case ssl.SSLError():
@@ -205,6 +207,6 @@ def is_final(failure: Exception) -> bool:
     return code >= 500
 
 
-def _reply(code: int, words: bytes | str) -> str:
+def _reply_text(code: int, words: bytes | str) -> str:
     text = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
     return f"{code} {' '.join(text.split())[:200]}"

@@ -140,12 +140,12 @@ class MetricsCounters(Collector):
     def _counter_metrics(self) -> Iterator[Metric]:
         places = self._places.items()
         ended = [((*place, *end), n) for place, it in places for end, n in it.ended()]
-        yield _metric("requests", ended)
+        yield _metric_family("requests", ended)
         tokens = [((*place, kind), n) for place, it in places for kind, n in it.tokens.items()]
-        yield _metric("tokens", tokens)
-        yield _metric("continued", [(place, it.continued) for place, it in places])
-        yield _metric("cost", [(place, it.cost / BILLION) for place, it in places])
-        yield _metric("refused", self._refused.items())
+        yield _metric_family("tokens", tokens)
+        yield _metric_family("continued", [(place, it.continued) for place, it in places])
+        yield _metric_family("cost", [(place, it.cost / BILLION) for place, it in places])
+        yield _metric_family("refused", self._refused.items())
         for name in _TIMES:
             row = _FAMILIES[name]
             family = HistogramMetricFamily(f"causerie_{name}", row.words, labels=row.labels)
@@ -156,37 +156,43 @@ class MetricsCounters(Collector):
             yield family
 
     def _gauge_metrics(self) -> Iterator[Metric]:
-        yield _metric("build_info", [((__version__,), 1)])
+        yield _metric_family("build_info", [((__version__,), 1)])
         engines, targets = self._engines(), self._targets()
-        states = [row for each in engines for row in _states(each.state, each.model)]
-        yield _metric("engine_state", states)
-        yield _metric("engine_slots", [((each.model,), each.slots) for each in engines])
-        yield _metric("engine_busy_slots", [((each.model,), each.busy) for each in engines])
-        yield _metric("engine_restarts", [((each.model,), each.restarts) for each in engines])
+        states = [row for each in engines for row in _state_rows(each.state, each.model)]
+        yield _metric_family("engine_state", states)
+        yield _metric_family("engine_slots", [((each.model,), each.slots) for each in engines])
+        yield _metric_family("engine_busy_slots", [((each.model,), each.busy) for each in engines])
+        yield _metric_family(
+            "engine_restarts", [((each.model,), each.restarts) for each in engines]
+        )
         sizes = [((s.model,), s.memory_bytes) for s in engines if s.memory_bytes is not None]
-        yield _metric("engine_memory_bytes", sizes)
-        yield _metric("queue_length", [((model,), n) for model, n in self._queue_lengths()])
+        yield _metric_family("engine_memory_bytes", sizes)
+        yield _metric_family("queue_length", [((model,), n) for model, n in self._queue_lengths()])
         members = [((pool.model, each.model), each) for pool in engines for each in pool.members]
-        states = [row for place, each in members for row in _states(each.state, *place)]
-        yield _metric("pool_member_state", states)
-        yield _metric("pool_member_slots", [(place, each.slots) for place, each in members])
-        yield _metric("pool_member_busy_slots", [(place, each.busy) for place, each in members])
-        yield _metric("target_state", [((each.name, each.state), 1) for each in targets])
-        yield _metric("target_in_flight", [((each.name,), each.in_flight) for each in targets])
-        yield _metric("target_answers", [((each.name,), each.answered) for each in targets])
+        states = [row for place, each in members for row in _state_rows(each.state, *place)]
+        yield _metric_family("pool_member_state", states)
+        yield _metric_family("pool_member_slots", [(place, each.slots) for place, each in members])
+        yield _metric_family(
+            "pool_member_busy_slots", [(place, each.busy) for place, each in members]
+        )
+        yield _metric_family("target_state", [((each.name, each.state), 1) for each in targets])
+        yield _metric_family(
+            "target_in_flight", [((each.name,), each.in_flight) for each in targets]
+        )
+        yield _metric_family("target_answers", [((each.name,), each.answered) for each in targets])
         failed = [((each.name, why), n) for each in targets for why, n in each.failed.items()]
-        yield _metric("target_failures", failed)
+        yield _metric_family("target_failures", failed)
         calls = [((each.name, kind), n) for each in targets for kind, n in each.calls.items()]
-        yield _metric("tool_calls", calls)
+        yield _metric_family("tool_calls", calls)
         if (here := self._shared()) is not None:
-            yield _metric("shared_store_up", [((), float(here))])
+            yield _metric_family("shared_store_up", [((), float(here))])
         if (store := self._store()) is not None:
-            yield _metric("database_up", [((), float(store.database))])
-            yield _metric("journal_up", [((), float(store.journal))])
-            yield _metric("usage_records_waiting", [((), store.waiting)])
-            yield _metric("budgets", store.budgets.items())
+            yield _metric_family("database_up", [((), float(store.database))])
+            yield _metric_family("journal_up", [((), float(store.journal))])
+            yield _metric_family("usage_records_waiting", [((), store.waiting)])
+            yield _metric_family("budgets", store.budgets.items())
 
-    def _label(self, record: Record) -> str:
+    def _model_label(self, record: Record) -> str:
         # Of the names below a wildcard there is no end.
         if record.model == record.entry or record.model in self._names:
             return record.model
@@ -199,7 +205,7 @@ class MetricsCounters(Collector):
         ended, self._ended = self._ended, []
         places: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
         for record in ended:
-            places[record.door, self._label(record)].append(record)
+            places[record.door, self._model_label(record)].append(record)
         for place, records in places.items():
             self._places[place].add(records)
 
@@ -266,11 +272,11 @@ class _Place:
         )
 
 
-def _states(state: EngineState, *labels: str) -> Iterator[_Row]:
+def _state_rows(state: EngineState, *labels: str) -> Iterator[_Row]:
     return (((*labels, one.value), float(state is one)) for one in EngineState)
 
 
-def _metric(name: str, rows: Iterable[_Row]) -> Metric:
+def _metric_family(name: str, rows: Iterable[_Row]) -> Metric:
     row = _FAMILIES[name]
     kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
     family = kind(f"causerie_{name}", row.words, labels=row.labels)
@@ -281,13 +287,18 @@ def _metric(name: str, rows: Iterable[_Row]) -> Metric:
 
 def merged(texts: Sequence[str], past: str, *, workers: int, restarts: int) -> str:
     """Merge the metrics of running processes and the counts of ``past`` ones."""
-    new = _metric("workers", [((), workers)]), _metric("worker_restarts", [((), restarts)])
-    return _text([*_families([*texts, past]), *new])
+    new = (
+        _metric_family("workers", [((), workers)]),
+        _metric_family("worker_restarts", [((), restarts)]),
+    )
+    return _exposition_text([*_families([*texts, past]), *new])
 
 
 def counts(texts: Sequence[str]) -> str:
     """Merge the counters and histograms, which stay when a process ends."""
-    return _text([each for each in _families(texts) if each.type in ("counter", "histogram")])
+    return _exposition_text(
+        [each for each in _families(texts) if each.type in ("counter", "histogram")]
+    )
 
 
 def _families(texts: Sequence[str]) -> Iterator[Metric]:
@@ -315,5 +326,5 @@ class _Given(Collector):
         yield from self._families
 
 
-def _text(families: Sequence[Metric]) -> str:
+def _exposition_text(families: Sequence[Metric]) -> str:
     return generate_latest(_Given(families)).decode()

@@ -165,7 +165,7 @@ class TracedTarget:
                     traced.tell_usage()
         except BaseException as failure:
             if traced is None:
-                _note(span, failure)
+                _note_failure(span, failure)
             raise
         finally:
             span.end()
@@ -216,7 +216,7 @@ class _TracedReply:
         except StopAsyncIteration:
             raise
         except BaseException as failure:
-            _note(self._span, failure)
+            _note_failure(self._span, failure)
             raise
         if self._awaiting_first and batch:
             self._awaiting_first = False
@@ -234,7 +234,7 @@ class _TracedReply:
             context.detach(reset)
 
 
-def _note(span: Span, failure: BaseException) -> None:
+def _note_failure(span: Span, failure: BaseException) -> None:
     if not isinstance(failure, Exception):
         span.set_attribute("causerie.left", value=True)
         return

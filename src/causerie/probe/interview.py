@@ -107,7 +107,7 @@ class ProbeClient:
         began = time.monotonic()
         try:
             async with asyncio.timeout(patience):
-                await self._exchange(ask, partial)
+                await self._exchange_request(ask, partial)
         except TimeoutError:
             partial.ended = "late" if ask.leave_after is None else "left"
             what = "the answer had not ended after" if partial.status else "no answer within"
@@ -116,9 +116,9 @@ class ProbeClient:
             partial.ended, partial.trouble = "broken", str(failure)
         return self._reply(partial, time.monotonic() - began)
 
-    async def _exchange(self, ask: ProbeRequest, partial: _PartialReply) -> None:
+    async def _exchange_request(self, ask: ProbeRequest, partial: _PartialReply) -> None:
         client = self._root if ask.at_root else self._client
-        response = await client.send(ask.method, ask.path, self._headers(ask), ask.body)
+        response = await client.send(ask.method, ask.path, self._request_headers(ask), ask.body)
         most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
         try:
             partial.status, partial.headers = response.status, response.headers
@@ -134,7 +134,7 @@ class ProbeClient:
         finally:
             response.close()
 
-    def _headers(self, ask: ProbeRequest) -> list[tuple[str, str]]:
+    def _request_headers(self, ask: ProbeRequest) -> list[tuple[str, str]]:
         headers = [("accept", "*/*"), ("user-agent", "causerie-probe")]
         if ask.body:
             headers.append(("content-type", "application/json"))
@@ -234,24 +234,24 @@ class Interview:
             if reason:
                 yield Finding(question, unclear(f"not asked: {reason}"))
                 continue
-            finding = await self._finding(question)
+            finding = await self._finding_of(question)
             if question.id == "completion":
                 self._answers = finding.verdict.good
             if question.id in _OPERATIONS:
                 self._serves = self._serves or finding.verdict.good
             yield finding
 
-    async def _finding(self, question: ProbeQuestion) -> Finding:
-        found, seen = await self._ask(question, self._asks)
+    async def _finding_of(self, question: ProbeQuestion) -> Finding:
+        found, seen = await self._ask_question(question, self._asks)
         self.subject = found.learned or self.subject
         if self.dialect_preview is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
-        other, more = await self._ask(question, self.dialect_preview)
+        other, more = await self._ask_question(question, self.dialect_preview)
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Finding(question, found, (*seen, *more))
 
-    async def _ask(
+    async def _ask_question(
         self, question: ProbeQuestion, asks: RequestSender
     ) -> tuple[ProbeVerdict, tuple[RecordedExchange, ...]]:
         script = question.script(self.subject)
@@ -354,7 +354,7 @@ def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Probed
         thinking=subject.thinking,
         continues=subject.continues,
         probed=probed,
-        evidence=_evidence(findings),
+        evidence=_evidence_words(findings),
         overclaimed=tuple(sorted(name for name in names if Grade.NO in seen.get(name, ()))),
         operations=tuple(name for name, grade in served.items() if known and grade in _GOOD),
     )
@@ -377,7 +377,7 @@ def _by_parameter(findings: Iterable[Finding]) -> Mapping[str, set[Grade]]:
     return grades
 
 
-def _evidence(findings: Sequence[Finding]) -> str:
+def _evidence_words(findings: Sequence[Finding]) -> str:
     counts = {grade: sum(one.verdict.grade is grade for one in findings) for grade in Grade}
     words = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
     grades = sorted(_by_parameter(findings).items())

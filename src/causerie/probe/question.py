@@ -116,7 +116,7 @@ class ProbeReply:
             raise Settled(no(f"status 200 with an error: {self.message}"))
         if not isinstance(dig(document, "choices", choice, "message"), dict):
             raise Settled(no("the reply has no `choices[].message`"))
-        return _answer(document, choice)
+        return _parsed_answer(document, choice)
 
     def stream(self) -> ProbeStream:
         """Return the chunks of a stream; raise :class:`Settled` if there are none."""
@@ -349,19 +349,19 @@ class ProbeAnswer:
         return dig(self.document, *path)
 
 
-def _answer(document: object, choice: int = 0) -> ProbeAnswer:
+def _parsed_answer(document: object, choice: int = 0) -> ProbeAnswer:
     message = dig(document, "choices", choice, "message")
-    calls = [(one, dig(one, "function")) for one in _list(dig(message, "tool_calls"))]
+    calls = [(one, dig(one, "function")) for one in _list_or_empty(dig(message, "tool_calls"))]
     return ProbeAnswer(
-        text=_text(dig(message, "content")),
-        reasoning=_reasoning(message),
+        text=_text_or_empty(dig(message, "content")),
+        reasoning=_reasoning_text(message),
         calls=tuple(
             ProbeCall(dig(one, "id"), dig(one, "type"), dig(of, "name"), dig(of, "arguments"))
             for one, of in calls
         ),
         finish=dig(document, "choices", choice, "finish_reason"),
-        prompt=_count(dig(document, "usage", "prompt_tokens")),
-        completion=_count(dig(document, "usage", "completion_tokens")),
+        prompt=_whole_number(dig(document, "usage", "prompt_tokens")),
+        completion=_whole_number(dig(document, "usage", "completion_tokens")),
         document=document,
     )
 
@@ -381,31 +381,31 @@ class ProbeStream:
         found = (
             dig(one, "delta")
             for chunk in self.chunks
-            for one in _list(dig(chunk, "choices"))
+            for one in _list_or_empty(dig(chunk, "choices"))
             if dig(one, "index") in (choice, None)
         )
         return [delta for delta in found if isinstance(delta, dict)]
 
     def finishes(self) -> list[object]:
-        choices = (one for chunk in self.chunks for one in _list(dig(chunk, "choices")))
+        choices = (one for chunk in self.chunks for one in _list_or_empty(dig(chunk, "choices")))
         return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
 
     def answer(self) -> ProbeAnswer:
         """Return the first choice, put together."""
-        return _answer(self.document())
+        return _parsed_answer(self.document())
 
     def document(self) -> dict[str, object]:
         """Return the plain completion that the stream stands for."""
         deltas, calls = self.deltas(), _joined_calls(self)
         message = {
             "role": "assistant",
-            "content": "".join(_text(delta.get("content")) for delta in deltas),
-            "reasoning": "".join(map(_reasoning, deltas)),
+            "content": "".join(_text_or_empty(delta.get("content")) for delta in deltas),
+            "reasoning": "".join(map(_reasoning_text, deltas)),
         }
         logprobs = [
             token
             for chunk in self.chunks
-            for token in _list(dig(chunk, "choices", 0, "logprobs", "content"))
+            for token in _list_or_empty(dig(chunk, "choices", 0, "logprobs", "content"))
         ]
         choice = {
             "index": 0,
@@ -419,11 +419,11 @@ class ProbeStream:
 def _joined_calls(stream: ProbeStream) -> list[dict[str, object]]:
     pieces: dict[str, list[object]] = {}
     for delta in stream.deltas():
-        for piece in _list(delta.get("tool_calls")):
+        for piece in _list_or_empty(delta.get("tool_calls")):
             pieces.setdefault(repr(dig(piece, "index")), []).append(piece)
     calls = []
     for parts in pieces.values():
-        arguments = "".join(_text(dig(part, "function", "arguments")) for part in parts)
+        arguments = "".join(_text_or_empty(dig(part, "function", "arguments")) for part in parts)
         function = {"name": dig(parts[0], "function", "name"), "arguments": arguments}
         calls.append(
             {"id": dig(parts[0], "id"), "type": dig(parts[0], "type"), "function": function}
@@ -449,19 +449,21 @@ def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
     return faults
 
 
-def _reasoning(message: object) -> str:
-    return _text(dig(message, "reasoning_content")) or _text(dig(message, "reasoning"))
+def _reasoning_text(message: object) -> str:
+    return _text_or_empty(dig(message, "reasoning_content")) or _text_or_empty(
+        dig(message, "reasoning")
+    )
 
 
-def _count(value: object) -> int | None:
+def _whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _list(value: object) -> list[object]:
+def _list_or_empty(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _text(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -499,7 +501,7 @@ def _one_line(text: str) -> str:
 
 def _ask_text(ask: ProbeRequest) -> str:
     if not ask.body:
-        return f"{ask.method} {ask.path}" + _deviations(ask)
+        return f"{ask.method} {ask.path}" + _request_words(ask)
     body = ProbeReply(body=ask.body).document()
     if not isinstance(body, dict):
         return f"{ask.path} {ask.body[:80].decode('utf-8', 'replace')}"
@@ -508,10 +510,10 @@ def _ask_text(ask: ProbeRequest) -> str:
     if isinstance(tools := rest.get("tools"), list):
         rest["tools"] = [dig(tool, "function", "name") for tool in tools]
     words = f"{said[:60]!r} " if isinstance(said, str) else ""
-    return words + msgspec.json.encode(rest).decode() + _deviations(ask)
+    return words + msgspec.json.encode(rest).decode() + _request_words(ask)
 
 
-def _deviations(ask: ProbeRequest) -> str:
+def _request_words(ask: ProbeRequest) -> str:
     words = {"ours": "", "none": " without a key", "wrong": " with a wrong key"}[ask.credential]
     if ask.leave_at_data:
         words += ", left at the first data"
@@ -529,7 +531,7 @@ def _reply_text(reply: ProbeReply) -> str:
     elif reply.status != 200:
         words = reply.message
     elif isinstance(choices := dig(document, "choices"), list):
-        answers = (_answer(document, index) for index in range(len(choices[:2])))
+        answers = (_parsed_answer(document, index) for index in range(len(choices[:2])))
         words = " | ".join(map(_answer_text, answers))
     else:
         words = reply.body[:_LONGEST].decode("utf-8", "replace")

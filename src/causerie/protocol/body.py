@@ -217,7 +217,7 @@ def read_parameter(body: ObjectReader, name: str) -> Any:
     return _READERS[name](body)
 
 
-def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
+def _field_reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
     name, number, most = parameter.name, parameter.number, parameter.most_characters
     if number is not None and number.kind is float:
         return lambda body: body.number(name, number.least, number.most, above=number.above)
@@ -232,7 +232,7 @@ def _reader(parameter: Parameter) -> Callable[[ObjectReader], Any] | None:
 
 
 _READERS: Mapping[str, Callable[[ObjectReader], Any]] = {
-    name: reader for name, each in PARAMETERS.items() if (reader := _reader(each)) is not None
+    name: reader for name, each in PARAMETERS.items() if (reader := _field_reader(each)) is not None
 }
 
 

@@ -97,7 +97,9 @@ def _is_harmless(document: bytes, bounds: Bounds) -> bool:
     plain = document.translate(_PLAINLY)
     if plain.count(b"000") <= min(bounds.exponents, bounds.digits // 3):  # a part of all of them
         return True
-    return _count(plain, _HUGE) <= bounds.exponents and b"0" * (bounds.digits + 1) not in plain
+    return (
+        _count_marks(plain, _HUGE) <= bounds.exponents and b"0" * (bounds.digits + 1) not in plain
+    )
 
 
 class _Scan(Struct, eq=False):
@@ -121,7 +123,7 @@ class _Scan(Struct, eq=False):
         parts = piece.split(b'"')
         bare = b" ".join(parts[self._in_string :: 2]).translate(None, b" \t\r\n")
         self._in_string ^= bool(quotes % 2)
-        self._values += _count(bare, _OF_VALUES)
+        self._values += _count_marks(bare, _OF_VALUES)
         if self._values > bounds.values or self._strings > 2 * bounds.values:
             raise TooMuchWork("values", f"it has more than {bounds.values} values and keys")
         self._bare_bytes += len(bare)
@@ -137,10 +139,10 @@ class _Scan(Struct, eq=False):
     def finish(self) -> None:
         bare, bounds = b"".join(self._bare), self._bounds
         plain = bare.translate(_PLAINLY)
-        if _count(plain, _HUGE) > bounds.exponents:
+        if _count_marks(plain, _HUGE) > bounds.exponents:
             why = f"it has more than {bounds.exponents} numbers such as 1e289"
             raise TooMuchWork("exponents", why)
-        if _count(plain, (b"e00", b"e+00")) > bounds.tens:
+        if _count_marks(plain, (b"e00", b"e+00")) > bounds.tens:
             raise TooMuchWork("tens", f"it has more than {bounds.tens} numbers such as 1.5e50")
         if b"0" * (bounds.digits + 1) in plain:
             raise TooMuchWork("digits", f"it has a number of more than {bounds.digits} digits")
@@ -153,7 +155,7 @@ class _Scan(Struct, eq=False):
             raise TooMuchWork("nesting", why)
 
 
-def _count(text: bytes, marks: tuple[bytes, ...]) -> int:
+def _count_marks(text: bytes, marks: tuple[bytes, ...]) -> int:
     return sum(map(text.count, marks))
 
 

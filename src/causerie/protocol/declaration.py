@@ -103,7 +103,7 @@ def declared(group: type[Struct]) -> Iterator[Parameter]:
     hints = typing.get_type_hints(group, include_extras=True)
     for each in structs.fields(group):
         annotation = hints[each.name]
-        kind, notes = _opened(annotation)
+        kind, notes = _type_and_notes(annotation)
         yield Parameter(
             name=each.encode_name,
             annotation=annotation,
@@ -128,7 +128,7 @@ def without_none(kind: Any) -> Any:
     return reduce(or_, (each for each in get_args(kind) if each is not NoneType))
 
 
-def _opened(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+def _type_and_notes(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     if get_origin(kind) is not Annotated:
         return without_none(kind), ()
     inner, *notes = get_args(kind)

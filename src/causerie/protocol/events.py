@@ -184,8 +184,8 @@ def in_portions(batch: Batch) -> list[Batch]:
     portion: list[Event] = []
     room = PORTION
     for event in batch:
-        for piece in _pieces(event):
-            size = _size(piece)
+        for piece in _event_pieces(event):
+            size = _event_size(piece)
             if (size > room or len(portion) == _MAX_EVENTS) and portion:
                 portions.append(portion)
                 portion, room = [], PORTION
@@ -227,10 +227,10 @@ def is_large_batch(batch: Batch) -> bool:
             return len(text.text) > PORTION
     if batch and isinstance(first := batch[0], PassedBytes) and first.whole:
         return False  # nothing of it is encoded
-    return len(batch) > _MAX_EVENTS or sum(map(_size, batch)) > PORTION
+    return len(batch) > _MAX_EVENTS or sum(map(_event_size, batch)) > PORTION
 
 
-def _size(event: Event) -> int:
+def _event_size(event: Event) -> int:
     match event:
         case TextDelta():
             tokens = sum(1 + len(one.top) for one in event.logprobs)
@@ -246,7 +246,7 @@ def _size(event: Event) -> int:
     return 0
 
 
-def _pieces(event: Event) -> Iterator[Event]:
+def _event_pieces(event: Event) -> Iterator[Event]:
     match event:
         case TextDelta(text, tokens) if len(tokens) > _MAX_TOKENS or len(text) > PORTION:
             # The text first: log-probabilities may follow it.

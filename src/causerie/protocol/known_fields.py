@@ -73,7 +73,7 @@ def known_of(kind: Any) -> Known:
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     origin = get_origin(bare)
     if origin in (Union, UnionType):
-        return reduce(_merged, map(known_of, get_args(bare)))
+        return reduce(_merged_fields, map(known_of, get_args(bare)))
     if origin is tuple:
         return known_of(get_args(bare)[0])
     if isinstance(origin or bare, type) and issubclass(origin or bare, Mapping):
@@ -85,10 +85,10 @@ def known_of(kind: Any) -> Known:
     return LEAF
 
 
-def _merged(one: Known, other: Known) -> Known:
+def _merged_fields(one: Known, other: Known) -> Known:
     fields = dict(one.fields)
     for name, known in other.fields.items():
-        fields[name] = _merged(fields[name], known) if name in fields else known
+        fields[name] = _merged_fields(fields[name], known) if name in fields else known
     return Known(fields, "open" if "open" in (one.others, other.others) else "closed")
 
 

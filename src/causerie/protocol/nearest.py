@@ -14,13 +14,13 @@ class NameIndex:
     """Known names, in the order of their beginnings and in that of their ends."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        folded = [(_folded(name), name) for name in names]
+        folded = [(_case_folded(name), name) for name in names]
         self._by_beginning = sorted(folded)
         self._by_end = sorted((text[::-1], name) for text, name in folded)
 
     def around(self, text: str) -> Iterator[str]:
         """Yield the names that begin or end most like ``text``, at most ``4 * AROUND``."""
-        wanted = _folded(text)
+        wanted = _case_folded(text)
         yield from _neighbours(self._by_beginning, wanted)
         yield from _neighbours(self._by_end, wanted[::-1])
 
@@ -31,17 +31,17 @@ def nearest(text: str, names: Iterable[str], most: float) -> str | None:
     The distance is the length of what differs between common beginning and end. ``maker/NAME`` is
     the same as ``NAME``. Of two names that are as near, the one that begins more alike is meant.
     """
-    wanted = _folded(text)
+    wanted = _case_folded(text)
 
     def order(name: str) -> tuple[float, int, str]:
-        known = _folded(name)
-        return _distance(wanted, known), -_common_prefix(wanted, known), name
+        known = _case_folded(name)
+        return _name_distance(wanted, known), -_common_prefix(wanted, known), name
 
     least, _, name = min(map(order, names), default=(1.0, 0, ""))
     return name if least <= most else None
 
 
-def _distance(one: str, other: str) -> float:
+def _name_distance(one: str, other: str) -> float:
     if one == other.rpartition("/")[2]:
         return 0.0
     longest = max(len(one), len(other))
@@ -62,5 +62,5 @@ def _neighbours(ordered: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
     return (name for _, name in ordered[max(at - AROUND, 0) : at + AROUND])
 
 
-def _folded(text: str) -> str:
+def _case_folded(text: str) -> str:
     return text[:200].casefold()

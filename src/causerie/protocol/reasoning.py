@@ -29,11 +29,11 @@ def block_of(text: str) -> dict[str, Any]:
 
 
 def blocks_of(value: object) -> tuple[Block, ...]:
-    return tuple(block for block in _objects(value) if isinstance(block.get("type"), str))
+    return tuple(block for block in _object_items(value) if isinstance(block.get("type"), str))
 
 
 def text_of(value: object) -> str:
-    texts = (block.get("text") or block.get("summary") for block in _objects(value))
+    texts = (block.get("text") or block.get("summary") for block in _object_items(value))
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -80,7 +80,7 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
     """Return a client's blocks without :func:`seal_of` ones, and the data of these by call id."""
     blocks: list[Block] = []
     extras: dict[str, Mapping[str, Any]] = {}
-    for block in _objects(value):
+    for block in _object_items(value):
         data = block.get("data")
         if not isinstance(data, str) or not data.startswith(_SEAL):
             blocks.append(block)
@@ -95,21 +95,21 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
 def joined(blocks: Iterable[Block]) -> list[Block]:
     runs: list[list[Block]] = []
     for block in blocks:
-        if runs and block["type"] in READABLE and _continues(runs[-1], block):
+        if runs and block["type"] in READABLE and _continues_block(runs[-1], block):
             runs[-1].append(block)
         else:
             runs.append([block])
-    return [run[0] if len(run) == 1 else _together(run) for run in runs]
+    return [run[0] if len(run) == 1 else _joined_block(run) for run in runs]
 
 
-def _together(run: Sequence[Block]) -> Block:
+def _joined_block(run: Sequence[Block]) -> Block:
     field, made = READABLE[run[0]["type"]], dict(run[0])
     for block in run[1:]:
         made |= {name: value for name, value in block.items() if value is not None}
     return made | {field: "".join([block.get(field) or "" for block in run])}
 
 
-def _objects(value: object) -> Iterable[Block]:
+def _object_items(value: object) -> Iterable[Block]:
     return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
 
 
@@ -122,7 +122,7 @@ def _is_plain(block: Block) -> bool:
     )
 
 
-def _continues(run: Sequence[Block], block: Block) -> bool:
+def _continues_block(run: Sequence[Block], block: Block) -> bool:
     return (
         run[-1]["type"] == block["type"]
         and run[-1].get("index") == block.get("index")

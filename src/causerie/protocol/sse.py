@@ -31,10 +31,10 @@ class Brackets:
         """Read up to the end of the value, or of the text; return how much that is."""
         at = 0
         while at < len(text) and not self.closed:
-            at = self._string(text, at) if self.quoted else self._outside(text, at)
+            at = self._skip_string(text, at) if self.quoted else self._skip_structure(text, at)
         return at
 
-    def _string(self, text: str, at: int) -> int:
+    def _skip_string(self, text: str, at: int) -> int:
         if self._escaped:
             self._escaped = False
             return at + 1
@@ -46,7 +46,7 @@ class Brackets:
         self._escaped = (len(text) - len(text[at:].rstrip("\\")) - at) % 2 == 1
         return len(text)
 
-    def _outside(self, text: str, at: int) -> int:
+    def _skip_structure(self, text: str, at: int) -> int:
         found = _STRUCTURE.search(text, at)
         if self.empty:
             self.empty = found is None and text[at:].isspace()
@@ -141,7 +141,7 @@ class EventDecoder(Struct, eq=False):
                 piece = piece.removeprefix(b"\n")
             self._behind_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        events = self._lines(piece)
+        events = self._complete_lines(piece)
         self._is_between = not self._partial_line and not self._data and not self._name
         return events
 
@@ -167,54 +167,54 @@ class EventDecoder(Struct, eq=False):
         events = piece[:-2].split(BEHIND)
         return events if self.lines else [NamedEvent.of(event) for event in events]
 
-    def _lines(self, piece: bytes) -> list[bytes]:
+    def _complete_lines(self, piece: bytes) -> list[bytes]:
         if not self._started:
-            started = self._begin(piece)
+            started = self._strip_byte_order_mark(piece)
             if started is None:
                 return []
             piece = started
         *lines, rest = piece.split(b"\n")
         if lines and self._partial_line:
-            lines[0] = self._taken() + lines[0]
-        events = [event for line in lines if (event := self._line(line)) is not None]
+            lines[0] = self._take_partial_line() + lines[0]
+        events = [event for line in lines if (event := self._read_line(line)) is not None]
         if rest:
             self._partial_line.append(rest)
             self._size += len(rest)
-            self._check(self._size)
+            self._check_size(self._size)
         return events
 
     def close(self) -> list[bytes]:
         """The last event where the sender left out the empty line after it."""
-        rest = self._taken()
+        rest = self._take_partial_line()
         if not self._data and self._begins_value(rest):
             return [rest]
-        events = [self._line(rest), self._line(b"")]
+        events = [self._read_line(rest), self._read_line(b"")]
         if self._brackets is not None:
-            events.append(self._event())
+            events.append(self._take_event())
         return [event for event in events if event is not None]
 
-    def _taken(self) -> bytes:
+    def _take_partial_line(self) -> bytes:
         rest = b"".join(self._partial_line)
         self._partial_line.clear()
         self._size = 0
         return rest
 
-    def _begin(self, piece: bytes) -> bytes | None:
+    def _strip_byte_order_mark(self, piece: bytes) -> bytes | None:
         # None while a byte order mark may still be coming.
-        piece = self._taken() + piece
+        piece = self._take_partial_line() + piece
         if b"\xef\xbb\xbf".startswith(piece) and len(piece) < 3:
             self._partial_line.append(piece)
             return None
         self._started = True
         return piece.removeprefix(b"\xef\xbb\xbf")
 
-    def _line(self, line: bytes) -> bytes | None:
+    def _read_line(self, line: bytes) -> bytes | None:
         if self._brackets is not None:
             return self._line_of_value(line)
         if line:
             name, _, value = line.partition(b":")
             if name == b"data":
-                self._keep(value.removeprefix(b" "))
+                self._keep_data(value.removeprefix(b" "))
             elif name == b"event":
                 self._name = value.strip()
             elif not self._data and self._begins_value(line):
@@ -222,7 +222,7 @@ class EventDecoder(Struct, eq=False):
                 return self._line_of_value(line)
             return None
         name, self._name = self._name, b""
-        event = self._event() if self._data else None
+        event = self._take_event() if self._data else None
         if event and name and name != b"message":
             event = NamedEvent(event)
             event.name = name
@@ -235,25 +235,25 @@ class EventDecoder(Struct, eq=False):
         brackets = self._brackets
         assert brackets is not None
         if _FIELD_LINE.match(line):
-            value = self._event()
-            self._line(line)
+            value = self._take_event()
+            self._read_line(line)
             return value
-        self._keep(line)
+        self._keep_data(line)
         brackets.read(line.decode("latin-1"))
-        return self._event() if brackets.closed else None
+        return self._take_event() if brackets.closed else None
 
-    def _keep(self, data: bytes) -> None:
+    def _keep_data(self, data: bytes) -> None:
         self._data.append(data)
         self._held_bytes += len(data) + _LINE_BYTES
-        self._check(self._held_bytes)
+        self._check_size(self._held_bytes)
 
-    def _event(self) -> bytes:
+    def _take_event(self) -> bytes:
         event = b"\n".join(self._data)
         self._data.clear()
         self._held_bytes = 0
         self._brackets = None
         return event
 
-    def _check(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
             raise LineTooLong(f"an event of the stream has more than {self.max_bytes} bytes")

@@ -123,7 +123,7 @@ class ChoiceCalls(Struct, eq=False):
     def feed(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read pieces of calls; raises :class:`UnusableOutput` for what can be none."""
         for call in calls:
-            self._advance(self._find(call), call, events)
+            self._advance_call(self._find_call(call), call, events)
 
     def feed_whole(self, calls: Iterable[ProviderCall], events: list[Event]) -> None:
         """Read the calls of a message; those that have come before are passed over."""
@@ -132,12 +132,12 @@ class ChoiceCalls(Struct, eq=False):
             raise UnusableOutput("The provider repeated its calls too often.")
         before = Counter(each.said for each in self._open_calls if each.ended)
         for call in calls:
-            said = _name(call), _arguments_digest(_arguments(call))
+            said = _call_name(call), _arguments_digest(_call_arguments(call))
             known = self._by_id.get(call.id or "")
             if before[said]:
                 before[said] -= 1
             elif known is None or not known.ended or known.said != said:
-                self._advance(self._open_call(call), call, events)
+                self._advance_call(self._open_call(call), call, events)
 
     def arguments(self) -> str:
         return "".join("".join(each.text) for each in self._open_calls)
@@ -166,7 +166,7 @@ class ChoiceCalls(Struct, eq=False):
             if not current.text and not cut:
                 events.append(ToolCallDelta(current.index or 0, "{}", self._choice))
 
-    def _find(self, call: ProviderCall) -> _PendingCall:
+    def _find_call(self, call: ProviderCall) -> _PendingCall:
         found = self._call_by_id_or_index(call)
         if found is None or not self._is_more_of(found, call):
             return self._open_call(call)
@@ -179,19 +179,19 @@ class ChoiceCalls(Struct, eq=False):
         if call.index is None:
             return last
         found = self._by_place.get(call.index)
-        nameless = not call.id and not _name(call)
+        nameless = not call.id and not _call_name(call)
         return last if found is None and nameless and last and not last.whole else found
 
     def _is_more_of(self, found: _PendingCall, call: ProviderCall) -> bool:
-        name = _name(call)
+        name = _call_name(call)
         other = bool(call.id and found.given and call.id != found.given)
         if name and found.name and name != found.name:
             return not other and found.brackets.empty and bool(self._longer_name(found, name))
         if not other:
             return True
         if not found.ended:  # older servers give each piece an id of its own
-            return found.brackets.quoted or not _arguments(call).lstrip().startswith("{")
-        return not name and (found.brackets.empty or not _arguments(call).strip())
+            return found.brackets.quoted or not _call_arguments(call).lstrip().startswith("{")
+        return not name and (found.brackets.empty or not _call_arguments(call).strip())
 
     def _longer_name(self, found: _PendingCall, name: str) -> str:
         if found.index is None:
@@ -201,13 +201,13 @@ class ChoiceCalls(Struct, eq=False):
         return ""
 
     def _open_call(self, call: ProviderCall) -> _PendingCall:
-        made = self._register(_PendingCall(place=call.index))
+        made = self._register_call(_PendingCall(place=call.index))
         self._unstarted.append(made)
         if call.index is not None:
             self._by_place[call.index] = made
         return made
 
-    def _register(self, made: _PendingCall) -> _PendingCall:
+    def _register_call(self, made: _PendingCall) -> _PendingCall:
         self._begun_calls += 1
         if self._begun_calls > _MOST:
             raise UnusableOutput(f"The provider made more than {_MOST} calls in one reply.")
@@ -215,7 +215,7 @@ class ChoiceCalls(Struct, eq=False):
         return made
 
     def _open_next_object(self, whole: _PendingCall) -> _PendingCall:
-        made = self._register(_PendingCall(None, whole.place, whole.name, repeats=whole))
+        made = self._register_call(_PendingCall(None, whole.place, whole.name, repeats=whole))
         self._redirect_pieces(whole, made)
         return made
 
@@ -223,19 +223,19 @@ class ChoiceCalls(Struct, eq=False):
         self._by_id.update({key: now for key, each in self._by_id.items() if each is before})
         self._by_place.update({key: now for key, each in self._by_place.items() if each is before})
 
-    def _advance(self, current: _PendingCall, call: ProviderCall, events: list[Event]) -> None:
+    def _advance_call(self, current: _PendingCall, call: ProviderCall, events: list[Event]) -> None:
         if call.id and current.given is None and current.repeats is None:
             current.given = call.id
             self._by_id[call.id] = current
         if call.index is not None:
             self._by_place.setdefault(call.index, current)
-        name = _name(call)
+        name = _call_name(call)
         if name and (name != current.name or name not in self._functions):
             current.name = self._longer_name(current, name) if current.name else name
             if not any(each.startswith(current.name) for each in self._functions):
                 raise UnusableOutput("The provider called a function that the request has not.")
         current.extra = call.extra_content or current.extra
-        text = _arguments(call)
+        text = _call_arguments(call)
         if not text:
             self._emit_ready(current, events)
         while text and (not current.whole or (text := text.lstrip())):
@@ -287,11 +287,11 @@ class ChoiceCalls(Struct, eq=False):
         return True
 
 
-def _name(call: ProviderCall) -> str:
+def _call_name(call: ProviderCall) -> str:
     return (call.function.name or "").strip() if call.function is not None else ""
 
 
-def _arguments(call: ProviderCall) -> str:
+def _call_arguments(call: ProviderCall) -> str:
     arguments = call.function.arguments if call.function is not None else None
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments).decode()
@@ -301,12 +301,12 @@ def _arguments(call: ProviderCall) -> str:
 def _arguments_digest(arguments: str) -> bytes:
     if arguments.strip() in ("", "{}", "null"):
         return _NO_ARGUMENTS
-    value = _parsed(arguments)
+    value = _parsed_json(arguments)
     plain = arguments.encode("utf-8", "replace") if value is None else _encode(value)
     return hashlib.blake2b(plain, digest_size=16).digest()
 
 
-def _parsed(text: str) -> object:
+def _parsed_json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -314,7 +314,7 @@ def _parsed(text: str) -> object:
 
 
 def _objects_in(arguments: str) -> list[str]:
-    value = _parsed(arguments)
+    value = _parsed_json(arguments)
     if isinstance(value, str) and is_object(value):
         return [value]
     if arguments.strip() == "null" or (isinstance(value, str) and not value.strip()):

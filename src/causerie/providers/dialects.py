@@ -26,7 +26,7 @@ _GROUPS: Mapping[str, frozenset[str]] = {
 }
 
 
-def _names(listed: list[str]) -> set[str]:
+def _expanded_names(listed: list[str]) -> set[str]:
     found = set[str]()
     for each in listed:
         if each.startswith("@"):
@@ -38,16 +38,20 @@ def _names(listed: list[str]) -> set[str]:
     return found
 
 
-def _dialects() -> Iterator[Dialect]:
+def _read_dialects() -> Iterator[Dialect]:
     types = get_type_hints(Dialect)
     for name, own in _TABLES.items():
         values = _TABLES[name] = {**_TABLES.get(own.pop("like", ""), {}), **own, "name": name}
-        sets = {field: _names(values[field]) for field in ("accepts", "knows") if field in values}
+        sets = {
+            field: _expanded_names(values[field])
+            for field in ("accepts", "knows")
+            if field in values
+        }
         both = (values | sets).items()
         yield Dialect(**{field: msgspec.convert(value, types[field]) for field, value in both})
 
 
-DIALECTS: Mapping[str, Dialect] = {each.name: each for each in _dialects()}
+DIALECTS: Mapping[str, Dialect] = {each.name: each for each in _read_dialects()}
 GENERIC = DIALECTS["generic"]
 
 

@@ -262,7 +262,7 @@ _encode = msgspec.json.Encoder().encode
 def check_references(fields: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidRequest` where a schema leads out of itself; most are not walked."""
     walk = _SchemaWalk()
-    for param, schema in _schemas(fields):
+    for param, schema in _schemas_of_request(fields):
         if isinstance(schema, dict) and _may_lead_out(_encode(schema)):
             try:
                 walk.check(schema)
@@ -272,7 +272,7 @@ def check_references(fields: Mapping[str, Any]) -> None:
                 ) from failure
 
 
-def _schemas(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _schemas_of_request(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for index, tool in enumerate(fields.get("tools") or ()):
         yield f"tools[{index}].function.parameters", tool["function"].get("parameters")
     shape = fields.get("response_format") or {}
@@ -301,30 +301,30 @@ class _SchemaWalk:
         self._documents: dict[str, dict[str, Any]] = {"": root}
         self._references: list[tuple[str, str]] = []
         self._seen: set[int] = set()
-        self._visit(root, "")
+        self._visit_value(root, "")
         outside = []
         while self._references:
             base, reference = self._references.pop()
-            address, fragment = self._absolute(base, reference)
+            address, fragment = self._absolute_reference(base, reference)
             document = self._documents.get(address)
             if document is None:
                 outside.append(address)
             elif fragment.startswith("/"):
                 # What is data elsewhere is a schema where a reference names it.
-                self._visit(_target_of_pointer(document, fragment), address)
+                self._visit_value(_target_of_pointer(document, fragment), address)
         if any(address not in self._documents for address in outside):
             raise ValueError(
                 "has a reference that leads out of the schema, which no provider may fetch; put "
                 'what it names into `$defs`, and write "#/$defs/NAME".'
             )
 
-    def _count(self, nodes: int = 0, addresses: int = 0) -> None:
+    def _count_work(self, nodes: int = 0, addresses: int = 0) -> None:
         self._nodes += nodes
         self._addresses += addresses
         if self._nodes > _MOST_NODES or self._addresses > _MOST_ADDRESSES:
             raise ValueError("is too large for references to names; shorten it.")
 
-    def _visit(self, value: object, base: str) -> None:
+    def _visit_value(self, value: object, base: str) -> None:
         left: list[tuple[object, str, bool]] = [(value, base, False)]
         while left:
             each, base, by_name = left.pop()
@@ -332,7 +332,7 @@ class _SchemaWalk:
                 left += [(one, base, False) for one in each if isinstance(one, dict | list)]
             if not isinstance(each, dict) or (not by_name and id(each) in self._seen):
                 continue
-            self._count(nodes=1)
+            self._count_work(nodes=1)
             if not by_name:
                 self._seen.add(id(each))
                 base = self._record_references(each, base)
@@ -345,7 +345,7 @@ class _SchemaWalk:
     def _record_references(self, schema: dict[str, Any], base: str) -> str:
         name, older = schema.get("$id"), schema.get("id")
         if isinstance(name, str):
-            base, _ = self._absolute(base, name)
+            base, _ = self._absolute_reference(base, name)
             self._documents.setdefault(base, schema)
         elif isinstance(older, str) and not older.startswith("#"):
             base = self._base_of_old_id(schema, base, older)
@@ -368,17 +368,17 @@ class _SchemaWalk:
 
     def _base_of_old_id(self, schema: dict[str, Any], base: str, name: str) -> str:
         # Other schemas may have `id` as a note, so it names nothing but the whole schema.
-        address, _ = self._absolute(base, name)
+        address, _ = self._absolute_reference(base, name)
         if schema is self._root:
             self._documents.setdefault(address, schema)
         elif not _has_scheme(address):
             return base
         return address
 
-    def _absolute(self, base: str, name: str) -> tuple[str, str]:
+    def _absolute_reference(self, base: str, name: str) -> tuple[str, str]:
         if name.startswith("#"):
             return base, name[1:]
-        self._count(addresses=1)
+        self._count_work(addresses=1)
         try:
             address, fragment = urldefrag(urljoin(base, name))
         except ValueError:  # it is no address

@@ -71,7 +71,11 @@ def counted(
     for answer in answers:
         reasoned += answer.reasoned
         size += answer.size
-    prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
+    prompt, completion, reasoning = (
+        told.prompt_tokens,
+        told.completion_tokens,
+        _reasoning_tokens(told),
+    )
     prompt = prompt or told.input_tokens
     completion = completion or told.output_tokens
     if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
@@ -138,7 +142,7 @@ def estimated_tokens(pieces: int, size: int) -> int:
     return pieces if apart else -(-size // _CHARACTERS)
 
 
-def _reasoning(told: ProviderUsage) -> int | None:
+def _reasoning_tokens(told: ProviderUsage) -> int | None:
     details = told.completion_tokens_details
     if details is not None and details.reasoning_tokens is not None:
         return details.reasoning_tokens
@@ -270,10 +274,10 @@ class Incoming(Struct, eq=False):
 
     def _read_event(self, data: bytes, events: list[Event]) -> None:
         if len(data) < _SHORT and data.strip() == b"[DONE]":
-            self._end(events)
+            self._end_reply(events)
             return
         try:
-            chunk, mended = self._chunk(data)
+            chunk, mended = self._decoded_chunk(data)
         except UpstreamFailed:
             if b"\n" not in data:
                 raise
@@ -288,15 +292,15 @@ class Incoming(Struct, eq=False):
         if chunk.error is not None:
             raise failure_in_reply(chunk.error, started=self._pieces > 0)
         if chunk.choices:
-            self._read(chunk.choices, events, mended=mended)
+            self._read_choices(chunk.choices, events, mended=mended)
         elif isinstance(data, NamedEvent) and other is None and data.name == b"error":
             told = data.decode("utf-8", "replace")
             raise failure_in_reply({"message": told}, started=self._pieces > 0)
         self._record_metadata(chunk)
         if other is not None and other.ended:
-            self._end(events)
+            self._end_reply(events)
 
-    def _chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
+    def _decoded_chunk(self, data: bytes) -> tuple[ProviderChunk, bool]:
         other = self._other_api
         try:
             return (read_chunk if other is None else other.read)(data), False
@@ -305,15 +309,15 @@ class Incoming(Struct, eq=False):
             if named or data.strip() == b"null":
                 return ProviderChunk(), False
             if len(data) > _MOST_TO_MEND or not isinstance(error, NoJson):
-                raise self._unreadable(str(error)) from error
+                raise self._unreadable_reply(str(error)) from error
             try:
                 if other is None:
                     return read_mended(data), True
                 return other.read(msgspec.json.encode(mended(data))), False
             except (ValueError, RecursionError):
-                raise self._unreadable(str(error)) from error
+                raise self._unreadable_reply(str(error)) from error
 
-    def _read(
+    def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
     ) -> None:
         answers, before = self._answers, len(events)
@@ -382,9 +386,9 @@ class Incoming(Struct, eq=False):
             self.feed(decoder.feed(body), events)
             self.feed(decoder.close(), events)
         except LineTooLong as error:
-            raise self._unreadable(str(error)) from error
+            raise self._unreadable_reply(str(error)) from error
         if not self._answers:
-            raise self._unreadable("no chat completion")
+            raise self._unreadable_reply("no chat completion")
         self.finish(events)
         return events
 
@@ -396,7 +400,7 @@ class Incoming(Struct, eq=False):
         whole = answers and all(answer.finish or answer.whole for answer in answers)
         if not self.complete and not whole:
             raise UpstreamFailed("The provider ended its reply before it was complete.")
-        self._end(events)
+        self._end_reply(events)
 
     def _record_metadata(self, chunk: ProviderChunk) -> None:
         # Some servers put usage inside the only choice.
@@ -413,7 +417,7 @@ class Incoming(Struct, eq=False):
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 
-    def _unreadable(self, what: str) -> UpstreamFailed:
+    def _unreadable_reply(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
     def _new_answer(self, index: int) -> AnswerState:
@@ -431,7 +435,7 @@ class Incoming(Struct, eq=False):
         self._answers[index] = answer
         return answer
 
-    def _end(self, events: list[Event]) -> None:
+    def _end_reply(self, events: list[Event]) -> None:
         # A choice without a reason ended as it should.
         self.ended = True
         if not self._answers:

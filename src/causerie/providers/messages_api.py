@@ -42,7 +42,7 @@ def turns(draft: RequestDraft) -> tuple[list[Block], list[Block]]:
                 draft.changes.append("messages.role.system moved to the front")
             system += _content_blocks(message.get("content"))
             continue
-        role, blocks = _turn(draft, message)
+        role, blocks = _turn_blocks(draft, message)
         if not blocks and role == "user" and message is messages[-1]:
             blocks = [_placeholder_text(draft)]
         if role == "assistant" and blocks and not made:
@@ -62,7 +62,7 @@ def _placeholder_text(draft: RequestDraft) -> Block:
     return {"type": "text", "text": "…"}
 
 
-def _turn(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
+def _turn_blocks(draft: RequestDraft, message: Entry) -> tuple[str, list[Block]]:
     if message["role"] == "assistant":
         others = list(_content_blocks(message.get("content") or message.get("refusal")))
         for call in message.get("tool_calls") or ():
@@ -140,11 +140,11 @@ def _content_blocks(content: object) -> Iterator[Block]:
 
 def _content_block(part: Entry) -> Block:
     if part["type"] == "image_url":
-        return {"type": "image", "source": _source(part["image_url"]["url"])}
+        return {"type": "image", "source": _image_source(part["image_url"]["url"])}
     return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
 
 
-def _source(url: str) -> Block:
+def _image_source(url: str) -> Block:
     if not url.lower().startswith("data:"):
         return {"type": "url", "url": url}
     head, _, data = url.partition(",")

@@ -256,11 +256,11 @@ class NativeIncoming(Incoming, eq=False):
         events: list[Event] = []
         self._read_event(body, events)
         if not self._answers:
-            raise self._unreadable("no reply of this API")
+            raise self._unreadable_reply("no reply of this API")
         self.finish(events)
         return [_whole(body, self.request), *events]
 
-    def _read(
+    def _read_choices(
         self, choices: Sequence[ProviderChoice], events: list[Event], *, mended: bool
     ) -> None:
         # Which functions there are is between the client and the provider.
@@ -269,7 +269,7 @@ class NativeIncoming(Incoming, eq=False):
                 for call in said.calls if said is not None else ():
                     if call.function is not None and call.function.name:
                         self._called.add(call.function.name.strip())
-        super()._read(choices, events, mended=mended)
+        super()._read_choices(choices, events, mended=mended)
 
     def _new_answer(self, index: int) -> AnswerState:
         answer = super()._new_answer(index)
@@ -283,7 +283,7 @@ class NativeIncoming(Incoming, eq=False):
         if kind in _ENDS:
             data = _without_prices(data)
         lines, name = data.replace(b"\n", b"\ndata: "), kind.encode("latin-1", "replace")
-        event = _framed(name, lines) if name and kind.isprintable() else sse.encode(lines)
+        event = _event_bytes(name, lines) if name and kind.isprintable() else sse.encode(lines)
         return PassedBytes(event, last=kind in _ENDS)
 
 
@@ -291,7 +291,7 @@ def _whole(body: bytes, request: ChatRequest) -> PassedBytes:
     return PassedBytes(_without_prices(_with_model(body, "", request.model)), whole=True)
 
 
-def _framed(name: bytes, data: bytes) -> bytes:
+def _event_bytes(name: bytes, data: bytes) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name, data)
 
 
@@ -305,7 +305,7 @@ def _type_of(data: bytes) -> str:
 def _with_model(data: bytes, field: str, model: str) -> bytes:
     if data.count(b'"model"') == 1 and (named := _MODEL.search(data)) is not None:
         return data[: named.start(1)] + msgspec.json.encode(model) + data[named.end(1) :]
-    event = _decoded(data, Any)
+    event = _decoded_member(data, Any)
     holder = event.get(field) if field and isinstance(event, dict) else event
     if not isinstance(holder, dict) or "model" not in holder:
         return data
@@ -316,7 +316,7 @@ def _with_model(data: bytes, field: str, model: str) -> bytes:
 def _without_prices(data: bytes) -> bytes:
     if not any(b'"%b"' % name.encode() in data for name in PRICES):
         return data
-    event = _decoded(data, Any)
+    event = _decoded_member(data, Any)
     holder = event.get("response", event) if isinstance(event, dict) else None
     if not isinstance(holder, dict) or not isinstance(usage := holder.get("usage"), dict):
         return data
@@ -469,9 +469,9 @@ class PassedReader(Struct, eq=False):
             if self.ended:
                 return
             if data.strip() == b"[DONE]":
-                self._end(events)
+                self._end_reply(events)
                 return
-            events += self._read(data)
+            events += self._read_choices(data)
 
     def goes_on(self, data: bytes) -> Batch:
         """Return nothing: every chunk is read by :meth:`feed`."""
@@ -482,16 +482,16 @@ class PassedReader(Struct, eq=False):
         if body.lstrip()[:1] == b"[" and operation != "completions":
             events: list[Event] = [PassedBytes(body)]  # which reports nothing
         else:
-            fields = self._members(body)
+            fields = self._reply_members(body)
             if not any(name in fields for name in _CONTENT[operation]):
-                raise self._unreadable(f"no {operation}")
-            text, _ = self._choices(fields)
+                raise self._unreadable_reply(f"no {operation}")
+            text, _ = self._completion_texts(fields)
             self._record_usage(fields)
             events = _passed_events(text, body)
         if operation != "completions":
             self._units = self._units or 1
             self._finishes = {0: "stop"}
-        self._end(events)
+        self._end_reply(events)
         return events
 
     def finish(self, events: list[Event]) -> None:
@@ -499,32 +499,32 @@ class PassedReader(Struct, eq=False):
             return
         if not self.complete:
             raise UpstreamFailed("The provider ended its reply before it was complete.")
-        self._end(events)
+        self._end_reply(events)
 
-    def _read(self, data: bytes) -> Sequence[Event]:
-        fields = self._members(data)
-        text, listed = self._choices(fields)
+    def _read_choices(self, data: bytes) -> Sequence[Event]:
+        fields = self._reply_members(data)
+        text, listed = self._completion_texts(fields)
         self._record_usage(fields)
         # A chunk without choices only reports.
         return _passed_events(text, data) if listed else ()
 
-    def _members(self, data: bytes) -> dict[str, Raw]:
+    def _reply_members(self, data: bytes) -> dict[str, Raw]:
         try:
             fields = members(data)
             error = msgspec.json.decode(fields["error"]) if "error" in fields else None
         except _UNREADABLE as failure:
-            raise self._unreadable("no JSON object") from failure
+            raise self._unreadable_reply("no JSON object") from failure
         if not is_nothing(error):
             raise failure_in_reply(error, started=self._pieces > 0)
         return fields
 
-    def _choices(self, fields: Mapping[str, Raw]) -> tuple[str, int]:
+    def _completion_texts(self, fields: Mapping[str, Raw]) -> tuple[str, int]:
         if self.request.operation != "completions" or "choices" not in fields:
             return "", 0
         try:
             choices = _decode_choices(fields["choices"])
         except _UNREADABLE as failure:
-            raise self._unreadable("no choices of a completion") from failure
+            raise self._unreadable_reply("no choices of a completion") from failure
         for choice in choices:
             before = self._finishes.setdefault(choice.index, None)
             if choice.finish_reason:
@@ -535,12 +535,15 @@ class PassedReader(Struct, eq=False):
         return text, len(choices)
 
     def _record_usage(self, fields: Mapping[str, Raw]) -> None:
-        told = _decoded(fields.get("usage"), ProviderUsage)
+        told = _decoded_member(fields.get("usage"), ProviderUsage)
         if told is not None:
             self._reported = told if self._reported is None else merged(self._reported, told)
         if self.request.operation != "rerank":
             return
-        meta, units = _decoded(fields.get("meta"), _Meta), _decoded(fields.get("usage"), _Units)
+        meta, units = (
+            _decoded_member(fields.get("meta"), _Meta),
+            _decoded_member(fields.get("usage"), _Units),
+        )
         billed = None if meta is None else meta.billed_units
         for each in (units, billed):
             self._units = int((each and each.search_units) or self._units)
@@ -548,7 +551,7 @@ class PassedReader(Struct, eq=False):
         if tokens and self._reported is None:
             self._reported = ProviderUsage(prompt_tokens=int(tokens))
 
-    def _end(self, events: list[Event]) -> None:
+    def _end_reply(self, events: list[Event]) -> None:
         self.ended = True
         if not self._finishes:
             raise UpstreamFailed("The provider ended its reply before it began.")
@@ -556,7 +559,7 @@ class PassedReader(Struct, eq=False):
             events.append(Finished(finish_reason(word, calls=False, said=True), index))
         events.append(self.usage)
 
-    def _unreadable(self, what: str) -> ServiceError:
+    def _unreadable_reply(self, what: str) -> ServiceError:
         return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
 
 
@@ -564,7 +567,7 @@ def _passed_events(text: str, data: bytes) -> list[Event]:
     return [TextDelta(text), PassedBytes(data)] if text else [PassedBytes(data)]
 
 
-def _decoded(found: Raw | bytes | None, kind: Any) -> Any:
+def _decoded_member(found: Raw | bytes | None, kind: Any) -> Any:
     if found is None:
         return None
     try:

@@ -56,14 +56,14 @@ class ReplyReader(Struct, eq=False):
         return ProviderDelta(tool_calls=[ProviderCall(index=place, id=id, function=function)])
 
 
-def _event(data: bytes, decode: Callable[[bytes], T], api: str) -> T:
+def _decoded_event(data: bytes, decode: Callable[[bytes], T], api: str) -> T:
     try:
         return decode_bounded(data, decode)
     except msgspec.ValidationError as error:
         raise ValueError(f"no event of the {api} API") from error
 
 
-def _said(delta: ProviderDelta) -> ProviderChunk:
+def _delta_chunk(delta: ProviderDelta) -> ProviderChunk:
     return ProviderChunk(choices=[ProviderChoice(delta=delta)])
 
 
@@ -141,16 +141,16 @@ class MessagesReader(ReplyReader, eq=False):
 
     def read(self, data: bytes) -> ProviderChunk:
         """Return the chunk in ``data``; raises :class:`ValueError` where there is none."""
-        event = _event(data, decode_messages, "Messages")
+        event = _decoded_event(data, decode_messages, "Messages")
         match event.type:
             case "message":
                 return self._whole_reply(event)
             case "message_start" if event.message is not None:
                 return self._usage_chunk(event.message.usage, started=True)
             case "content_block_start" if event.content_block is not None:
-                return _said(self._delta_of_block(event.index, event.content_block))
+                return _delta_chunk(self._delta_of_block(event.index, event.content_block))
             case "content_block_delta" if event.delta is not None:
-                return _said(self._delta_of_event(event.index, event.delta))
+                return _delta_chunk(self._delta_of_event(event.index, event.delta))
             case "message_delta":
                 told = self._usage_chunk(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
@@ -314,22 +314,22 @@ class ResponsesReader(ReplyReader, eq=False):
     text_of: ClassVar = attrgetter("text")
 
     def read(self, data: bytes) -> ProviderChunk:
-        event = _event(data, decode_responses, "Responses")
+        event = _decoded_event(data, decode_responses, "Responses")
         kind = event.type
         if event.object == "response":
             return self._whole(event)
         if kind in _TEXTS and isinstance(event.delta, str):
-            return _said(ProviderDelta(content=event.delta))
+            return _delta_chunk(ProviderDelta(content=event.delta))
         if kind in _THOUGHTS and isinstance(event.delta, str):
-            return _said(ProviderDelta(reasoning_content=event.delta))
+            return _delta_chunk(ProviderDelta(reasoning_content=event.delta))
         if kind == "response.output_item.added" and event.item is not None:
-            return _said(self._call_delta(event.output_index, event.item))
+            return _delta_chunk(self._call_delta(event.output_index, event.item))
         if kind == "response.function_call_arguments.delta" and event.output_index in self._calls:
             function = ProviderFunction(arguments=str(event.delta or ""))
-            return _said(self._call(event.output_index, function))
+            return _delta_chunk(self._call(event.output_index, function))
         if kind in LAST_OF_RESPONSES and event.response is not None:
             self.ended = True
-            return _end(event.response, ProviderDelta())
+            return _end_chunk(event.response, ProviderDelta())
         if kind == "error" or (not kind and not is_nothing(event.error)):
             return ProviderChunk(error=event.error or msgspec.json.decode(data))
         return ProviderChunk()
@@ -342,7 +342,9 @@ class ResponsesReader(ReplyReader, eq=False):
                 texts += [part.text or part.refusal or "" for part in item.content or ()]
             elif item.type == "function_call":
                 calls += self._call_delta(index, item).tool_calls or ()
-        return _end(reply, ProviderDelta(content="".join(texts), tool_calls=calls), whole=True)
+        return _end_chunk(
+            reply, ProviderDelta(content="".join(texts), tool_calls=calls), whole=True
+        )
 
     def _call_delta(self, index: int, item: OutputItem) -> ProviderDelta:
         if item.type != "function_call":
@@ -350,7 +352,9 @@ class ResponsesReader(ReplyReader, eq=False):
         return self._call(index, ProviderFunction(item.name, item.arguments), item.call_id)
 
 
-def _end(reply: ResponseObject, delta: ProviderDelta, *, whole: bool = False) -> ProviderChunk:
+def _end_chunk(
+    reply: ResponseObject, delta: ProviderDelta, *, whole: bool = False
+) -> ProviderChunk:
     if reply.status == "failed" or not is_nothing(reply.error):
         return ProviderChunk(error=reply.error or {"message": "The response failed."})
     reason = reply.incomplete_details and reply.incomplete_details.reason

@@ -45,9 +45,9 @@ def overflow(error: Mapping[str, object]) -> Overflow | None:
         return None
     counts = counts or {}
     return Overflow(
-        prompt=_count(error.get("n_prompt_tokens")) or _prompt(counts),
+        prompt=_whole_number(error.get("n_prompt_tokens")) or _prompt_tokens(counts),
         output=counts.get("output"),
-        context=_count(error.get("n_ctx")) or counts.get("context"),
+        context=_whole_number(error.get("n_ctx")) or counts.get("context"),
     )
 
 
@@ -67,7 +67,7 @@ def _token_counts(words: str) -> dict[str, int] | None:
     return None
 
 
-def _prompt(counts: Mapping[str, int]) -> int | None:
+def _prompt_tokens(counts: Mapping[str, int]) -> int | None:
     if "prompt" in counts:
         return counts["prompt"] + counts.get("tools", 0)
     if "over" in counts and "context" in counts:
@@ -75,11 +75,11 @@ def _prompt(counts: Mapping[str, int]) -> int | None:
     return counts["total"] - counts["output"] if {"total", "output"} <= counts.keys() else None
 
 
-def _count(value: object) -> int | None:
+def _whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _pattern(wording: str) -> re.Pattern[str]:
+def _wording_pattern(wording: str) -> re.Pattern[str]:
     escaped = r"\s+".join(re.escape(part) for part in wording.split(" "))
     pattern = _PLACE.sub(
         lambda place: rf"(?P<{place[1]}>{_TOKEN_COUNT})" if place[1] else ".{0,80}?", escaped
@@ -87,4 +87,4 @@ def _pattern(wording: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
-_PATTERNS = tuple(_pattern(wording) for _, wording in WORDINGS)
+_PATTERNS = tuple(_wording_pattern(wording) for _, wording in WORDINGS)

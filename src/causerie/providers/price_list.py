@@ -56,7 +56,7 @@ class PriceList:
     def __init__(self, rows: Iterable[ListedPrice]) -> None:
         ordered = sorted(rows, key=lambda one: (one.provider, one.model, one.above))
         self.models: Mapping[tuple[str, str], Sequence[ListedPrice]] = {
-            name: tuple(found) for name, found in groupby(ordered, lambda one: _name(one))
+            name: tuple(found) for name, found in groupby(ordered, lambda one: _row_name(one))
         }
 
     def of(self, provider: str, model: str) -> Sequence[ListedPrice]:
@@ -97,7 +97,7 @@ def parsed_list(text: str) -> PriceList:
         missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
         if missing:
             raise WrongList(f"line 1: no column {missing[0]}; a list has {', '.join(COLUMNS)}")
-        found = PriceList(_rows(reader))
+        found = PriceList(_listed_rows(reader))
     except csv.Error as failure:
         raise WrongList(f"line {reader.line_num}: {failure}") from failure
     for (provider, model), rows in found.models.items():
@@ -106,17 +106,17 @@ def parsed_list(text: str) -> PriceList:
     return found
 
 
-def _rows(reader: csv.DictReader[str]) -> Iterator[ListedPrice]:
+def _listed_rows(reader: csv.DictReader[str]) -> Iterator[ListedPrice]:
     for number, row in enumerate(reader):
         if number >= _MOST_ROWS:
             raise WrongList(f"has more than {_MOST_ROWS} rows")
         try:
-            yield _row({name: (row[name] or "").strip() for name in COLUMNS})
+            yield _listed_price({name: (row[name] or "").strip() for name in COLUMNS})
         except ValueError as failure:
             raise WrongList(f"line {reader.line_num}: {failure}") from failure
 
 
-def _row(row: Mapping[str, str]) -> ListedPrice:
+def _listed_price(row: Mapping[str, str]) -> ListedPrice:
     for name in ("provider", "model", "prompt", "completion", "source"):
         if not row[name]:
             raise ValueError(f"{name} is empty")
@@ -131,5 +131,5 @@ def _row(row: Mapping[str, str]) -> ListedPrice:
     return ListedPrice(row["provider"], row["model"], int(above), prices, row["source"], day)
 
 
-def _name(row: ListedPrice) -> tuple[str, str]:
+def _row_name(row: ListedPrice) -> tuple[str, str]:
     return row.provider, row.model

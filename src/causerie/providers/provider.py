@@ -232,10 +232,10 @@ class Provider:
         return failure
 
     async def listing(self, seconds: float = 10.0) -> list[dict[str, Any]]:
-        async with self._send("GET", self.dialect.api.models, seconds) as response:
+        async with self._send_request("GET", self.dialect.api.models, seconds) as response:
             if response.status != 200:
                 raise await self.refused(response)
-            return _entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
+            return _listed_entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
 
     async def check(
         self, path: str = "/models", seconds: float = 5.0, *, listing: bool = False
@@ -245,14 +245,14 @@ class Provider:
         Not every server has that path. With ``listing`` the models in it are kept in ``listed``.
         """
         key = self.credential
-        async with self._send("GET", path, seconds) as response:
+        async with self._send_request("GET", path, seconds) as response:
             if response.status == 401:
                 await self.renews(key)  # for the next time
             if response.status >= 500 or response.status in (401, 403, 429):
                 raise await self.refused(response)
             if listing and response.status == 200:
                 with suppress(UpstreamFailed):  # another path has another content
-                    entries = _entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
+                    entries = _listed_entries(await (await decoded(response)).read(_MAX_LIST_BYTES))
                     ids = [id for entry in entries if _ID.fullmatch(id := str(entry["id"]))]
                     self.listed = ids[:_MOST_LISTED]
 
@@ -263,7 +263,7 @@ class Provider:
         self, path: str, body: bytes, headers: Mapping[str, str], seconds: float = 10.0
     ) -> int | None:
         """Return the tokens of a prompt; ``None`` if the provider says that it estimates them."""
-        async with self._send("POST", path, seconds, headers, body) as response:
+        async with self._send_request("POST", path, seconds, headers, body) as response:
             if response.status != 200:
                 raise await self.refused(response)
             if response.headers.get("x-token-count") == "estimated":
@@ -275,7 +275,7 @@ class Provider:
             raise UpstreamFailed("The provider counted no tokens.") from None
 
     @asynccontextmanager
-    async def _send(
+    async def _send_request(
         self,
         method: str,
         path: str,
@@ -297,7 +297,7 @@ class Provider:
             raise too_late() from None
 
 
-def _entries(body: bytes) -> list[dict[str, Any]]:
+def _listed_entries(body: bytes) -> list[dict[str, Any]]:
     try:
         found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

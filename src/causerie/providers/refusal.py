@@ -60,7 +60,7 @@ _EPOCH = 1e9  # a larger number of seconds is a moment, and a thousand times it 
 
 def retry_delay(headers: Mapping[str, str], error: Mapping[str, object]) -> int | None:
     """Return whole seconds to wait, bounded; ``headers`` are by lower-case name."""
-    now = _date(headers.get("date", "")) or datetime.now(UTC)
+    now = _http_date(headers.get("date", "")) or datetime.now(UTC)
     for seconds in _delays_in_order(headers, error, now):
         if seconds is not None:
             return math.ceil(min(max(seconds, 1), 3600))
@@ -73,7 +73,7 @@ def _delays_in_order(
     milliseconds = headers.get("retry-after-ms", "").strip()
     yield float(milliseconds) / 1000 if _SECONDS_NUMBER.fullmatch(milliseconds) else None
     text = headers.get("retry-after", "").strip()
-    yield float(text) if _DIGITS.fullmatch(text) else _seconds_until(_date(text), now)
+    yield float(text) if _DIGITS.fullmatch(text) else _seconds_until(_http_date(text), now)
     yield from _delays_in_body(error)
     waits: list[tuple[bool, float]] = []
     for name, value in headers.items():
@@ -134,14 +134,14 @@ def _reset_seconds(value: str, now: datetime) -> float | None:
             seconds /= 1000 if seconds >= 1000 * _EPOCH else 1
             return max(seconds - now.timestamp(), 0)
         return seconds
-    return _duration(value) if "-" not in value else _seconds_until(_timestamp(value), now)
+    return _duration(value) if "-" not in value else _seconds_until(_iso_timestamp(value), now)
 
 
 def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else (moment - now).total_seconds()
 
 
-def _timestamp(text: str) -> datetime | None:
+def _iso_timestamp(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -149,7 +149,7 @@ def _timestamp(text: str) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
-def _date(text: str) -> datetime | None:
+def _http_date(text: str) -> datetime | None:
     if not _HTTP_DATE.fullmatch(text):
         return None
     try:
@@ -222,7 +222,7 @@ def without(text: str, credential: str | None) -> str:
         return text
     if len(credential) < _LEAST_SECRET:
         return re.sub(rf"(?<!\w){re.escape(credential)}(?!\w)", _HIDDEN, text)
-    pieces, length = _pieces(credential), _LEAST_SECRET
+    pieces, length = _credential_forms(credential), _LEAST_SECRET
     hidden = bytearray(len(text))
     for at in range(len(text) - length + 1):
         if text[at : at + length] in pieces:
@@ -234,7 +234,7 @@ def without(text: str, credential: str | None) -> str:
 
 
 @lru_cache(maxsize=64)
-def _pieces(credential: str) -> frozenset[str]:
+def _credential_forms(credential: str) -> frozenset[str]:
     data = credential.encode("utf-8", "surrogatepass")
     forms = [credential, quote(credential, safe=""), data.hex(), data.hex().upper()]
     for start in range(3):  # wherever it stands in what was encoded
@@ -312,21 +312,21 @@ def refusal(
     status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect
 ) -> errors.ServiceError:
     """Return our error for a response with ``status``; ``headers`` are by lower-case name."""
-    return _service_error(status, headers, _error(body), dialect)
+    return _service_error(status, headers, _error_object(body), dialect)
 
 
 def failure_in_reply(error: object, *, started: bool) -> errors.ServiceError:
     """Return our error for one in a reply with status 200, or in one that had ``started``."""
     fields = _normalised_error(error)
-    status = _status(fields)
+    status = _status_in_error(fields)
     if not started and (status != 500 or overflow(fields) is not None):
         return _service_error(status, {}, fields, None)
     words = "broke its reply off" if started else "failed before its reply began"
     cause = errors.ErrorClass.BROKEN_STREAM if started else errors.ErrorClass.SERVER_ERROR
-    return _failed(words, cause, _metadata(status, fields))
+    return _failed_upstream(words, cause, _refusal_metadata(status, fields))
 
 
-def _failed(
+def _failed_upstream(
     words: str, cause: errors.ErrorClass, metadata: dict[str, object]
 ) -> errors.UpstreamFailed:
     return errors.UpstreamFailed(f"The provider {words}.", metadata=metadata).caused_by(cause)
@@ -335,13 +335,13 @@ def _failed(
 def _service_error(
     status: int, headers: Mapping[str, str], error: Mapping[str, object], dialect: Dialect | None
 ) -> errors.ServiceError:
-    metadata = _metadata(status, error)
+    metadata = _refusal_metadata(status, error)
     if 300 <= status < 400:
         words = "answers with a redirect, which is not followed"
-        return _failed(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
+        return _failed_upstream(words, errors.ErrorClass.WRONG_ADDRESS, metadata)
     delay = retry_delay(headers, error)
     if (wrong := _own_fault(status, error, delay)) is not None:
-        return _failed(*wrong, metadata)
+        return _failed_upstream(*wrong, metadata)
     too_long = overflow(error)
     if too_long is None and status == 413 and not phrase(error.get("message")):
         too_long = Overflow(None, None, None)  # as Cerebras says it, without a word
@@ -369,7 +369,7 @@ def _service_error(
             "The provider took too long.", code="upstream_timeout", status=504, metadata=metadata
         ).caused_by(errors.ErrorClass.TIMEOUT)
     cause = errors.ErrorClass.SERVER_ERROR if status >= 500 else errors.ErrorClass.INVALID_REQUEST
-    return _failed(f"failed with status {status}", cause, metadata)
+    return _failed_upstream(f"failed with status {status}", cause, metadata)
 
 
 def _own_fault(
@@ -392,10 +392,10 @@ def _codes_of(error: Mapping[str, object]) -> set[str]:
 
 def said(body: bytes) -> str:
     """Return the server's message in an error body, made safe; empty if there is none."""
-    return phrase(_error(body).get("message"))
+    return phrase(_error_object(body).get("message"))
 
 
-def _error(body: bytes) -> dict[str, Any]:
+def _error_object(body: bytes) -> dict[str, Any]:
     try:
         found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -440,7 +440,7 @@ def _validator_faults(told: object) -> list[tuple[str, str]]:
     return found
 
 
-def _status(error: Mapping[str, object]) -> int:
+def _status_in_error(error: Mapping[str, object]) -> int:
     for name in ("code", "status", "status_code", "http_code"):
         value = error.get(name)
         if isinstance(value, str) and _STATUS.fullmatch(value):
@@ -454,7 +454,7 @@ def _status(error: Mapping[str, object]) -> int:
     return 500
 
 
-def _metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
+def _refusal_metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
     metadata: dict[str, object] = {"upstream_status": status}
     for name in ("code", "type"):
         value = error.get(name)

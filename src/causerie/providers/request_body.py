@@ -167,7 +167,7 @@ def _write_shape_as(way: Shaping, draft: RequestDraft) -> None:
         case "choice_regex", requests.TextChoice(options=options):
             fields["regex"] = "(" + "|".join(map(re.escape, options)) + ")"
         case "choice_grammar", requests.TextChoice(options=options):
-            fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, options))
+            fields["grammar"] = "root ::= " + " | ".join(map(_gbnf_literal, options))
         case "ebnf" | "grammar", requests.Grammar(text=text):
             fields[way] = text
 
@@ -198,7 +198,7 @@ def _as_object(output: requests.JsonSchema) -> Mapping[str, object]:
     return output.schema
 
 
-def _gbnf(text: str) -> str:
+def _gbnf_literal(text: str) -> str:
     # GBNF writes strings almost as JSON does.
     written = json.dumps(text, ensure_ascii=False)
     for short, code in (("\\b", "\\x08"), ("\\f", "\\x0c")):

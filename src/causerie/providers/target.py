@@ -182,11 +182,11 @@ class BodyStream(Struct, eq=False):
 
     async def _read_piece(self, piece: bytes, events: list[Event]) -> None:
         if self._decoder.held > LARGE and (not piece or b"\n" in piece):
-            await offload(self._feed, piece, events)
+            await offload(self._feed_piece, piece, events)
         else:
-            self._feed(piece, events)
+            self._feed_piece(piece, events)
 
-    def _feed(self, piece: bytes, events: list[Event]) -> None:
+    def _feed_piece(self, piece: bytes, events: list[Event]) -> None:
         incoming, decoder = self._incoming, self._decoder
         if piece:
             incoming.feed(decoder.feed(piece), events)
@@ -375,7 +375,11 @@ class ProviderReply(Struct, eq=False):
         return None
 
     async def __aenter__(self) -> Self:
-        sent = await offload(self._outgoing) if self._request.large else self._outgoing()
+        sent = (
+            await offload(self._outgoing_request)
+            if self._request.large
+            else self._outgoing_request()
+        )
         self._sent_request = sent
         self.changes, self._streamed = sent.changes, sent.streamed
         if not self._target.provider.slots.take():
@@ -398,7 +402,7 @@ class ProviderReply(Struct, eq=False):
             return self._send_and_read()
         return self._next_batch()
 
-    def _outgoing(self) -> Outgoing:
+    def _outgoing_request(self) -> Outgoing:
         dialect = self._target.provider.dialect
         return outgoing(self._request, dialect, self._model, self._partial)
 
@@ -411,7 +415,7 @@ class ProviderReply(Struct, eq=False):
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + provider.deadlines.first_token, end)
         key = provider.credential
-        asking = self._post(sent.body, due)
+        asking = self._post_body(sent.body, due)
         del sent  # so that its body is not kept until there is an answer
         try:
             try:
@@ -441,9 +445,9 @@ class ProviderReply(Struct, eq=False):
 
     async def _send_again(self, due: float, *, anew: bool = False) -> HttpResponse:
         self._response = None
-        return await self._post((await offload(self._outgoing)).body, due, anew=anew)
+        return await self._post_body((await offload(self._outgoing_request)).body, due, anew=anew)
 
-    def _post(
+    def _post_body(
         self, body: bytes, due: float, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
         provider, request, asked = self._target.provider, self._request, self._record_response
@@ -499,7 +503,7 @@ class ProviderReply(Struct, eq=False):
                 self._batch, self._fast_read = read[0], read
                 return
         if _begins_value(body):
-            incoming = self._incoming = self._reader()
+            incoming = self._incoming = self._reply_reader()
             self._batch = incoming.whole(body)
         else:
             self._start_stream(BufferedBody(body), _NEVER)
@@ -507,7 +511,7 @@ class ProviderReply(Struct, eq=False):
     def _start_stream(
         self, body: HttpResponse | DecodedResponse | BufferedBody, end: float
     ) -> None:
-        incoming, provider = self._reader(), self._target.provider
+        incoming, provider = self._reply_reader(), self._target.provider
         self._incoming = incoming
         lines = isinstance(incoming, NativeIncoming)
         self._stream = BodyStream(
@@ -519,7 +523,7 @@ class ProviderReply(Struct, eq=False):
             EventDecoder(MAX_EVENT_BYTES, values=True, lines=lines),
         )
 
-    def _reader(self) -> Incoming | PassedReader:
+    def _reply_reader(self) -> Incoming | PassedReader:
         asked = self._target
         if self._request.passed is not None:
             return PassedReader(self._request)

@@ -30,7 +30,9 @@ _GRADED = 3  # words of effort that a server needs for a budget to be said in th
 def write_thinking(draft: RequestDraft) -> None:
     control = draft.dialect.thinking
     _WRITERS[control.switch](draft)
-    if control.switch != "object" and _mapping(draft.document.get("reasoning")).get("summary"):
+    if control.switch != "object" and _mapping_or_empty(draft.document.get("reasoning")).get(
+        "summary"
+    ):
         draft.dropped("reasoning.summary")
 
 
@@ -93,7 +95,7 @@ def _by_type(draft: RequestDraft) -> None:
 def _by_object(draft: RequestDraft) -> None:
     _refuse_template_arguments(draft)
     thinking, control = draft.request.thinking, draft.dialect.thinking
-    reasoning = dict(_mapping(draft.document.get("reasoning")))
+    reasoning = dict(_mapping_or_empty(draft.document.get("reasoning")))
     reasoning.pop("exclude", None)
     if thinking.effort is not None and thinking.budget is not None:
         raise draft.unsupported(
@@ -169,7 +171,7 @@ def _write_template_arguments(draft: RequestDraft) -> None:
 def _write_switch(draft: RequestDraft, said: str) -> None:
     # Templates know one of the two names and ignore the other.
     enabled = draft.request.thinking.enabled
-    kwargs = _mapping(draft.fields.get(_KWARGS))
+    kwargs = _mapping_or_empty(draft.fields.get(_KWARGS))
     if enabled is None or any(isinstance(kwargs.get(name), bool) for name in _SWITCHES):
         return
     draft.fields[_KWARGS] = {**kwargs, **dict.fromkeys(_SWITCHES, enabled)}
@@ -177,7 +179,7 @@ def _write_switch(draft: RequestDraft, said: str) -> None:
 
 
 def _write_effort_argument(draft: RequestDraft, effort: str) -> None:
-    kwargs = _mapping(draft.fields.get(_KWARGS))
+    kwargs = _mapping_or_empty(draft.fields.get(_KWARGS))
     if "reasoning_effort" not in kwargs:
         word = draft.dialect.thinking.efforts[effort]
         draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
@@ -227,7 +229,7 @@ def _write_budget_as_effort(draft: RequestDraft) -> bool:
 
 
 def _refuse_template_arguments(draft: RequestDraft) -> None:
-    for name, value in _mapping(draft.document.get(_KWARGS)).items():
+    for name, value in _mapping_or_empty(draft.document.get(_KWARGS)).items():
         means = (name in _SWITCHES and isinstance(value, bool)) or (
             name == "reasoning_effort" and value == draft.request.thinking.effort
         )
@@ -235,7 +237,7 @@ def _refuse_template_arguments(draft: RequestDraft) -> None:
             raise draft.unsupported(f"{_KWARGS}.{name[:64]}")
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _mapping_or_empty(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
@@ -254,7 +256,7 @@ def _switch_name(draft: RequestDraft) -> str:
 
 
 def _only_by_name(draft: RequestDraft) -> bool:
-    kwargs = _mapping(draft.document.get(_KWARGS))
+    kwargs = _mapping_or_empty(draft.document.get(_KWARGS))
     said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
     given = _first_given(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
     return draft.request.thinking.enabled is True and not said and not given

@@ -263,11 +263,11 @@ def read_chunk(data: bytes) -> ProviderChunk:
     try:
         chunk = decode_bounded(data, _decode)
     except msgspec.ValidationError:
-        chunk = _converted(decode_bounded(data, msgspec.json.decode))
+        chunk = _converted_chunk(decode_bounded(data, msgspec.json.decode))
     if chunk.error is not None and is_nothing(chunk.error):
         chunk.error = None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
-        chunk.error = _error(data)
+        chunk.error = _error_in_body(data)
     return chunk
 
 
@@ -277,7 +277,7 @@ def read_mended(data: bytes) -> ProviderChunk:
     Bytes that are no UTF-8 become U+FFFD, ``NaN`` and infinities ``null``. Raises
     :class:`ValueError` if that does not help.
     """
-    return _converted(mended(data))
+    return _converted_chunk(mended(data))
 
 
 def is_nothing(error: object) -> bool:
@@ -287,7 +287,7 @@ def is_nothing(error: object) -> bool:
     return not error
 
 
-def _converted(found: Any) -> ProviderChunk:
+def _converted_chunk(found: Any) -> ProviderChunk:
     if isinstance(found, list):  # an error, as Google sends it
         found = next((each for each in found if isinstance(each, dict)), None)
     if found is None:
@@ -296,7 +296,7 @@ def _converted(found: Any) -> ProviderChunk:
         if not is_nothing(found.get("error")):
             return ProviderChunk(error=found["error"])
         _drop_empty(found)
-        for choice in _objects(found.get("choices"), _MOST_CHOICES):
+        for choice in _object_items(found.get("choices"), _MOST_CHOICES):
             _mend_choice(choice)
         _keep_plausible_usage(found)
     try:
@@ -308,15 +308,15 @@ def _converted(found: Any) -> ProviderChunk:
 def _keep_plausible_usage(found: dict[str, Any]) -> None:
     usage = found.pop("usage", None)
     if isinstance(usage, dict):
-        found["usage"] = _plausible(usage)
+        found["usage"] = _plausible_values(usage)
     extra = found.pop("x_groq", None)
     if isinstance(extra, dict) and isinstance(extra.get("usage"), dict):
-        found["x_groq"] = {"usage": _plausible(extra["usage"])}
+        found["x_groq"] = {"usage": _plausible_values(extra["usage"])}
 
 
-def _plausible(told: dict[str, Any]) -> dict[str, Any]:
+def _plausible_values(told: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: _plausible(value) if isinstance(value, dict) else value
+        name: _plausible_values(value) if isinstance(value, dict) else value
         for name, value in told.items()
         if isinstance(value, dict if name.endswith("_details") else _NUMBERS)
         and not _is_implausible(value)
@@ -330,19 +330,19 @@ def _mend_choice(choice: dict[str, Any]) -> None:
         choice["index"] = 0
     if not isinstance(choice.get("finish_reason"), str | None):
         choice["finish_reason"] = json.dumps(choice["finish_reason"])[:64]
-    for said in _objects([choice.get("delta"), choice.get("message")], 2):
+    for said in _object_items([choice.get("delta"), choice.get("message")], 2):
         _drop_empty(said)
         for name in _TEXTS & said.keys():
             said[name] = _object_text(said[name], name)
-        choice["logprobs"] = _logprobs(choice.get("logprobs"), said)
+        choice["logprobs"] = _converted_logprobs(choice.get("logprobs"), said)
         if isinstance(said.get("tool_calls"), dict):
             said["tool_calls"] = [said["tool_calls"]]
-        for call in _objects(said.get("tool_calls"), _MOST_CALLS):
+        for call in _object_items(said.get("tool_calls"), _MOST_CALLS):
             _drop_empty(call)
             given = call.get("id")
             number = isinstance(given, int) and not isinstance(given, bool)
             call["id"] = str(given) if number else given if isinstance(given, str) else None
-            for function in _objects([call.get("function")], 1):
+            for function in _object_items([call.get("function")], 1):
                 _drop_empty(function)
 
 
@@ -355,7 +355,7 @@ def _object_text(value: object, name: str) -> object:
     return json.dumps(value, ensure_ascii=False) if name == "content" else None
 
 
-def _logprobs(told: object, said: dict[str, Any]) -> object:
+def _converted_logprobs(told: object, said: dict[str, Any]) -> object:
     # One number alone is that of the only token.
     if isinstance(told, int | float) and not isinstance(told, bool):
         told = {"tokens": [said.get("content")], "token_logprobs": [told]}
@@ -371,7 +371,7 @@ def _drop_empty(found: dict[str, Any]) -> None:
         del found[name]
 
 
-def _objects(found: object, most: int) -> list[dict[str, Any]]:
+def _object_items(found: object, most: int) -> list[dict[str, Any]]:
     if isinstance(found, list) and len(found) > most:
         raise ValueError(f"{len(found)} values where at most {most} may be")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
@@ -385,7 +385,7 @@ def _is_implausible(told: float | str | dict[str, Any]) -> bool:
         return True
 
 
-def _error(data: bytes) -> object:
+def _error_in_body(data: bytes) -> object:
     try:
         telling = _decode_error_fields(data)
     except msgspec.ValidationError:  # no object

@@ -90,7 +90,7 @@ class Attempt(Struct, eq=False):
         except StopAsyncIteration:
             self.first, self._ended_empty = before, True  # a reply that says nothing is one, too
         except BaseException as failure:
-            await self._failed(failure)
+            await self._note_failure(failure)
             raise
         self._answered = True
         self.began = began = clock()
@@ -104,7 +104,7 @@ class Attempt(Struct, eq=False):
     def upcoming(self) -> Callable[[], Awaitable[events.Batch]]:
         return (SILENCE if self._ended_empty else self.answer).events.__anext__
 
-    async def _failed(self, failure: BaseException) -> None:
+    async def _note_failure(self, failure: BaseException) -> None:
         self.target_state.latency_stats.waiting.pop(self, None)
         if isinstance(failure, ServiceError):
             failure.changes = failure.changes or self.answer.changes

@@ -212,7 +212,7 @@ class Execution(TargetSelector, eq=False):
         while True:
             if batch:
                 if isinstance(batch[-1], events.Usage) and not self.whole:
-                    batch = self._complete(attempt, batch, batch[-1])
+                    batch = self._complete_attempt(attempt, batch, batch[-1])
                 if not self._pass_on(emit, batch):
                     await self._wait_for_client()
                 if self.whole:
@@ -226,7 +226,7 @@ class Execution(TargetSelector, eq=False):
             except StopAsyncIteration:
                 raise errors.InternalError("The reply ended without its usage.") from None
             except (errors.UpstreamFailed, errors.Overloaded) as failure:
-                attempt = await self._recover(attempt, failure)
+                attempt = await self._recover_from(attempt, failure)
                 errors.forget_frames(failure)  # the attempt that broke off keeps it
                 batch, upcoming = attempt.first, None
             if self._client_ready is not None:
@@ -247,7 +247,7 @@ class Execution(TargetSelector, eq=False):
         if full is not None:
             await full
 
-    async def _recover(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
+    async def _recover_from(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
         if failure.error_class in _BROKEN:
             failure.caused_by(errors.ErrorClass.BROKEN_STREAM)
         passed, request, told = self._passed, self.request, self.usage()
@@ -255,7 +255,7 @@ class Execution(TargetSelector, eq=False):
         if passed.finished < request.n:
             limit = broken.request.max_tokens
             if request.n > 1 or limit is None or told.completion < limit:
-                return await self._continued(broken, failure)
+                return await self._continued_attempt(broken, failure)
             broken.target_state.failed(failure)
             # Whoever went on would say more than was asked for.
             ending.append(events.Finished("length"))
@@ -264,7 +264,9 @@ class Execution(TargetSelector, eq=False):
         broken.first = [*ending, told]
         return broken
 
-    def _complete(self, attempt: Attempt, batch: events.Batch, told: events.Usage) -> events.Batch:
+    def _complete_attempt(
+        self, attempt: Attempt, batch: events.Batch, told: events.Usage
+    ) -> events.Batch:
         target_state = attempt.target_state
         if not target_state.breaker.well:
             target_state.breaker.succeeded()
@@ -282,7 +284,7 @@ class Execution(TargetSelector, eq=False):
         self.finish = ending.reason if isinstance(ending, events.Finished) else self._passed.finish
         return batch
 
-    async def _continued(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
+    async def _continued_attempt(self, broken: Attempt, failure: errors.ServiceError) -> Attempt:
         usage, trail, request = self.usage(), broken.answer.trail(), self.request
         broken.target_state.failed(failure)
         self.broke(broken, failure)

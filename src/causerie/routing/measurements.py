@@ -104,26 +104,26 @@ class Measurements:
             yield
             return
         ended = asyncio.Event()
-        await self._tried(self.read)
-        task = asyncio.get_running_loop().create_task(self._follow(ended))
+        await self._try_store(self.read)
+        task = asyncio.get_running_loop().create_task(self._write_regularly(ended))
         try:
             yield
         finally:
             ended.set()
             await asyncio.wait([task])
 
-    async def _follow(self, ended: asyncio.Event) -> None:
+    async def _write_regularly(self, ended: asyncio.Event) -> None:
         number, ends = 0, False
         while not ends:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await ended.wait()
             number, ends = number + 1, ended.is_set()
-            await self._tried(self.write)
+            await self._try_store(self.write)
             if number % _READ_EVERY == 0 and not ends:
-                await self._tried(self.read)
+                await self._try_store(self.read)
 
-    async def _tried(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _try_store(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except StoreUnavailable:
@@ -136,7 +136,7 @@ class Measurements:
         live = dict.fromkeys(self._router().target_states())
         changes: list[tuple[TargetState, int, Sums]] = []
         for state in {**self._written, **live}:
-            changes += [(state, start, sums) for start, sums in self._unwritten(state)]
+            changes += [(state, start, sums) for start, sums in self._unwritten_sums(state)]
             await asyncio.sleep(0)  # a median of thousands each
         if changes:
             await self._store.add([(state.name, start, sums) for state, start, sums in changes])
@@ -148,7 +148,7 @@ class Measurements:
         for state in [one for one in self._written if one not in live and not one.in_flight]:
             del self._written[state]
 
-    def _unwritten(self, state: TargetState) -> Iterator[tuple[int, Sums]]:
+    def _unwritten_sums(self, state: TargetState) -> Iterator[tuple[int, Sums]]:
         last, before = self._written.get(state, (0, _NONE))
         for bucket in state.latency_stats.history.day():
             if bucket.start >= last:
@@ -163,8 +163,8 @@ class Measurements:
         now = self._wall() // 1_000_000_000
         day, all_days = now - targets.DAY_SECONDS, now - DAYS_KEPT * targets.DAY_SECONDS
         new = self._read_until
-        _update(self._quarters, await self._store.quarters(max(day, new)), day)
-        _update(
+        _update_kept(self._quarters, await self._store.quarters(max(day, new)), day)
+        _update_kept(
             self._days, await self._store.days(max(all_days, new - targets.DAY_SECONDS)), all_days
         )
         self._read_until = (
@@ -177,7 +177,7 @@ class Measurements:
             return self._router().history(name)
         sums = dict(self._quarters.get(name, {}))
         if (state := self._router().target_state(name)) is not None:
-            for start, added in self._unwritten(state):
+            for start, added in self._unwritten_sums(state):
                 sums[start] = sums.get(start, _NONE).plus(added)
         since = self._wall() // 1_000_000_000 - targets.DAY_SECONDS
         return [sums[start].bucket(start) for start in sorted(sums) if start > since]
@@ -195,14 +195,14 @@ class Measurements:
         asked = answered + sum(one.failed for one in day)
         last = day[-1].start if day else max(self._days.get(name, ()), default=None)
         return targets.Figures(
-            _figure(stats.first_token, hour, day, lambda one: one.first_token),
-            _figure(stats.speed, hour, day, lambda one: one.speed),
+            _current_figure(stats.first_token, hour, day, lambda one: one.first_token),
+            _current_figure(stats.speed, hour, day, lambda one: one.speed),
             answered / asked if asked else None,
             None if last is None else datetime.fromtimestamp(last, UTC),
         )
 
 
-def _update(kept: _Kept, rows: Sequence[Row], since: int) -> None:
+def _update_kept(kept: _Kept, rows: Sequence[Row], since: int) -> None:
     for name, start, sums in rows:
         kept.setdefault(name, {})[start] = sums
     for name, found in [*kept.items()]:
@@ -212,7 +212,7 @@ def _update(kept: _Kept, rows: Sequence[Row], since: int) -> None:
             kept[name] = found
 
 
-def _figure(
+def _current_figure(
     now: targets.Percentiles | None,
     hour: Sequence[targets.TimeBucket],
     day: Sequence[targets.TimeBucket],

@@ -37,7 +37,7 @@ class LastTargets(Struct, eq=False):
     _targets: OrderedDict[bytes, tuple[str, float]] = field(default_factory=OrderedDict)
 
     def note(self, conversation: str, target: str, now: float) -> None:
-        key = _digest(conversation)
+        key = _conversation_digest(conversation)
         self._targets[key] = target, now
         self._targets.move_to_end(key)
         if len(self._targets) > self.most:
@@ -45,11 +45,11 @@ class LastTargets(Struct, eq=False):
 
     def of(self, conversation: str, now: float) -> str:
         """Return the name of the target; empty if none answered lately."""
-        target, noted = self._targets.get(_digest(conversation), ("", now))
+        target, noted = self._targets.get(_conversation_digest(conversation), ("", now))
         return target if now - noted <= _SECONDS else ""
 
 
-def _digest(conversation: str) -> bytes:
+def _conversation_digest(conversation: str) -> bytes:
     return blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -105,7 +105,7 @@ def order(
     down = [one for one in resting if one not in rejecting]
     ordered: list[TargetState] = []
     for _, group in sorted(groups.items()):
-        ordered += _group(group, target_states, request, chance, last)
+        ordered += _order_group(group, target_states, request, chance, last)
     return ordered + down[:1] + rejecting[:1]
 
 
@@ -126,7 +126,7 @@ def load(one: Candidate, target_states: Mapping[str, TargetState]) -> float:
     return (target_states[one.name].in_flight + 1) / one.weight
 
 
-def _group(
+def _order_group(
     group: Sequence[Candidate],
     target_states: Mapping[str, TargetState],
     request: ChatRequest,
@@ -158,10 +158,10 @@ def affinity_target(
 
 def preferred(group: Sequence[Candidate], conversation: str, last: str = "") -> list[Candidate]:
     key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
-    return sorted(group, key=lambda one: (one.name != last, _distance(one, key)))
+    return sorted(group, key=lambda one: (one.name != last, _rendezvous_distance(one, key)))
 
 
-def _distance(candidate: Candidate, conversation: bytes) -> float:
+def _rendezvous_distance(candidate: Candidate, conversation: bytes) -> float:
     # Exponential with the weight as its rate: the smallest distance wins by weight.
     drawn = blake2b(candidate.name.encode(), key=conversation, digest_size=8).digest()
     return -math.log((int.from_bytes(drawn, "big") + 1) / 2**64) / candidate.weight
@@ -279,7 +279,7 @@ class TargetSelector(Struct, eq=False):
                 break
             if partial is None and self._may_retry(target_state, failures[-1]):
                 asked.append(target_state)
-        raise self._exhausted(target_states, failures, hopeless=hopeless)
+        raise self._exhausted_error(target_states, failures, hopeless=hopeless)
 
     async def _pause_before(self, target_state: TargetState) -> None:
         jitter = 0.5 + 0.5 * self.context.chance()
@@ -347,7 +347,7 @@ class TargetSelector(Struct, eq=False):
         if attempt.partial is None:
             self._note_served(attempt.target)  # nobody has answered yet
 
-    def _exhausted(
+    def _exhausted_error(
         self,
         target_states: Sequence[TargetState],
         failures: Sequence[ServiceError],
@@ -362,9 +362,9 @@ class TargetSelector(Struct, eq=False):
         }
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
             wait = max(1, math.ceil(min(rests.values(), default=1.0)))
-            why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
+            why = f" {_last_failure_words(failure)}" if isinstance(failure, UpstreamFailed) else ""
             exhausted = Overloaded(
-                f"No target of this model answers now ({_listing(self.candidates)}).{why} "
+                f"No target of this model answers now ({_named_list(self.candidates)}).{why} "
                 f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
                 retry_after=wait,
@@ -387,21 +387,21 @@ class TargetSelector(Struct, eq=False):
         if isinstance(failure, UpstreamFailed):
             next_step = f"Try again later; {_NEXT_STEP}" if failure.retryable else _OPERATOR
             failure.message = (
-                f"No target of this model answered ({_listing(self.candidates)}). {_last(failure)} "
-                f"{next_step}"
+                f"No target of this model answered ({_named_list(self.candidates)}). "
+                f"{_last_failure_words(failure)} {next_step}"
             )
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)
         return failure
 
 
-def _listing(candidates: Sequence[Candidate]) -> str:
+def _named_list(candidates: Sequence[Candidate]) -> str:
     names = [one.name for one in candidates[:_NAMED]]
     others = len(candidates) - len(names)
     return ", ".join([*names, f"and {others} more"] if others else names)
 
 
-def _last(failure: UpstreamFailed) -> str:
+def _last_failure_words(failure: UpstreamFailed) -> str:
     target = failure.metadata.get("target")
     return f"{target}: {failure!s}" if target else str(failure)
 

@@ -439,7 +439,7 @@ async def checking_health(
 ) -> AsyncIterator[None]:
     """Run health checks during the block, of targets that get no requests or fail."""
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(_watch(check, target_states, pause)) for check in checks]
+    tasks = [loop.create_task(_watch_target(check, target_states, pause)) for check in checks]
     try:
         yield
     finally:
@@ -450,7 +450,7 @@ async def checking_health(
                 await task
 
 
-async def _watch(
+async def _watch_target(
     check: Check,
     target_states: Callable[[str], TargetState | None],
     pause: Callable[[float], Awaitable[None]],

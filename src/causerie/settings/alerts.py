@@ -130,7 +130,7 @@ class Alerts(Struct, frozen=True, kw_only=True):
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
     yield from _name_rules(alerts)
     for index, webhook in enumerate(alerts.webhooks):
-        yield from _webhook(("alerts", "webhooks", index), webhook)
+        yield from _webhook_rules(("alerts", "webhooks", index), webhook)
     if alerts.emails and mail.host is None:
         yield Broken(("alerts", "emails"), "needs `mail.host`, the server that takes letters")
 
@@ -147,7 +147,7 @@ def _name_rules(alerts: Alerts) -> Iterator[Broken]:
             yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
 
 
-def _webhook(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
+def _webhook_rules(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
     base = webhook.url.partition("?")[0]
     yield from address_rules((*at, "url"), base, "sign with `secret` instead")
     if webhook.secret is None and webhook.format == "standard":

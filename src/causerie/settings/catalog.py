@@ -161,7 +161,7 @@ def public_chat_rules(
 ) -> Iterator[Broken]:
     """Yield the models that cost something. One that is not there may come from the database."""
     priced = {
-        entry.id for entry in catalog for endpoint in entry.endpoints if _costs(endpoint.price)
+        entry.id for entry in catalog for endpoint in entry.endpoints if _has_cost(endpoint.price)
     }
     for index, name in enumerate(chat.models):
         if name in priced:
@@ -169,7 +169,7 @@ def public_chat_rules(
             yield Broken(("public_chat", "models", index), advice)
 
 
-def _costs(price: values.PriceSettings) -> bool:
+def _has_cost(price: values.PriceSettings) -> bool:
     amounts = [price.request]
     for each in (price, *price.tiers):
         amounts += [each.prompt, each.completion]

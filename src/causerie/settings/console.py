@@ -157,7 +157,7 @@ def is_data(text: str) -> bool:
 
 def read_logo(text: str) -> tuple[str, bytes]:
     """Return media type and content of a logo; raise :class:`ValueError` with what is wrong."""
-    media_type, content = _decoded(text) if is_data(text) else _read(Path(text))
+    media_type, content = _decoded_image(text) if is_data(text) else _read_image(Path(text))
     if len(content) > _MOST_BYTES:
         raise ValueError(f"has {len(content):,} bytes; a logo has at most {_MOST_BYTES:,}")
     return media_type, content
@@ -171,7 +171,7 @@ def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
             yield Broken(("branding", "logos", name), str(error))
 
 
-def _decoded(text: str) -> tuple[str, bytes]:
+def _decoded_image(text: str) -> tuple[str, bytes]:
     found = _DATA.fullmatch(text)
     if found is None:
         raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
@@ -181,7 +181,7 @@ def _decoded(text: str) -> tuple[str, bytes]:
         raise ValueError("is not valid base64") from error
 
 
-def _read(file: Path) -> tuple[str, bytes]:
+def _read_image(file: Path) -> tuple[str, bytes]:
     content_type = _TYPES.get(file.suffix.lower())
     if content_type is None:
         raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
@@ -286,10 +286,10 @@ def identity_rules(
         (("identity_providers", index, "name"), each.name) for index, each in enumerate(providers)
     )
     for index, provider in enumerate(providers):
-        yield from _provider(("identity_providers", index), provider)
+        yield from _identity_provider_rules(("identity_providers", index), provider)
 
 
-def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
+def _identity_provider_rules(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     if (wrong := _wrong_issuer(provider.issuer)) is not None:
         yield Broken((*at, "issuer"), wrong)
     yield from certificate_rules((*at, "ca_file"), provider.ca_file)

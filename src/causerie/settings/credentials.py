@@ -78,7 +78,7 @@ def read_credentials(
             continue  # that none names no place is a problem of the settings
         kind = str(path[-1] if path[0] == "providers" else path[0])
         with findings.collecting():
-            found[kind][owner or dotted(path)] = _read(loaded, path, secret, environ)
+            found[kind][owner or dotted(path)] = _read_secret(loaded, path, secret, environ)
     findings.end()
     return Credentials(
         keys=found["key"],
@@ -116,7 +116,7 @@ def one_word(value: str, gives: str) -> str:
     return value
 
 
-def _read(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping[str, str]) -> str:
+def _read_secret(loaded: Loaded, path: KeyPath, secret: Secret, environ: Mapping[str, str]) -> str:
     try:
         value = secret_value(secret, environ)
         if path[-1] == "proxy":

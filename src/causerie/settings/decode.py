@@ -51,11 +51,11 @@ class SettingsDecoder:
         known = fields(kind)
         for key in value:
             if key not in known:
-                self._unknown(path, str(key), value, list(known))
+                self._report_unknown(path, str(key), value, list(known))
         decoded: dict[str, Any] = {}
         for name, field in known.items():
             if name in value:
-                found = self._value(field.type, value[name], (*path, name))
+                found = self._decoded_value(field.type, value[name], (*path, name))
                 if found is not _WRONG:
                     decoded[name] = found
             elif field.required:
@@ -76,7 +76,7 @@ class SettingsDecoder:
             return ()
         return f"wrong-{len(self.problems)}" if bare is str else bare()
 
-    def _value(self, kind: Any, value: object, path: KeyPath) -> Any:
+    def _decoded_value(self, kind: Any, value: object, path: KeyPath) -> Any:
         only = alone(kind)
         if value is None and only is not kind:  # of no file: a flag hands on whole tables
             return None
@@ -100,7 +100,9 @@ class SettingsDecoder:
             )
         places = secret_places(bare)
         if places is not None and isinstance(value, list | tuple):
-            found = [self._value(places, item, (*path, at)) for at, item in enumerate(value)]
+            found = [
+                self._decoded_value(places, item, (*path, at)) for at, item in enumerate(value)
+            ]
             return tuple(one for one in found if one is not _WRONG)
         try:
             return msgspec.convert(value, kind)
@@ -111,18 +113,20 @@ class SettingsDecoder:
             self._add_problem(path, f"is {known}; it takes {describe(kind)}")
             return _WRONG
 
-    def _unknown(self, path: KeyPath, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
+    def _report_unknown(
+        self, path: KeyPath, key: str, table: Mapping[Any, Any], known: list[str]
+    ) -> None:
         near = nearest(key, known, ALIKE)
         advice = f"did you mean `{near}`?" if near else f"known here: {', '.join(known)}"
         meant = near if near and near not in table else key
         self.faults.append((*path, meant))
-        self._tell((*path, key), f"is not a setting; {advice}")
+        self._report_problem((*path, key), f"is not a setting; {advice}")
 
     def _add_problem(self, path: KeyPath, advice: str) -> None:
         self.faults.append(path)
-        self._tell(path, advice)
+        self._report_problem(path, advice)
 
-    def _tell(self, path: KeyPath, advice: str) -> None:
+    def _report_problem(self, path: KeyPath, advice: str) -> None:
         self.problems.append(Problem(self._place_of(path), dotted(path), advice))
 
 
@@ -219,13 +223,13 @@ def describe(kind: Any) -> str:
     if bare is bool:
         return "`true` or `false`"
     if bare is int or bare is float:
-        return ("a whole number" if bare is int else "a number") + _bounds(limits)
+        return ("a whole number" if bare is int else "a number") + _bounds_words(limits)
     if bare is str:
         return "a text"
     return "a table"
 
 
-def _bounds(limits: list[msgspec.Meta]) -> str:
+def _bounds_words(limits: list[msgspec.Meta]) -> str:
     words = []
     for meta in limits:
         bounds = {"from": meta.ge, "above": meta.gt, "to": meta.le, "below": meta.lt}

@@ -87,7 +87,7 @@ def _listed_doors(settings: Settings) -> Iterator[DoorAddress]:
     for index, door in enumerate(settings.doors):
         yield DoorAddress(
             door=door,
-            prefix=door.prefix or _prefix(door.name, door.kind),
+            prefix=door.prefix or _path_prefix(door.name, door.kind),
             hosts=(*_names_of_door(door, settings.server.public_host), *door.hosts),
             models=behind(settings, door.kind) if door.models is None else door.models,
             at=("doors", index),
@@ -111,7 +111,7 @@ def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
         keys = settings.server.keys if model.keys is None else model.keys
         yield DoorAddress(
             door=DoorSettings(name=name, keys=keys, models=(model.id,), networks=model.networks),
-            prefix=_prefix(name, "endpoint"),
+            prefix=_path_prefix(name, "endpoint"),
             hosts=(f"{name}.{settings.server.public_host}",),
             models=(model.id,),
             at=("models", index),
@@ -132,7 +132,7 @@ def _offered_by_routers(settings: Settings) -> frozenset[str]:
     )
 
 
-def _prefix(name: str, kind: str) -> str:
+def _path_prefix(name: str, kind: str) -> str:
     return f"/endpoints/{name}/v1" if kind == "endpoint" else f"/{name}/v1"
 
 
@@ -162,7 +162,7 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
         if way.own and not way.door.name:
             advice = "holds no letter or digit a host name could have; set `door`"
             yield Broken((*way.at, "id"), advice)
-    yield from _collisions(every)
+    yield from _address_collisions(every)
     for way in listed:
         yield from _listed_door_rules(way, settings)
     for way in every:
@@ -196,7 +196,7 @@ def is_private(host: str) -> bool:
         return True
 
 
-def _collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
+def _address_collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     # Names first: where those collide, the addresses made of them do too.
     names: dict[str, DoorAddress] = {}
     addresses: dict[str, DoorAddress] = {}
@@ -265,15 +265,15 @@ def has_chat_page(settings: Settings) -> bool:
         return False
     if server.chat_page is not None:
         return server.chat_page
-    return is_loopback(server.host) or any(map(_open, door_addresses(settings)))
+    return is_loopback(server.host) or any(map(_is_open, door_addresses(settings)))
 
 
 def chat_base_urls(settings: Settings) -> tuple[str, ...]:
     """Return the paths that the page offers: the usual door's, then those that need no key."""
     usual = default_address(settings)
-    others = (each for each in door_addresses(settings) if each != usual and _open(each))
+    others = (each for each in door_addresses(settings) if each != usual and _is_open(each))
     return ("/v1", *(each.prefix for each in others))
 
 
-def _open(address: DoorAddress) -> bool:
+def _is_open(address: DoorAddress) -> bool:
     return address.door.keys in (None, "off")

@@ -253,16 +253,18 @@ def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
             yield Broken((*at, index), "has a port, which its SRV records name; take it out")
         if address in seen[:index]:
             yield Broken((*at, index), "stands there twice; each server is named once")
-        elif vllm.kv_events is not None and _host(address) in map(_host, seen[:index]):
+        elif vllm.kv_events is not None and _host_of_address(address) in map(
+            _host_of_address, seen[:index]
+        ):
             words = "is on the host of another one, and so are the ports of `kv_events`"
             yield Broken((*at, index), f"{words}; take them out, or start both by `replicas`")
 
 
 def _of_service(address: str) -> bool:
-    return _host(address).startswith("_")
+    return _host_of_address(address).startswith("_")
 
 
-def _host(address: str) -> str:
+def _host_of_address(address: str) -> str:
     return urlsplit(address).hostname or ""
 
 

@@ -232,7 +232,7 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
         try:
             return replace(read(wanted, alone.text), left_out=left_out)
         except SettingsError as error:
-            left_out |= (faulty := _faulty(wanted, error.problems))
+            left_out |= (faulty := _entry_problems(wanted, error.problems))
         wanted = [one for one in wanted if one.key not in faulty]
     return replace(alone, left_out=left_out)
 
@@ -249,7 +249,7 @@ def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[En
         if not isinstance(targets, list):
             yield entry
             continue
-        kept = [each for each in targets if _target(each) not in off]
+        kept = [each for each in targets if _target_key(each) not in off]
         yield replace(entry, body={**entry.body, label: kept})
 
 
@@ -258,7 +258,7 @@ def _lost_targets(before: Entry, after: Entry) -> bool:
     return bool(before.body.get(label)) and not after.body.get(label)
 
 
-def _target(target: object) -> EntryKey | None:
+def _target_key(target: object) -> EntryKey | None:
     if not isinstance(target, Mapping):
         return None
     provider = target.get("provider")
@@ -267,7 +267,7 @@ def _target(target: object) -> EntryKey | None:
     return "providers", str(provider)
 
 
-def _faulty(
+def _entry_problems(
     entries: Sequence[Entry], problems: Sequence[Problem]
 ) -> dict[EntryKey, tuple[str, ...]]:
     # The file holds alone: where a problem names no entry, the newest one caused it.

@@ -56,7 +56,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     if host.startswith("[") and host.endswith("]"):  # an IPv6 address as in a URL
         host = host[1:-1]
     logos = {
-        name: text if is_data(text) else _absolute(text, folder)
+        name: text if is_data(text) else _absolute_path(text, folder)
         for name, text in settings.branding.logos.items()
     }
     return replace(
@@ -89,14 +89,14 @@ def _with_absolute_paths(value: Any, kind: Any, folder: Path) -> Any:
         return value
     if path == "program" and "/" not in value and not value.startswith("~"):
         return value  # the shell finds it by its name
-    return _absolute(value, folder)
+    return _absolute_path(value, folder)
 
 
 def _with_url(store: StoreSettings, folder: Path, data: Path) -> StoreSettings:
     place = store.folder or str(data)
     url = store.url or f"{_SQLITE}{place}/causerie.db"
     if url.startswith(_SQLITE):
-        url = _SQLITE + _absolute(url.removeprefix(_SQLITE), folder)
+        url = _SQLITE + _absolute_path(url.removeprefix(_SQLITE), folder)
     return replace(store, folder=place, url=url)
 
 
@@ -115,11 +115,11 @@ def _with_absolute_ref(model: ModelSettings, folder: Path) -> ModelSettings:
     ref = model.ref or ""
     is_file = model.engine == "vllm" or ref.endswith(".gguf")
     if ref.startswith((".", "/", "~")) or (is_file and ref and ":" not in ref):
-        return replace(model, ref=_absolute(ref, folder))
+        return replace(model, ref=_absolute_path(ref, folder))
     return model
 
 
-def _absolute(path: str, folder: Path) -> str:
+def _absolute_path(path: str, folder: Path) -> str:
     return str((folder / expanded(path)).absolute())
 
 
@@ -233,7 +233,7 @@ def load(
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
-    layers = _read(file or _usual_file(environ, folder), text)
+    layers = _read_layers(file or _usual_file(environ, folder), text)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
@@ -248,9 +248,9 @@ def load(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
-    problems += [_problem(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
+    problems += [_problem_at(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
     named = frozenset(secret.env for _, _, secret in secrets(settings) if secret.env)
-    ignored = tuple(_ignored(environ, known, named))
+    ignored = tuple(_ignored_variables(environ, known, named))
     loaded = Loaded(settings, layers.file, layers.all_origins(), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
@@ -280,7 +280,7 @@ def _usual_file(environ: Mapping[str, str], folder: Path) -> Path | None:
     return found if found.is_file() else None
 
 
-def _read(file: Path | None, text: str | None) -> _Layers:
+def _read_layers(file: Path | None, text: str | None) -> _Layers:
     if file is None:
         return _Layers({}, {}, None)
     text, values = parsed(file, text)
@@ -339,7 +339,7 @@ def _put_overrides(
     return problems
 
 
-def _problem(rule: Broken, layers: _Layers) -> Problem:
+def _problem_at(rule: Broken, layers: _Layers) -> Problem:
     place = layers.where(rule.other) if rule.other is not None else ""
     advice = f"{rule.advice} ({place})" if place else rule.advice
     return Problem(layers.where(rule.path), dotted(rule.path), advice, place)
@@ -408,7 +408,7 @@ def _from_text(kind: Any, text: str) -> object:
     bare = plain(kind)
     if bare is bool and text.lower() in _TRUE | _FALSE:
         return text.lower() in _TRUE
-    for value in (text, [_unquoted(part.strip()) for part in text.split(",")]):
+    for value in (text, [_without_quotes(part.strip()) for part in text.split(",")]):
         try:
             return msgspec.convert(value, bare, strict=False)
         except msgspec.ValidationError:
@@ -416,11 +416,11 @@ def _from_text(kind: Any, text: str) -> object:
     return text
 
 
-def _unquoted(text: str) -> str:
+def _without_quotes(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
-def _ignored(
+def _ignored_variables(
     environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
 ) -> Iterator[str]:
     readable = {variable(path) for path in known if len(path) > 1} | named | environment.ELSEWHERE

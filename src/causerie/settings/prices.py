@@ -92,13 +92,13 @@ def price_list(settings: Settings) -> PriceList:
     except (OSError, UnicodeError) as failure:
         raise WrongList(f'"{file}" cannot be read as text') from failure
     try:
-        return _updated(text)
+        return _updated_list(text)
     except WrongList as failure:
         raise WrongList(f'"{file}": {failure}') from failure
 
 
 @lru_cache(maxsize=2)
-def _updated(text: str) -> PriceList:
+def _updated_list(text: str) -> PriceList:
     # Settings are loaded again for each entry that is tried.
     return shipped_list().updated(parsed_list(text))
 

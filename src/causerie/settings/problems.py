@@ -51,13 +51,13 @@ class Broken(Struct, frozen=True):
         places = [self.path] if self.other is None else [self.path, self.other]
         return any(
             any(place[: len(fault)] == fault for place in places)
-            or any(_concerns(fault, place) for place in self.relies_on)
+            or any(_concerns_place(fault, place) for place in self.relies_on)
             or (fault[:-1] == self.path[: len(fault) - 1] and f"`{fault[-1]}`" in self.advice)
             for fault in faults
         )
 
 
-def _concerns(fault: KeyPath, place: KeyPath) -> bool:
+def _concerns_place(fault: KeyPath, place: KeyPath) -> bool:
     rest = fault[len(place) :]
     return fault[: len(place)] == place and (len(rest) < 2 or rest[-1] in ("id", "name", "aliases"))
 

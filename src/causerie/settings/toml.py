@@ -32,7 +32,7 @@ def line_numbers(text: str) -> dict[KeyPath, int]:
     tables: dict[KeyPath, int] = {}
     table: KeyPath = ()
     path: KeyPath = ()
-    for number, statement in _statements(text):
+    for number, statement in _numbered_statements(text):
         if isinstance(statement, int):
             found[(*path, statement)] = number
         elif statement.startswith("[["):
@@ -81,7 +81,7 @@ def _full_path(parts: list[str], tables: dict[KeyPath, int], *, whole: bool = Fa
     return path
 
 
-def _statements(text: str) -> Iterator[tuple[int, str | int]]:
+def _numbered_statements(text: str) -> Iterator[tuple[int, str | int]]:
     # A table in a list that is a key's value is its line and its index.
     lines, number, begins, brackets, index = text.split("\n"), 1, True, "", 0
     for token in _TOKEN.findall(text):
@@ -114,20 +114,20 @@ def table_text(
     remarks = remarks or {}
     lines = [f"[[{'.'.join(array)}]]"]
     for name, value in values.items():
-        lines += _statement(name, value, remarks.get(name, ""))
+        lines += _setting_lines(name, value, remarks.get(name, ""))
     return "\n".join(lines)
 
 
-def _statement(name: str, value: object, remark: str) -> list[str]:
+def _setting_lines(name: str, value: object, remark: str) -> list[str]:
     words = " ".join("".join(c if c.isprintable() else " " for c in remark).split())
     comment = f"  # {words}" if words else ""
-    line = f"{_key(name)} = {as_toml(value)}"
+    line = f"{_bare_or_quoted(name)} = {as_toml(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return [line + comment]
-    return [f"{_key(name)} = [{comment}", *_wrapped(value), "]"]
+    return [f"{_bare_or_quoted(name)} = [{comment}", *_wrapped_items(value), "]"]
 
 
-def _wrapped(items: Sequence[object]) -> list[str]:
+def _wrapped_items(items: Sequence[object]) -> list[str]:
     rows = [""]
     for item in items:
         word = as_toml(item) + ","
@@ -140,7 +140,7 @@ def _wrapped(items: Sequence[object]) -> list[str]:
 def as_toml(value: object) -> str:
     """Return a value as TOML; texts, numbers, lists and booleans are as in JSON."""
     if isinstance(value, Mapping):
-        pairs = (f"{_key(name)} = {as_toml(item)}" for name, item in value.items())
+        pairs = (f"{_bare_or_quoted(name)} = {as_toml(item)}" for name, item in value.items())
         return "{ " + ", ".join(pairs) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(as_toml, value)) + "]"
@@ -151,5 +151,5 @@ def as_toml(value: object) -> str:
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
-def _key(name: str) -> str:
+def _bare_or_quoted(name: str) -> str:
     return name if _BARE.fullmatch(name) else as_toml(name)

@@ -246,16 +246,16 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     @property
     def context(self) -> int | None:
         """Return the tokens of one request, if the options of its engine say so."""
-        context = self._typed.context
+        context = self._engine_settings.context
         return None if context == "auto" else context
 
     @property
     def parallel(self) -> int | None:
         """Return the number of simultaneous requests, if the options of its engine say so."""
-        return self._typed.parallel
+        return self._engine_settings.parallel
 
     @property
-    def _typed(self) -> LlamaCpp | OpenVino | Vllm:
+    def _engine_settings(self) -> LlamaCpp | OpenVino | Vllm:
         if self.engine == "openvino":
             return self.openvino
         return self.vllm if self.engine == "vllm" else self.llamacpp

@@ -110,7 +110,7 @@ class PassedEncoder(Struct, eq=False):
         return sse.DONE
 
 
-def _shape(operation: Operation, id_prefix: str) -> Shape:
+def _make_shape(operation: Operation, id_prefix: str) -> Shape:
     def read(body: bytes, rules: ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
         request = parse(operation, body, rules)
         return ParsedRequest(request, PassedReply(request.include_usage))
@@ -138,7 +138,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     except msgspec.ValidationError as error:
         raise _wrong_field(str(error)) from error
     known, unlisted = sift(values, operations.FIELDS[operation])
-    facts = _facts(asked)
+    facts = _request_facts(asked)
     # Requests that begin alike go to the same target, all others are spread.
     value: Any = next(known[name] for name in ("query", "prompt", "input") if name in known)
     first = value if isinstance(value, str) or isinstance(value[0], int) else value[0]
@@ -158,7 +158,7 @@ def parse(operation: Operation, body: bytes, rules: ParsingRules) -> ChatRequest
     )
 
 
-def _facts(asked: Any) -> Mapping[str, Any]:
+def _request_facts(asked: Any) -> Mapping[str, Any]:
     match asked:
         case operations.EmbeddingsRequest():
             body = PassedBody("embeddings", _input_tokens(asked.input, "input"))
@@ -175,7 +175,7 @@ def _facts(asked: Any) -> Mapping[str, Any]:
                 "stream": asked.stream or False,
                 "include_usage": options is not None and bool(options.include_usage),
                 "max_tokens": asked.max_tokens,
-                "n": (asked.n or 1) * _prompts(asked.prompt),
+                "n": (asked.n or 1) * _prompt_count(asked.prompt),
             }
     return {"passed": body, "max_tokens": 0}
 
@@ -191,7 +191,7 @@ def _input_tokens(value: Any, name: str) -> int:
     return sum(text_tokens(one) if isinstance(one, str) else len(one) for one in value)
 
 
-def _prompts(value: Any) -> int:
+def _prompt_count(value: Any) -> int:
     return 1 if isinstance(value, str) or isinstance(value[0], int) else len(value)
 
 
@@ -207,8 +207,8 @@ def _wrong_field(words: str) -> InvalidRequest:
 
 
 PASSED_THROUGH = (
-    _shape("embeddings", "embd-"),
-    _shape("rerank", "rerank-"),
-    _shape("completions", "cmpl-"),
+    _make_shape("embeddings", "embd-"),
+    _make_shape("rerank", "rerank-"),
+    _make_shape("completions", "cmpl-"),
 )
 """The operations that pass through."""

@@ -326,7 +326,8 @@ def _joined_properties(one: Schema, other: Schema) -> Schema:
     found: dict[str, object] = {}
     if names:
         found["properties"] = {
-            name: _conjunction(_property(one, name), _property(other, name)) for name in names
+            name: _conjunction(_property_schema(one, name), _property_schema(other, name))
+            for name in names
         }
     if "additionalProperties" in one or "additionalProperties" in other:
         others = [side.get("additionalProperties", True) for side in (one, other)]
@@ -334,7 +335,7 @@ def _joined_properties(one: Schema, other: Schema) -> Schema:
     return found
 
 
-def _property(schema: Schema, name: str) -> object:
+def _property_schema(schema: Schema, name: str) -> object:
     others = schema.get("additionalProperties", True)
     return as_mapping(schema.get("properties")).get(name, others)
 
@@ -353,7 +354,7 @@ def _conjoined_parts(schema: object) -> list[object]:
     return parts if isinstance(parts, list) and schema.keys() == {"allOf"} else [schema]
 
 
-def _types(first: object, second: object) -> object:
+def _common_types(first: object, second: object) -> object:
     sides = [one_or_several(side) for side in (first, second)]
     mine, theirs = ({*side, "integer"} if "number" in side else {*side} for side in sides)
     common = mine & theirs
@@ -371,7 +372,7 @@ def same(one: object, other: object) -> bool:
 
 
 _TOGETHER: Mapping[str, Callable[[Any, Any], object]] = {
-    "type": _types,
+    "type": _common_types,
     "required": _union,
     "allOf": _union,
     **dict.fromkeys(("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum"), max),

@@ -44,10 +44,10 @@ class PythonReader:
 
 def python_grammar(schema: Schema, scope: GrammarText) -> str:
     """Return the declared parameters in order, required ones always; then other possible ones."""
-    return f"({grammars.either(schema, (_list(choice, scope) for choice in choices(schema)))})"
+    return f"({grammars.either(schema, (_list_rule(choice, scope) for choice in choices(schema)))})"
 
 
-def _list(schema: Schema, scope: GrammarText) -> str | None:
+def _list_rule(schema: Schema, scope: GrammarText) -> str | None:
     members = grammars.members_of(schema, _KEY, lambda name: name == name.strip())
     if members is None:
         return None

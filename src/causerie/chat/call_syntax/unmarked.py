@@ -55,7 +55,7 @@ class UnmarkedReader:
         self._openers = "`" if fenced else "`[{"
         self.pieces: list[str] = []
         self._unread = ""
-        self._steps = self._reply()
+        self._steps = self._read_reply()
         self._calls: list[tuple[str, str]] = []
         self._ended = False  # the text so far could be the whole reply
         self.possible = True
@@ -95,14 +95,14 @@ class UnmarkedReader:
 
     # Steps. Each yields where it needs more text.
 
-    def _reply(self) -> _Steps:
-        fenced = yield from self._fence()
+    def _read_reply(self) -> _Steps:
+        fenced = yield from self._read_fence()
         listed = yield from self._consume("[")
         while not self.repeated:
             yield from self._read_call(listed)
             fenced, listed = yield from self._after_call(fenced, listed)
 
-    def _fence(self) -> Generator[None, None, bool]:
+    def _read_fence(self) -> Generator[None, None, bool]:
         if not (yield from self._consume(_FENCE)):
             return False
         self._ended = False
@@ -139,10 +139,10 @@ class UnmarkedReader:
     def _call_object(self) -> _Call:
         name = arguments = None
         while True:
-            key = yield from self._word()
+            key = yield from self._read_quoted_name()
             yield from self._expect(":")
             if key == "name" and name is None:
-                name = yield from self._word()
+                name = yield from self._read_quoted_name()
                 if name not in self._tools:
                     raise Unreadable
             elif key in ("arguments", "parameters") and arguments is None:
@@ -167,7 +167,7 @@ class UnmarkedReader:
                 listed = False
             elif fenced and (yield from self._consume(_FENCE)):
                 fenced = False
-            elif not listed and (yield from self._fence()):
+            elif not listed and (yield from self._read_fence()):
                 fenced, listed = True, (yield from self._consume("["))
                 break
             else:
@@ -192,7 +192,7 @@ class UnmarkedReader:
         if not (yield from self._consume(text)):
             raise Unreadable
 
-    def _word(self) -> Generator[None, None, str]:
+    def _read_quoted_name(self) -> Generator[None, None, str]:
         yield from self._expect('"')
         word = yield from self._read_by(NameReader())
         yield from self._expect('"')
@@ -230,7 +230,7 @@ def unmarked_grammar(
             name: known.get(name) or _arguments_grammar(name, tools[name], scope)
             for name in sorted(tools)
         }
-        expression = _expression(arguments, marks, scope, several)
+        expression = _calls_rule(arguments, marks, scope, several)
     except SchemaRefused:
         return None
     if len(scope.rules) > MOST_RULES:
@@ -238,7 +238,7 @@ def unmarked_grammar(
     return expression, scope.rules, _call_opening(_FIRST, _any_of(tools))
 
 
-def _expression(
+def _calls_rule(
     arguments: Mapping[str, str], marks: Iterable[str], scope: GrammarText, several: int
 ) -> str:
     end = scope.terminal(_END)

@@ -62,34 +62,36 @@ _SWITCHES = {
 _UNSPACED = {"after_open": "", "before_close": "", "after_close": ""}
 
 
-def _values(table: _Table) -> dict[str, Any]:
+def _with_tuples(table: _Table) -> dict[str, Any]:
     return {key: tuple(of) if isinstance(of, list) else of for key, of in table.items()}
 
 
 def _reasoning(table: _Table) -> forms.Reasoning:
-    fields = _values(table)
+    fields = _with_tuples(table)
     margins = {} if fields.pop("spaced", True) else _UNSPACED
     return forms.Reasoning(**{**margins, **fields})
 
 
 def _thinking(table: _Table | str) -> forms.ThinkingSwitch:
-    return _SWITCHES[table] if isinstance(table, str) else forms.ThinkingSwitch(**_values(table))
+    return (
+        _SWITCHES[table] if isinstance(table, str) else forms.ThinkingSwitch(**_with_tuples(table))
+    )
 
 
 def _header(table: _Table) -> forms.MessageHeader:
     call = {"call": _calls(table["call"])} if "call" in table else {}
-    return forms.MessageHeader(**{**_values(table), **call})
+    return forms.MessageHeader(**{**_with_tuples(table), **call})
 
 
 def _calls(table: _Table) -> CallSection:
     call = [table["call"]] if isinstance(table["call"], str) else table["call"]
     also = tuple(map(_calls, table.get("also", ())))
     parts = forms.segments(*(part if isinstance(part, str) else _segment(part) for part in call))
-    return CallSection(**{**_values(table), "call": parts, "also": also})
+    return CallSection(**{**_with_tuples(table), "call": parts, "also": also})
 
 
 def _segment(table: _Table) -> forms.Segment:
-    match _values(table):
+    match _with_tuples(table):
         case {"either": lists}:
             first, *also = map("".join, product(*lists))
             return Literal(first, tuple(also))
@@ -121,7 +123,7 @@ def _with_inherited(table: _Table) -> _Table:
 
 
 def _format(table: _Table) -> ModelFormat:
-    fields = _values(_with_inherited(table))
+    fields = _with_tuples(_with_inherited(table))
     made = {key: make(fields[key]) for key, make in _MAKERS.items() if key in fields}
     own = {key: of for key, of in fields.items() if key not in ("like", "signs", "or_signs")}
     return with_headless(ModelFormat(**{**own, **made}))

@@ -40,10 +40,10 @@ def choice(options: Sequence[str], *, param: str) -> str:
         raise SchemaRefused(
             param, f"The options have {size} characters together, of at most {MAX_CHARACTERS}."
         )
-    return " | ".join(_quoted(option, param) for option in options)
+    return " | ".join(_quoted_option(option, param) for option in options)
 
 
-def _quoted(text: str, param: str) -> str:
+def _quoted_option(text: str, param: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -125,8 +125,8 @@ class SchemaDisjointness:
         ]
 
     def _canonical(self, option: object) -> str:
-        text = canonical(option) if self._spend(1) else ""
-        self._spend(len(text) // _CHARACTERS_A_STEP)
+        text = canonical(option) if self._spend_steps(1) else ""
+        self._spend_steps(len(text) // _CHARACTERS_A_STEP)
         return text
 
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
@@ -139,7 +139,7 @@ class SchemaDisjointness:
         return self._known[pair]
 
     def _excludes_uncached(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
-        if not self._spend(1) or depth > _MAX_DEPTH:
+        if not self._spend_steps(1) or depth > _MAX_DEPTH:
             return False
         if is_never(a) or is_never(b):
             return True
@@ -154,19 +154,19 @@ class SchemaDisjointness:
         mine, theirs = self._constants_of(a), self._constants_of(b)
         if mine is not None and theirs is not None:
             few = min(len(mine), len(theirs))
-            return self._spend(few // _NAMES_A_STEP) and mine.keys().isdisjoint(theirs.keys())
+            return self._spend_steps(few // _NAMES_A_STEP) and mine.keys().isdisjoint(theirs.keys())
         for values in (mine, theirs):
             if values is not None and not frame.intersection(values.values()):
                 return True
         if frame != {"object"}:
             return False
         names = len(as_list(a.get("required"))) + len(as_list(b.get("required")))
-        if not self._spend(names // _NAMES_A_STEP):
+        if not self._spend_steps(names // _NAMES_A_STEP):
             return False
         if _forbids_required(a, b.get("required")) or _forbids_required(b, a.get("required")):
             return True
         mine_named, theirs_named = (as_mapping(each.get("properties")) for each in (a, b))
-        required = {*_strings(a.get("required")), *_strings(b.get("required"))}
+        required = {*_string_items(a.get("required")), *_string_items(b.get("required"))}
         return any(
             self._excludes(mine_named[name], theirs_named[name], _ALL, depth + 1)
             for name in required
@@ -182,10 +182,10 @@ class SchemaDisjointness:
             known = {canonical(value): _whole_or_type(value) for value in values}
             self._constants[id(schema)] = known
             characters = sum(map(len, known)) // _CHARACTERS_A_STEP
-            self._spend(len(known) // _CONSTANTS_A_STEP + characters)
+            self._spend_steps(len(known) // _CONSTANTS_A_STEP + characters)
         return known
 
-    def _spend(self, steps: int) -> bool:
+    def _spend_steps(self, steps: int) -> bool:
         self._work.left -= steps
         return self._work.left > 0
 
@@ -219,8 +219,8 @@ def _forbids_required(schema: Schema, required: object) -> bool:
     if schema.get("additionalProperties") is not False or "patternProperties" in schema:
         return False
     named = schema.get("properties", {})
-    return isinstance(named, Mapping) and any(name not in named for name in _strings(required))
+    return isinstance(named, Mapping) and any(name not in named for name in _string_items(required))
 
 
-def _strings(value: object) -> list[str]:
+def _string_items(value: object) -> list[str]:
     return [name for name in as_list(value) if isinstance(name, str)]

@@ -59,13 +59,13 @@ class Contradictions:
                 return f"it has to contain {least_found} items, and maxItems is {most}"
         if schema.get("uniqueItems") is not True or least < 2:
             return ""
-        first, rest = _items(schema)
-        different = len(first) + self._values(rest, 0)
+        first, rest = _item_schemas(schema)
+        different = len(first) + self._count_values(rest, 0)
         if least > different:
             return f"at most {different} items can differ, and minItems is {least}"
         return ""
 
-    def _values(self, schema: object, depth: int) -> float:
+    def _count_values(self, schema: object, depth: int) -> float:
         if not isinstance(schema, Mapping):
             return 0 if schema is False else _MANY
         self._steps_left -= 1
@@ -78,12 +78,12 @@ class Contradictions:
             bounds.append(len({canonical(value) for value in few}))
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            bounds.append(self._values(self._resolve(reference), depth + 1))
+            bounds.append(self._count_values(self._resolve(reference), depth + 1))
         for key in ("anyOf", "oneOf"):
             if key in schema and len(options := as_list(schema[key])) <= _MOST_COUNTED:
-                bounds.append(sum(self._values(each, depth + 1) for each in options))
+                bounds.append(sum(self._count_values(each, depth + 1) for each in options))
         if len(parts := as_list(schema.get("allOf"))) <= _MOST_COUNTED:
-            bounds += [self._values(part, depth + 1) for part in parts]
+            bounds += [self._count_values(part, depth + 1) for part in parts]
         return min(bounds)
 
 
@@ -117,14 +117,14 @@ def _only_names(schema: Schema) -> frozenset[str] | None:
 
 def _values_of_type(kind: str, schema: Schema) -> float:
     if kind == "integer":
-        return _integers(schema)
+        return _count_integers(schema)
     size = {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}.get(kind)
     if size is not None and schema.get(size) == 0:
         return 1
     return {"null": 1, "boolean": 2}.get(kind, _MANY)
 
 
-def _integers(schema: Schema) -> float:
+def _count_integers(schema: Schema) -> float:
     lows = [math.ceil(of) for of in _finite_bounds(schema, "minimum")]
     lows += [math.floor(of) + 1 for of in _finite_bounds(schema, "exclusiveMinimum")]
     highs = [math.floor(of) for of in _finite_bounds(schema, "maximum")]
@@ -217,12 +217,12 @@ class _Judge:
         if not isinstance(schema, Mapping):
             return schema is not False
         if self.known is None:
-            return self._admits(schema)
+            return self._has_finite_value(schema)
         if id(schema) not in self.known:
-            self.known[id(schema)] = self._admits(schema)
+            self.known[id(schema)] = self._has_finite_value(schema)
         return self.known[id(schema)]
 
-    def _admits(self, schema: Schema) -> bool:
+    def _has_finite_value(self, schema: Schema) -> bool:
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in self.finite:
             return False
@@ -269,7 +269,7 @@ class _Judge:
             for name in as_list(schema.get("required")):
                 yield named.get(name), words.step(pointer, "properties", str(name))
         if kind == "array" and isinstance(fewest, int):
-            first, rest = _items(schema)
+            first, rest = _item_schemas(schema)
             for at, part in enumerate(first[:fewest]):
                 yield part, words.step(pointer, "prefixItems", at)
             if fewest > len(first):
@@ -300,7 +300,7 @@ def _kinds_or_all(schema: Schema) -> list[str]:
     return [str(kind) for kind in one_or_several(schema.get("type", _TYPES))]
 
 
-def _items(schema: Schema) -> tuple[list[object], object]:
+def _item_schemas(schema: Schema) -> tuple[list[object], object]:
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)

@@ -183,7 +183,7 @@ class _Reader:
         character = self._pattern[self._at]
         quantifier = _QUANTIFIER.match(self._pattern, self._at)
         if quantifier is not None:
-            self._quantifier(quantifier)
+            self._read_quantifier(quantifier)
         elif character == "(":
             self._open_group()
         elif character == ")":
@@ -193,9 +193,9 @@ class _Reader:
             self._at += 1
             self._emit("close", ")")
         elif character == "[":
-            self._emit("atom", self._class())
+            self._emit("atom", self._read_class())
         elif character == "\\":
-            self._emit("atom", self._escape())
+            self._emit("atom", self._read_escape())
         elif character in _KINDS:
             self._at += 1
             self._emit(_KINDS[character], character)
@@ -206,7 +206,7 @@ class _Reader:
     def _emit(self, kind: str, text: str) -> None:
         self._out.append(Piece(kind, text, self._depth))
 
-    def _quantifier(self, found: re.Match[str]) -> None:
+    def _read_quantifier(self, found: re.Match[str]) -> None:
         before = self._out[-1].kind if self._out else "open"
         if before == "quantifier":
             raise Refused(f"`{found[0]}` repeats a repetition; put the inner one into a group.")
@@ -236,7 +236,7 @@ class _Reader:
         self._emit("open", "(?:")
         self._depth += 1
 
-    def _escape(self) -> str:
+    def _read_escape(self) -> str:
         self._at += 1
         letter = self._escaped_letter()
         if letter.lower() in _SETS:
@@ -246,9 +246,9 @@ class _Reader:
             return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
-        return self._property() or _literal(self._character())
+        return self._read_property() or _literal(self._read_character())
 
-    def _property(self) -> str:
+    def _read_property(self) -> str:
         found = _PROPERTY.match(self._pattern, self._at)
         self._at = found.end() if found else self._at
         return "\\" + found.group() if found else ""
@@ -258,7 +258,7 @@ class _Reader:
             raise Refused("The pattern ends with a lone backslash.")
         return self._pattern[self._at]
 
-    def _character(self) -> str:
+    def _read_character(self) -> str:
         letter = self._escaped_letter()
         found = _HEX.match(self._pattern, self._at)
         if found is not None:
@@ -283,11 +283,11 @@ class _Reader:
             raise Refused(f"The escape `\\{letter}` is not supported.")
         return letter
 
-    def _class(self) -> str:
+    def _read_class(self) -> str:
         self._at += 1
         negated = self._pattern.startswith("^", self._at)
         self._at += negated
-        members, inverse = self._members()
+        members, inverse = self._read_members()
         if {"s", "d", "w"} & inverse & {name for name in inverse if _SETS[name] in members}:
             if negated:
                 raise Refused("A class that excludes every character matches nothing.")
@@ -305,7 +305,7 @@ class _Reader:
             options.append(f"[{''.join(members)}]")
         return f"(?:{'|'.join(options)})"
 
-    def _members(self) -> tuple[list[str], set[str]]:
+    def _read_members(self) -> tuple[list[str], set[str]]:
         members: list[str] = []
         inverse: set[str] = set()
         while True:
@@ -343,7 +343,7 @@ class _Reader:
         if letter == "b":
             self._at += 1
             return "\b"
-        return self._property() or self._character()
+        return self._read_property() or self._read_character()
 
 
 def _literal(character: str) -> str:

@@ -47,7 +47,7 @@ def plain(schema: Schema, pointer: str, resolve: Callable[[str], object]) -> Sch
         return said
     schema = said
     named = _resolved_rules(schema.get("propertyNames"), resolve)
-    names, pattern = _listed_names(named), _pattern(named)
+    names, pattern = _listed_names(named), _as_pattern(named)
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     if "patternProperties" in schema or not isinstance(known, Mapping):
         return schema
@@ -94,12 +94,12 @@ def _resolved_rules(schema: object, resolve: Callable[[str], object]) -> Schema:
 def _listed_names(said: Schema) -> Sequence[str] | None:
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
-        return _constants(said)
-    each = [_constants(_rules_of(option)) for option in options]
+        return _as_constants(said)
+    each = [_as_constants(_rules_of(option)) for option in options]
     return [name for names in each for name in names or ()] if None not in each else None
 
 
-def _pattern(said: Schema) -> str | None:
+def _as_pattern(said: Schema) -> str | None:
     rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
     if rules.get("format") in words.SAID_BY_PATTERN and "pattern" in rules:
         del rules["format"]
@@ -122,7 +122,7 @@ def _rules_of(schema: object) -> Schema:
     return {key: value for key, value in schema.items() if not words.is_annotation(key)}
 
 
-def _constants(said: Schema) -> Sequence[str] | None:
+def _as_constants(said: Schema) -> Sequence[str] | None:
     if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
         return None
     options = constants(said)
@@ -182,15 +182,15 @@ class SchemaNegation:
         if depth > _DEEPEST or self._budget < 0:
             return _NOTHING_SAID
         each = [
-            self._keyword(key, value, schema, depth)
+            self._opposite_of_keyword(key, value, schema, depth)
             for key, value in schema.items()
             if not words.is_annotation(key)
         ]
-        found = _union(each)
+        found = _union_of_opposites(each)
         self._budget -= sum(_A_WAY + len(str(way.get("pattern", ""))) for way in found.ways)
         return found
 
-    def _keyword(self, key: str, value: object, schema: Schema, depth: int) -> Opposite:
+    def _opposite_of_keyword(self, key: str, value: object, schema: Schema, depth: int) -> Opposite:
         if key == "$ref" and isinstance(value, str) and value.startswith("#"):
             return self.of(self.resolve(value), depth + 1)
         if key in ("const", "enum"):
@@ -207,19 +207,19 @@ class SchemaNegation:
             lacking = [{"type": "object", "properties": {name: False}} for name in as_list(value)]
             return Opposite(tuple(lacking), True)
         if key == "properties" and isinstance(value, Mapping):
-            return self._properties(value, depth)
+            return self._opposite_of_properties(value, depth)
         if key == "items" and isinstance(value, Mapping) and "prefixItems" not in schema:
             ways = self.of(value, depth + 1).ways
             first = ({"type": "array", "minItems": 1, "prefixItems": [way]} for way in ways)
             return Opposite(tuple(first), False)
         if key == "allOf":
-            return _union(self.of(part, depth + 1) for part in as_list(value))
+            return _union_of_opposites(self.of(part, depth + 1) for part in as_list(value))
         if key in ("anyOf", "oneOf"):
             none = self._opposite_of_all(as_list(value), depth)
             return none if key == "anyOf" else Opposite(none.ways, False)
-        return _outside(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
+        return _outside_bound(key, value) if key in _BOUNDS and is_number(value) else _NOTHING_SAID
 
-    def _properties(self, named: Schema, depth: int) -> Opposite:
+    def _opposite_of_properties(self, named: Schema, depth: int) -> Opposite:
         ways, complete = [], True
         for name, schema in named.items():
             opposite = self.of(schema, depth + 1)
@@ -240,14 +240,14 @@ class SchemaNegation:
         return Opposite(ways, all(one.complete for one in each))
 
 
-def _outside(key: str, bound: int | float) -> Opposite:
+def _outside_bound(key: str, bound: int | float) -> Opposite:
     kind, other, away = _BOUNDS[key]
     if away < 0 and bound <= 0:
         return _NOTHING_SAID
     return Opposite(({"type": kind, other: int(bound) + away if away else bound},), True)
 
 
-def _union(opposites: Iterable[Opposite]) -> Opposite:
+def _union_of_opposites(opposites: Iterable[Opposite]) -> Opposite:
     each = list(opposites)
     ways = [way for one in each for way in one.ways]
     return Opposite(tuple(ways[:_MOST]), len(ways) <= _MOST and all(o.complete for o in each))

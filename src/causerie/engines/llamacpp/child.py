@@ -81,7 +81,7 @@ def main() -> None:
     stay_on(launch["cpus"])
     os.umask(0o077)  # the socket is this user's
     try:
-        params = _parameters(launch, task["key"], task["socket"])
+        params = _common_parameters(launch, task["key"], task["socket"])
         server = xllamacpp.Server(params)
     except RuntimeError as error:  # the log says more
         _flush_log()
@@ -100,7 +100,7 @@ def main() -> None:
     threading.Event().wait()
 
 
-def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
+def _common_parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = launch["weights"]
     _keep_tokens(params, launch)
@@ -133,7 +133,7 @@ def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     if launch["mmproj"]:
         params.mmproj.path = launch["mmproj"]
         params.chat_template = "chatml"  # around an image whose tokens are counted, and no more
-    _speculate(params, launch)
+    _set_speculation(params, launch)
     params.ctx_shift = False  # a prompt is never cut silently
     # A host name that ends in `.sock` is a path to it, and then the port must only not be zero.
     params.hostnames = [socket or "127.0.0.1"]
@@ -159,7 +159,7 @@ def _keep_tokens(params: Any, launch: dict[str, Any]) -> None:
         params.kv_unified_per_slot = context
 
 
-def _speculate(params: Any, launch: dict[str, Any]) -> None:
+def _set_speculation(params: Any, launch: dict[str, Any]) -> None:
     kinds = xllamacpp.common_speculative_type
     if launch["draft"]:
         params.speculative.draft.mparams.path = launch["draft"]

@@ -251,7 +251,7 @@ class LlamaCppClient(EngineTransport):
         held = self._slots.hold(self, request.prompt, request.max_tokens, request.scope)
         async with held as slot:
             if prompt is not None:
-                async with self._run(request, slot, prompt) as outputs:
+                async with self._run_completion(request, slot, prompt) as outputs:
                     yield outputs
                 return
             if request.shared >= slot.read + LEAST_TOKENS:
@@ -260,7 +260,7 @@ class LlamaCppClient(EngineTransport):
                 slot.read, len(request.prompt), streaming=self._slots.streaming
             )
             run = (
-                self._run(request, slot)
+                self._run_completion(request, slot)
                 if least is None
                 else aclosing(self._in_chunks(request, slot, least))
             )
@@ -280,7 +280,7 @@ class LlamaCppClient(EngineTransport):
             if not begun:
                 begun = True
                 yield Started(found)
-        async with self._run(request, slot) as outputs:
+        async with self._run_completion(request, slot) as outputs:
             async for output in outputs:
                 if not (begun and isinstance(output, Started)):
                     yield output
@@ -288,7 +288,7 @@ class LlamaCppClient(EngineTransport):
     async def _read_ahead(self, beginning: Sequence[int], slot: Slot) -> int:
         found = 0
         request = TextRequest(beginning, max_tokens=0)
-        async with self._run(request, slot) as outputs:
+        async with self._run_completion(request, slot) as outputs:
             async for output in outputs:
                 if isinstance(output, Stopped):
                     found = output.cached_tokens
@@ -296,19 +296,21 @@ class LlamaCppClient(EngineTransport):
         return found
 
     @asynccontextmanager
-    async def _run(
+    async def _run_completion(
         self, request: TextRequest, slot: Slot, prompt: object = None
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         body = completion_body(request, slot.id, prompt)
         response = await self.send("POST", "/completion", body)
         try:
             if response.status != 200:
-                raise _refusal(response.status, await read_answer(response))
+                raise _error_of_answer(response.status, await read_answer(response))
             made = slot.made if request.max_tokens else []  # where none is asked for one comes
             # What reading an image takes says nothing of texts.
             speed = None if prompt is not None else self._prefill.speed
             stream = _Stream(response, self._pulse, slot, speed, made)
-            async with aclosing(_outputs(stream, self._partial, request.logprobs)) as outputs:
+            async with aclosing(
+                _stream_outputs(stream, self._partial, request.logprobs)
+            ) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
@@ -358,7 +360,7 @@ class _Stream:
         self.slot.read, self.read_ms = progress.processed, progress.time_ms
 
 
-async def _outputs(
+async def _stream_outputs(
     stream: _Stream, partial: PartialTokens, logprobs: int | None
 ) -> AsyncGenerator[Output, None]:
     cached: int | None = None
@@ -419,7 +421,7 @@ def completion_body(request: TextRequest, slot: int, prompt: object = None) -> d
         "return_progress": True,
         "response_fields": _LAST_FIELDS,
     }
-    body.update(_samplers(body))
+    body.update(_sampler_order(body))
     if wanted.seed is not None:
         body["seed"] = wanted.seed % 2**32
     if wanted.logit_bias:
@@ -433,7 +435,7 @@ def completion_body(request: TextRequest, slot: int, prompt: object = None) -> d
     return body
 
 
-def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
+def _sampler_order(body: Mapping[str, Any]) -> dict[str, Any]:
     # Each sampler walks over the whole vocabulary, so those without an effect are left out.
     first = ["penalties"] if _has_penalty(body) else []
     if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
@@ -475,7 +477,7 @@ def _with_logprobs(id: int, text: str, probability: _Probability, alternatives: 
     )
 
 
-def _refusal(status: int, content: bytes) -> Exception:
+def _error_of_answer(status: int, content: bytes) -> Exception:
     try:
         error = msgspec.json.decode(content)["error"]
     except (msgspec.DecodeError, KeyError, TypeError):

@@ -438,12 +438,12 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
                 advice=need.advice(free),
             )
 
-    async def _build(self, client: LlamaCppClient) -> str:
+    async def _build_name(self, client: LlamaCppClient) -> str:
         return f"llamacpp-{self._version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         supervised.ensure_can_fit(await self._vocabulary(), pieces, self.context)
-        return await self._ids(pieces, special=special)
+        return await self._token_ids(pieces, special=special)
 
     async def pictured_tokens(self, pieces: Sequence[str | base.Image]) -> list[int]:
         """Return the ids of a prompt with images; as :class:`~causerie.engines.base.ImageEngine`
@@ -473,11 +473,11 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         if self._affixes is None:
             body = {"content": LETTER, "parse_special": False, "add_special": True}
             whole = (await self._client().ask("POST", "/tokenize", body))["tokens"]
-            inner = await self._ids([LETTER], special=False)
+            inner = await self._token_ids([LETTER], special=False)
             at = next(n for n in range(len(whole)) if whole[n : n + len(inner)] == inner)
             self._affixes = whole[:at], whole[at + len(inner) :]
         before, behind = self._affixes
-        parts = await self._ids(
+        parts = await self._token_ids(
             [part for text in texts for part in (text, NO_TOKEN)], special=False
         )
         return [[*before, *part, *behind] for part in parted(parts)]
@@ -494,14 +494,14 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         found = sorted(answer["data"], key=lambda one: one["index"])
         return [b64decode(one["embedding"]) for one in found]
 
-    async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+    async def _token_ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
         answer = await self._limiter.of(
             supervised.characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
         )
         return list(answer["tokens"])
 
-    async def _load(self) -> LlamaCppChild:
+    async def _load_child(self) -> LlamaCppChild:
         common = (self._launch, self._partial, self._load_seconds, self._pulse, self._prompts)
         options = self._launch.options
         if options.command is None:
@@ -528,22 +528,26 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
         self._partial = PartialTokens(vocabulary)
         return vocabulary
 
-    def _run(
+    def _run_request(
         self, client: LlamaCppClient, vocabulary: TokenTable, request: TextRequest
     ) -> Generation:
         if self._launch.cuts_back:
             request = replace(request, shared=0)
-        return client.complete(request) if not request.pictured else self._see(client, request)
+        return (
+            client.complete(request)
+            if not request.pictured
+            else self._generate_with_images(client, request)
+        )
 
     @asynccontextmanager
-    async def _see(
+    async def _generate_with_images(
         self, client: LlamaCppClient, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         prompt = await self._image_prompt(client, request)
         async with client.complete(request, prompt) as outputs:
             yield outputs
 
-    async def _sample(
+    async def _sample_token(
         self,
         client: LlamaCppClient,
         vocabulary: TokenTable,
@@ -572,8 +576,8 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             return vocabulary.control
         # One question for all: a number that is no token stands between them.
         asked = [part for text in tags.values() for part in (text, NO_TOKEN)]
-        special = parted(await self._ids(asked, special=True))
-        plain = parted(await self._ids(asked, special=False))
+        special = parted(await self._token_ids(asked, special=True))
+        plain = parted(await self._token_ids(asked, special=False))
         undeclared = {
             text: id
             for (id, text), one, other in zip(tags.items(), special, plain, strict=True)

@@ -118,10 +118,10 @@ class PromptStore:
         if len(tokens) < _LEAST_BYTES or self.covers(scope, tokens):
             return
         for state in [one for one in self._states_of(scope) if tokens.startswith(one.tokens)]:
-            self._drop(state)
+            self._drop_state(state)
         if expected > self.limit:
             return
-        self._evict(expected, needed)
+        self._evict_states(expected, needed)
         if self.size + expected > self.limit or expected > free_memory() // 2:
             return
         file = self._spare.pop() if self._spare else os.memfd_create("prompt")
@@ -138,7 +138,7 @@ class PromptStore:
             raise
         state.size = os.fstat(file).st_size
         self._states.append(state)
-        self._evict(0, needed)
+        self._evict_states(0, needed)
 
     async def restore(self, engine: Engine, slot: int, state: _StoredPrompt) -> bool:
         """Copy a state into a slot; return whether that worked. One that fails is dropped."""
@@ -148,7 +148,7 @@ class PromptStore:
             await engine.ask("POST", f"/slots/{slot}?action=restore", body)
         except EngineFailed as failure:
             log.warning("prompt not restored", reason=str(failure))
-            self._drop(state)
+            self._drop_state(state)
             return False
         return True
 
@@ -161,13 +161,13 @@ class PromptStore:
     def _states_of(self, scope: str) -> list[_StoredPrompt]:
         return [state for state in self._states if state.scope == scope]
 
-    def _evict(self, more: int, needed: _StoredPrompt | None) -> None:
+    def _evict_states(self, more: int, needed: _StoredPrompt | None) -> None:
         droppable = [state for state in self._states if state is not needed]
         droppable.sort(key=lambda state: state.used, reverse=True)
         while droppable and (self.size + more > self.limit or len(self._states) >= _MOST_STATES):
-            self._drop(droppable.pop())
+            self._drop_state(droppable.pop())
 
-    def _drop(self, state: _StoredPrompt) -> None:
+    def _drop_state(self, state: _StoredPrompt) -> None:
         if any(one is state for one in self._states):  # two restores of one state may both fail
             self._states = [one for one in self._states if one is not state]
             self._clear_file(state.file)
@@ -292,7 +292,7 @@ class Slots:
                 )
             oldest = min(idle, key=lambda slot: slot.used)
             await self._store.save(engine, oldest.id, oldest.scope, oldest.tokens, needed)
-            await _erase(engine, oldest)
+            await _erase_slot(engine, oldest)
             oldest.cells = 0
 
     def _choose_slot(
@@ -315,13 +315,13 @@ class Slots:
         if lost >= LEAST_TOKENS and not goes_on:
             await self._store.save(engine, slot.id, slot.scope, slot.tokens, stored)
         if slot.scope != scope and not slot.empty:
-            await _erase(engine, slot)
+            await _erase_slot(engine, slot)
         slot.scope, slot.empty = scope, False
         if stored is None:
             return shared
         return shared if await self._store.restore(engine, slot.id, stored) else 0
 
 
-async def _erase(engine: Engine, slot: Slot) -> None:
+async def _erase_slot(engine: Engine, slot: Slot) -> None:
     await engine.ask("POST", f"/slots/{slot.id}?action=erase")
     slot.tokens, slot.asked, slot.empty = b"", 0, True

@@ -59,7 +59,7 @@ def main() -> None:
         pipeline = _pipeline(launch)
     except RuntimeError as error:
         sys.exit(f"RuntimeError: {error}")
-    _report(out, {"ready": True, "version": openvino_genai.get_version()})
+    _report_fact(out, {"ready": True, "version": openvino_genai.get_version()})
     Batch(pipeline, launch, out).serve(orders)
 
 
@@ -87,7 +87,7 @@ class Batch:
         """Obey orders between steps; wait for one where nothing is to be computed."""
         while True:
             while not (self._running or self._prefill or self._parts) or not orders.empty():
-                self._execute(orders.get())
+                self._execute_order(orders.get())
             if not self._parts:
                 self._read_planned()
             if not (self._running or self._parts):
@@ -99,13 +99,13 @@ class Batch:
             for id, running in list(self._running.items()):
                 self._report_tokens(id, running)
 
-    def _execute(self, order: Order) -> None:
+    def _execute_order(self, order: Order) -> None:
         id = order["id"]
         if "generate" in order:
             self._orders[id] = order
             self._prefill.add(id, order["generate"])
         elif "cancel" in order:
-            self._cancel(id)
+            self._cancel_order(id)
         elif "encode" in order:
             encode = self._tokenizer.encode
             read = (
@@ -113,11 +113,11 @@ class Batch:
                 for text in order["encode"]
             )
             encoded = [[int(one) for one in ids.reshape(-1)] for ids in read]
-            _report(self._out, {"id": id, "encoded": encoded})
+            _report_fact(self._out, {"id": id, "encoded": encoded})
         else:
-            _report(self._out, {"id": id})
+            _report_fact(self._out, {"id": id})
 
-    def _cancel(self, id: int) -> None:
+    def _cancel_order(self, id: int) -> None:
         self._prefill.drop(id)
         self._orders.pop(id, None)
         if (part := self._parts.pop(id, None)) is not None:
@@ -139,8 +139,8 @@ class Batch:
                         id, tokens[: part.end], _base_config(1)
                     )  # a prompt alone
             except RuntimeError as error:  # of one request: all others go on
-                self._cancel(part.prompt.id)
-                _report(self._out, {"id": part.prompt.id, "refused": str(error)})
+                self._cancel_order(part.prompt.id)
+                _report_fact(self._out, {"id": part.prompt.id, "refused": str(error)})
 
     def _add_request(self, id: int, tokens: Sequence[int], config: Any) -> Any:
         tensor = openvino.Tensor(numpy.array([tokens], dtype=numpy.int64))
@@ -152,8 +152,8 @@ class Batch:
             if status != openvino_genai.GenerationStatus.RUNNING:
                 del self._parts[id]
             if status == openvino_genai.GenerationStatus.IGNORED:
-                self._cancel(id)
-                _report(self._out, {"id": id, "end": "ignored"})
+                self._cancel_order(id)
+                _report_fact(self._out, {"id": id, "end": "ignored"})
 
     def _report_tokens(self, id: int, running: _Running) -> None:
         ids: list[int] = []
@@ -169,7 +169,7 @@ class Batch:
             end = "ignored"  # it finds no room for it in its cache
         running.tokens += ids
         if ids or end:
-            _report(self._out, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
+            _report_fact(self._out, {"id": id, "ids": ids, "logprobs": logprobs, "end": end})
         if end:
             del self._running[id]
             self._record_cached(running)
@@ -223,7 +223,7 @@ def _read_orders(orders: SimpleQueue[Order]) -> None:
     os._exit(0)  # native threads hold no state worth a farewell
 
 
-def _report(out: TextIO, fact: dict[str, object]) -> None:
+def _report_fact(out: TextIO, fact: dict[str, object]) -> None:
     out.write(json.dumps(fact) + "\n")
     out.flush()
 

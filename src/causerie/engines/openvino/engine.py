@@ -142,7 +142,7 @@ class OpenVinoClient:
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[bool] = loop.create_future()
         self._has_ended = False
-        self._reader = loop.create_task(self._read())
+        self._reader = loop.create_task(self._read_answers())
 
     async def close(self) -> None:
         """Read no more; whoever waits hears that the engine is gone."""
@@ -156,11 +156,11 @@ class OpenVinoClient:
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """Return once the child has answered between two steps; raise :class:`EngineFailed`."""
-        async with self._order({"ping": path}) as answers:
+        async with self._send_order({"ping": path}) as answers:
             await _next_answer(answers)
 
     async def encode(self, texts: Sequence[str]) -> Sequence[list[int]]:
-        async with self._order({"encode": texts}) as answers:
+        async with self._send_order({"encode": texts}) as answers:
             return (await _next_answer(answers)).encoded
 
     @asynccontextmanager
@@ -168,15 +168,17 @@ class OpenVinoClient:
         self, request: base.TextRequest, spelling: grammar_matcher.Spelling, ebnf: str | None = None
     ) -> AsyncIterator[AsyncGenerator[base.Output, None]]:
         """Yield one completion, under a grammar in EBNF or none; leaving ends it."""
-        async with self._order(_generation_order(request, ebnf)) as answers:
-            outputs = _outputs(answers, request, spelling)
+        async with self._send_order(_generation_order(request, ebnf)) as answers:
+            outputs = _answer_outputs(answers, request, spelling)
             try:
                 yield outputs
             finally:
                 await outputs.aclose()
 
     @asynccontextmanager
-    async def _order(self, order: dict[str, Any]) -> AsyncIterator[asyncio.Queue[_Answer | None]]:
+    async def _send_order(
+        self, order: dict[str, Any]
+    ) -> AsyncIterator[asyncio.Queue[_Answer | None]]:
         if self._has_ended:
             raise base.EngineFailed("the engine is gone", loading=True)
         number = next(self._order_ids)
@@ -190,7 +192,7 @@ class OpenVinoClient:
                 # Not waited for: the child obeys it before its next step.
                 self._process.write_nowait(_encode({"cancel": True, "id": number}) + b"\n")
 
-    async def _read(self) -> None:
+    async def _read_answers(self) -> None:
         rest = b""  # not line by line: a line may be longer than any limit
         try:
             while piece := await self._process.stdout.read(_PIECE):
@@ -233,7 +235,7 @@ async def _next_answer(answers: asyncio.Queue[_Answer | None]) -> _Answer:
     return answer
 
 
-async def _outputs(
+async def _answer_outputs(
     answers: asyncio.Queue[_Answer | None],
     request: base.TextRequest,
     spelling: grammar_matcher.Spelling,
@@ -363,7 +365,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         self._limiter = supervised.TokenizeLimit()
         self._control: re.Pattern[str]  # of the vocabulary, once that is read
 
-    async def _build(self, client: OpenVinoClient) -> str:
+    async def _build_name(self, client: OpenVinoClient) -> str:
         return f"openvino-{client.version}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -389,7 +391,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
             found += ids
         return found
 
-    async def _load(self) -> OpenVinoChild:
+    async def _load_child(self) -> OpenVinoChild:
         end = (await self._vocabulary()).end
         return await spawn(self._launch, end, self._load_seconds, self._pulse)
 
@@ -399,12 +401,12 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         self._control = re.compile("|".join(map(re.escape, texts)) or r"\Z(?!\Z)")
         return vocabulary
 
-    def _run(
+    def _run_request(
         self, client: OpenVinoClient, vocabulary: TokenTable, request: base.TextRequest
     ) -> grammar_matcher.Generation:
         return client.complete(request, grammar_matcher.request_spelling(vocabulary, request))
 
-    async def _sample(
+    async def _sample_token(
         self,
         client: OpenVinoClient,
         vocabulary: TokenTable,

@@ -118,14 +118,14 @@ class Prefill:
             self._speed.observe(sum(part.end - part.begin for part in self._planned), seconds)
         self._is_warm = True
         for part in self._planned:
-            self._remember(part.prompt.blocks[: part.end // BLOCK])
+            self._remember_blocks(part.prompt.blocks[: part.end // BLOCK])
         self._planned = ()
 
     def note(self, tokens: Sequence[int]) -> None:
         """Note that the cache holds these, from the first on."""
-        self._remember(block_keys(tokens))
+        self._remember_blocks(block_keys(tokens))
 
-    def _remember(self, keys: Iterable[int]) -> None:
+    def _remember_blocks(self, keys: Iterable[int]) -> None:
         for key in keys:
             self.known.pop(key, None)
             self.known[key] = None

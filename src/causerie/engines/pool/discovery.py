@@ -134,7 +134,7 @@ class Discovery:
         self._failures = {url: why for url, why in self._failures.items() if url in names}
         self._names = names
         if not unknown:
-            self._publish()
+            self._publish_members()
         if self._running:
             self._watch_names()
 
@@ -155,7 +155,7 @@ class Discovery:
     async def _watch(self) -> None:
         while True:
             await asyncio.gather(*(self._look_up(url) for url in self._names))
-            self._publish()
+            self._publish_members()
             await asyncio.sleep(_SECONDS * random.uniform(0.8, 1.2))
 
     async def _look_up(self, url: str) -> None:
@@ -171,7 +171,7 @@ class Discovery:
         self._failures.pop(url, None)
         self._known[url] = found
 
-    def _publish(self) -> None:
+    def _publish_members(self) -> None:
         by_name = {one.name: one for each in self._known.values() for one in each}
         members = list(by_name.values())
         if members != self._last:

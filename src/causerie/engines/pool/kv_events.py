@@ -76,7 +76,7 @@ class PrefixIndex:
         self._names: dict[int, str] = {}
         self._sets: dict[int, int] = {}  # each by itself, so that blocks share it: memory and time
         self._next = 0
-        self._clear()
+        self._clear_shards()
 
     def __len__(self) -> int:
         """Return the number of entries; a block may have one in each generation."""
@@ -158,7 +158,7 @@ class PrefixIndex:
         bit = self._bits.get(name)
         if bit is None:
             if self._next >= len(self._bits) + _MOST_BITS:  # sets are not to grow without end
-                self._clear()
+                self._clear_shards()
                 self._names = {1 << at: each for at, each in enumerate(self._bits)}
                 self._bits = {each: one for one, each in self._names.items()}
                 self._next = len(self._bits)
@@ -167,7 +167,7 @@ class PrefixIndex:
             self._next += 1
         return bit
 
-    def _clear(self) -> None:
+    def _clear_shards(self) -> None:
         self._young: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
         self._old: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
 
@@ -280,12 +280,12 @@ def decoded_events(payload: bytes) -> EventBatch:
     decoder = _array_batch if payload[:1] in _ARRAYS else _map_batch
     try:
         batch = decoder.decode(payload)
-        return EventBatch(batch.ts, [_event(bytes(one)) for one in batch.events])
+        return EventBatch(batch.ts, [_decoded_event(bytes(one)) for one in batch.events])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreadableEvents(f"a batch of KV events cannot be read: {error}") from error
 
 
-def _event(raw: bytes) -> Event:
+def _decoded_event(raw: bytes) -> Event:
     event: Event = (_array_event if raw[:1] in _ARRAYS else _map_event).decode(raw)
     return event
 
@@ -323,7 +323,7 @@ class KvView:
 
     def forget(self) -> None:
         self._next = None
-        self._reset(complete=False)
+        self._reset_view(complete=False)
 
     def missing(self, number: int, batch: EventBatch) -> int | None:
         """Return the first batch that is missing before this one, or ``None``."""
@@ -334,27 +334,27 @@ class KvView:
     def receive(self, number: int, batch: EventBatch) -> None:
         """Apply a batch, unless it was before; raise :class:`UnreadableEvents`."""
         if self._next is None or self._other_publisher(number, batch):
-            self._reset(complete=number == 0)
+            self._reset_view(complete=number == 0)
         elif number < self._next:
             return
         elif number > self._next:
-            self._reset(complete=False)
+            self._reset_view(complete=False)
         self._next, self._last_timestamp = number + 1, max(self._last_timestamp, batch.ts)
         for event in batch.events:
             if isinstance(event, Cleared):
-                self._reset(complete=True)
+                self._reset_view(complete=True)
                 self._last_timestamp = batch.ts
                 self._index.forget(self._member)
             elif isinstance(event, Stored):
-                self._store(event)
+                self._store_blocks(event)
             else:
-                self._remove(event)
+                self._remove_blocks(event)
 
     def _other_publisher(self, number: int, batch: EventBatch) -> bool:
         # Numbers that start at 0 again mean that the server was restarted.
         return self._next is not None and number < self._next and batch.ts > self._last_timestamp
 
-    def _reset(self, *, complete: bool) -> None:
+    def _reset_view(self, *, complete: bool) -> None:
         self.complete = complete
         self._last_timestamp = 0.0
         self._group = None
@@ -362,7 +362,7 @@ class KvView:
         self._copies.clear()
         self._index.forget(self.name)
 
-    def _store(self, event: Stored) -> None:
+    def _store_blocks(self, event: Stored) -> None:
         size, hashes = event.block_size, event.block_hashes
         if not event.of_text or not self._of_main_group(event):
             return
@@ -394,7 +394,7 @@ class KvView:
             self._group = event.group_idx
         return event.group_idx == self._group
 
-    def _remove(self, event: Removed) -> None:
+    def _remove_blocks(self, event: Removed) -> None:
         if not event.of_text or event.group_idx != self._group:
             return
         for name in event.block_hashes:
@@ -440,7 +440,7 @@ class KvSubscriber:
 
     def start(self) -> None:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = asyncio.get_running_loop().create_task(self._keep_subscribed())
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -453,7 +453,7 @@ class KvSubscriber:
         self.view.forget()
         self._changed()
 
-    async def _run(self) -> None:
+    async def _keep_subscribed(self) -> None:
         try:
             from zmq import ZMQError  # noqa: PLC0415 - few pools have events
             from zmq.asyncio import Context  # noqa: PLC0415 - see above
@@ -462,34 +462,36 @@ class KvSubscriber:
             return
         while True:
             try:
-                await self._follow(Context.instance())
+                await self._follow_events(Context.instance())
             except UnreadableEvents as error:
                 self.fail(str(error))
             except ZMQError as error:
                 self.fail(f"{self._endpoint.events}: {error}")
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _follow(self, context: Context) -> None:
+    async def _follow_events(self, context: Context) -> None:
         from zmq import SUB  # noqa: PLC0415 - see above
 
-        with _socket(context, SUB, self._endpoint.events) as socket:
-            watch = asyncio.get_running_loop().create_task(self._watch(socket))
+        with _open_socket(context, SUB, self._endpoint.events) as socket:
+            watch = asyncio.get_running_loop().create_task(self._watch_disconnects(socket))
             try:
                 socket.subscribe(b"")
-                await self._replay(context, 0)  # what is published meanwhile waits at the socket
+                await self._replay_from(
+                    context, 0
+                )  # what is published meanwhile waits at the socket
                 while True:
-                    number, payload = await _frames(socket)
+                    number, payload = await _receive_frames(socket)
                     batch = decoded_events(payload)
                     at = int.from_bytes(number, "big")
                     first = self.view.missing(at, batch)
                     if first is not None:
-                        await self._replay(context, first)
+                        await self._replay_from(context, first)
                     self.view.receive(at, batch)
-                    self._contacted()
+                    self._mark_contacted()
             finally:
                 await end_task(watch)
 
-    async def _watch(self, socket: Socket) -> None:
+    async def _watch_disconnects(self, socket: Socket) -> None:
         # After the end of a connection another server may publish, even if the numbers go on.
         from zmq import EVENT_DISCONNECTED, ZMQError  # noqa: PLC0415 - few pools have events
 
@@ -505,41 +507,41 @@ class KvSubscriber:
             socket.disable_monitor()
             monitor.close(0)
 
-    async def _replay(self, context: Context, first: int) -> None:
+    async def _replay_from(self, context: Context, first: int) -> None:
         if self._endpoint.replay is None:
             return
         with suppress(TimeoutError):
-            async with aclosing(_replayed(context, self._endpoint.replay, first)) as batches:
+            async with aclosing(_replayed_events(context, self._endpoint.replay, first)) as batches:
                 async for at, payload in batches:
                     self.view.receive(at, decoded_events(payload))
-                    self._contacted()
+                    self._mark_contacted()
             if first == 0:
                 self.view.begin()
                 self.failure = ""
                 self._changed()
 
-    def _contacted(self) -> None:
+    def _mark_contacted(self) -> None:
         self.failure, self.heard = "", monotonic()
         self._changed()
 
 
-async def _replayed(
+async def _replayed_events(
     context: Context, address: str, first: int
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     from zmq import DEALER  # noqa: PLC0415 - few pools have events
 
-    with _socket(context, DEALER, address) as socket:
+    with _open_socket(context, DEALER, address) as socket:
         await socket.send_multipart([b"", first.to_bytes(8, "big")])
         while True:
             async with asyncio.timeout(_REPLAY_SECONDS):
-                number, payload = await _frames(socket)
+                number, payload = await _receive_frames(socket)
             at = int.from_bytes(number, "big", signed=True)
             if at < 0:
                 return
             yield at, payload
 
 
-def _socket(context: Context, kind: int, address: str) -> Any:
+def _open_socket(context: Context, kind: int, address: str) -> Any:
     from zmq import HEARTBEAT_IVL, IPV6, LINGER, MAXMSGSIZE, RCVHWM  # noqa: PLC0415 - see above
 
     socket: Socket = context.socket(kind)
@@ -555,7 +557,7 @@ def _socket(context: Context, kind: int, address: str) -> Any:
     return socket
 
 
-async def _frames(socket: Socket) -> Sequence[bytes]:
+async def _receive_frames(socket: Socket) -> Sequence[bytes]:
     await asyncio.sleep(0)  # what waits at a socket is received without a turn for anybody else
     frames: list[bytes] = await socket.recv_multipart()
     if len(frames) not in _FRAMES:

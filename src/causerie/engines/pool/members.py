@@ -210,7 +210,7 @@ class Member(MemberLoad):
         """Load it in a task that ``stop`` ends; ``news`` is set at each outcome."""
         self.cache.start()
         if self._start is None:
-            self._start = asyncio.get_running_loop().create_task(self._load(news))
+            self._start = asyncio.get_running_loop().create_task(self._load_until_ready(news))
 
     async def stop(self) -> None:
         await end_task(self._start)
@@ -226,7 +226,7 @@ class Member(MemberLoad):
             state = EngineState.FAILED if self.failure else EngineState.LOADING
         return replace(status, model=self.name, state=state, detail=detail, prefix_source=source)
 
-    async def _load(self, news: asyncio.Event) -> None:
+    async def _load_until_ready(self, news: asyncio.Event) -> None:
         delay = FIRST_WAIT_SECONDS
         while True:
             try:

@@ -169,7 +169,7 @@ class VllmClient(EngineTransport):
         try:
             if response.status != 200:
                 raise _refusal_of(response.status, await read_answer(response))
-            async with aclosing(_outputs(response, request, spelling, pulse)) as outputs:
+            async with aclosing(_stream_outputs(response, request, spelling, pulse)) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
@@ -206,7 +206,7 @@ def completion_body(request: base.TextRequest, stops: tuple[int, ...]) -> dict[s
     return body
 
 
-async def _outputs(
+async def _stream_outputs(
     response: HttpResponse, request: base.TextRequest, spelling: Spelling, pulse: Pulse
 ) -> AsyncGenerator[base.Output, None]:
     made = 0
@@ -228,10 +228,10 @@ async def _outputs(
                 if item.error is not None:
                     raise VllmRefused(f"the engine failed: {item.error.get('message')}", 200)
                 for choice in item.choices:
-                    for token in _tokens(choice, request.logprobs, spelling):
+                    for token in _tokens_of_choice(choice, request.logprobs, spelling):
                         made += 1
                         yield token
-                    reason = _reason(choice) or reason
+                    reason = _stop_reason(choice) or reason
                 usage = item.usage or usage
     except (msgspec.DecodeError, ValueError) as error:
         raise base.EngineFailed(f"the engine wrote what cannot be read: {error}") from error
@@ -240,7 +240,9 @@ async def _outputs(
     raise base.EngineFailed("the engine ended an answer before it was complete")
 
 
-def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterator[base.Token]:
+def _tokens_of_choice(
+    choice: _Choice, logprobs: int | None, spelling: Spelling
+) -> Iterator[base.Token]:
     ids = choice.token_ids or ()
     weights = choice.logprobs
     if logprobs is None or weights is None:
@@ -250,11 +252,11 @@ def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterat
         at = slice(index, index + 1)
         own = next(iter(weights.token_logprobs[at]), None)
         top = next(iter((weights.top_logprobs or ())[at]), None)
-        others = _alternatives(top or {}, spelling)[:logprobs]
+        others = _token_alternatives(top or {}, spelling)[:logprobs]
         yield base.Token(id, spelling(id), spelling.raw(id), own, others)
 
 
-def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
+def _stop_reason(choice: _Choice) -> Literal["stop", "length"] | None:
     if choice.finish_reason is None:
         return None
     if choice.finish_reason == "stop":
@@ -264,7 +266,7 @@ def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
     raise base.EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
 
 
-def _alternatives(
+def _token_alternatives(
     top: Mapping[str, float], spelling: Spelling
 ) -> tuple[base.TokenAlternative, ...]:
     found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]

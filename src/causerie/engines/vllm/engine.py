@@ -240,7 +240,9 @@ async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generat
         await _ensure_same_words(client, ids)
         await _ensure_grammars(one_token, generate)
         lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
-        tokens = await _generated(replace(one_token, logprobs=MOST_ALTERNATIVES), generate, lack)
+        tokens = await _generated_tokens(
+            replace(one_token, logprobs=MOST_ALTERNATIVES), generate, lack
+        )
         if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
             raise EngineFailed(f"the server {lack}")
 
@@ -270,7 +272,7 @@ async def _ensure_same_words(client: VllmClient, ids: Sequence[int]) -> None:
 
 
 async def _ensure_grammars(request: TextRequest, generate: Generate) -> None:
-    tokens = await _generated(
+    tokens = await _generated_tokens(
         replace(request, grammar=_GRAMMAR),
         generate,
         f"takes no grammars of llguidance; {_GUIDANCE}",
@@ -283,7 +285,7 @@ async def _ensure_grammars(request: TextRequest, generate: Generate) -> None:
         raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
 
 
-async def _generated(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:
+async def _generated_tokens(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:
     try:
         async with generate(request) as outputs:
             return [output async for output in outputs if isinstance(output, Token)]
@@ -332,7 +334,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         '`dialect = "vllm"`'
     )
 
-    async def _build(self, client: VllmClient) -> str:
+    async def _build_name(self, client: VllmClient) -> str:
         return f"vllm-{(await client.ask('GET', '/version'))['version']}"
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -342,7 +344,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
     def _blocking_tokenizer(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)
 
-    async def _load(self) -> VllmChild:
+    async def _load_child(self) -> VllmChild:
         options = self._options
         if isinstance(options, VllmOptions):
             child = await spawn(self._folder.facts.path, options, self._load_seconds, self._pulse)
@@ -354,7 +356,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             else:
                 child.client.model, longest = await _served_model(child.client, options.name)
                 ids = self._tokenizer.ids([VOCABULARY_SAMPLE], special=False)
-                generate = partial(self._run, child.client, await self._vocabulary())
+                generate = partial(self._run_request, child.client, await self._vocabulary())
                 await _ensure_able(child.client, ids, generate)
         except BaseException:
             await child.stop()
@@ -367,12 +369,14 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self._tokenizer, vocabulary = self._folder.words()
         return vocabulary
 
-    def _run(self, client: VllmClient, vocabulary: TokenTable, request: TextRequest) -> Generation:
+    def _run_request(
+        self, client: VllmClient, vocabulary: TokenTable, request: TextRequest
+    ) -> Generation:
         spelling = request_spelling(vocabulary, request)
         return client.complete(request, vocabulary.end, spelling, self._pulse)
 
-    async def _sample(
+    async def _sample_token(
         self, client: VllmClient, vocabulary: TokenTable, request: TextRequest, admitted: Admitted
     ) -> Token:
         one_of_them = replace(request, grammar=admitted.grammar())
-        return await first_token(self._run(client, vocabulary, one_of_them))
+        return await first_token(self._run_request(client, vocabulary, one_of_them))

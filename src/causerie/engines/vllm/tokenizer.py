@@ -66,11 +66,11 @@ class FolderTokenizer:
             else:
                 # The library takes no half of a surrogate pair.
                 raw = piece.encode("utf-16", "surrogatepass")
-                found += _encode(tokenizer, raw.decode("utf-16", "replace"))
+                found += _encode_text(tokenizer, raw.decode("utf-16", "replace"))
         return found
 
 
-def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
+def _encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
     # Batches alone let other threads of ours run meanwhile, and twice as fast they
     # are; of one text each, so that the library does not take all cores for them.
     try:

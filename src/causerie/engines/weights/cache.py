@@ -100,7 +100,7 @@ class Cache:
 
     def find(self, reference: Reference) -> CachedWeights | None:
         """Return the complete weights of ``reference``, or ``None``. Reads names and sizes only."""
-        return self._read_record(self._record(reference))
+        return self._read_record(self._record_path(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
         found = (self._read_record(path) for path in (self.folder / "references").glob("*.json"))
@@ -131,26 +131,28 @@ class Cache:
         }
         for file in files:
             self.seal(file)
-        _write(self._record(reference), json.dumps(record, indent=1))
+        _write_atomically(self._record_path(reference), json.dumps(record, indent=1))
         kept = self.find(reference)
         if kept is None:
             raise WeightsError(f"{self.folder} lost the files of {reference} just stored there.")
         return kept
 
     def seal(self, file: StoredFile) -> None:
-        _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
+        _write_atomically(_digest_path(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
         """Return the recorded SHA-256 of a stored file; ``None`` if there is no such file."""
         try:
-            return _sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
+            return (
+                _digest_path(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
+            )
         except (OSError, UnicodeDecodeError):
             return None
 
     @asynccontextmanager
     async def lock(self, reference: Reference) -> AsyncIterator[None]:
         """Hold the folder of ``reference`` against every other task and process."""
-        path = self.folder / "locks" / f"{_digest(str(self.home(reference)))}.lock"
+        path = self.folder / "locks" / f"{_text_digest(str(self.home(reference)))}.lock"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.home(reference).mkdir(parents=True, exist_ok=True)
@@ -165,14 +167,14 @@ class Cache:
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
         """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
-        kept = {path for file in files for path in (file.path, _sidecar(file.path))}
+        kept = {path for file in files for path in (file.path, _digest_path(file.path))}
         for path in self.home(reference).iterdir():
             if path not in kept and path.is_file():
                 path.unlink()
 
-    def _record(self, reference: Reference) -> Path:
+    def _record_path(self, reference: Reference) -> Path:
         key = str(reference) if self.kind == "file" else f"{self.kind} {reference}"
-        return self.folder / "references" / f"{_digest(key)}.json"
+        return self.folder / "references" / f"{_text_digest(key)}.json"
 
     def _read_record(self, record: Path) -> CachedWeights | None:
         try:
@@ -201,18 +203,18 @@ def _folder_name(reference: Reference) -> str:
         whole, wanted = str(reference), reference.wanted or _NEWEST
         name = f"{reference.name}-{wanted}"
         ambiguous = "-" in wanted or reference.wanted == _NEWEST
-    return f"{name}~{_digest(whole)}" if ambiguous else name
+    return f"{name}~{_text_digest(whole)}" if ambiguous else name
 
 
-def _sidecar(path: Path) -> Path:
+def _digest_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
-def _digest(text: str) -> str:
+def _text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _write(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid4().hex}")
     partial.write_text(text, "utf-8")
@@ -233,16 +235,16 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
     store, record = Cache(cache, *kinds), weights.record
 
     def delete() -> None:
-        names, shared = _files(record), set[str]()
+        names, shared = _recorded_files(record), set[str]()
         for other in record.parent.glob("*.json"):
-            found = _files(other)
+            found = _recorded_files(other)
             if found[:1] == names[:1]:
                 other.unlink(missing_ok=True)  # first: nothing is to say that the files are there
             else:
                 shared.update(found)
         for file in (cache / name for name in names if name not in shared):
             file.unlink(missing_ok=True)
-            _sidecar(file).unlink(missing_ok=True)
+            _digest_path(file).unlink(missing_ok=True)
 
     async with store.lock(reference):
         try:
@@ -254,7 +256,7 @@ async def delete_weights(cache: Path, weights: CachedWeights) -> None:
             store.home(reference).rmdir()
 
 
-def _files(record: Path) -> list[str]:
+def _recorded_files(record: Path) -> list[str]:
     try:
         return [str(item["path"]) for item in json.loads(record.read_text("utf-8"))["files"]]
     except (OSError, ValueError, KeyError, TypeError):

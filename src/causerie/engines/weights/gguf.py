@@ -46,39 +46,39 @@ class GgufMetadata:
         self._values: dict[str, _Value] = {}
         if data[:4] != b"GGUF":
             raise NotGguf(path, "it does not begin with the letters GGUF")
-        version = self._number("I")
+        version = self._read_number("I")
         if version not in (2, 3):
             raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
-        self._tensors = self._number("Q")
-        count = self._number("Q")
+        self._tensors = self._read_number("Q")
+        count = self._read_number("Q")
         if count > _MAX_KEYS:
             raise NotGguf(path, f"it claims {count} metadata keys; {_MAX_KEYS} is the most allowed")
         for _ in range(count):
-            key = self._string().decode("utf-8", "replace")
-            self._values[key] = self._value(key)
+            key = self._read_string().decode("utf-8", "replace")
+            self._values[key] = self._read_value(key)
 
-    def _skip(self, size: int) -> int:
+    def _skip_bytes(self, size: int) -> int:
         start, end = self._at, len(self._data)
         if size > end - start:
             raise NotGguf(self._path, f"it ends inside its metadata (at byte {end})")
         self._at = start + size
         return start
 
-    def _number(self, letter: str) -> int:
+    def _read_number(self, letter: str) -> int:
         form = struct.Struct(f"<{letter}")
-        return int(form.unpack_from(self._data, self._skip(form.size))[0])
+        return int(form.unpack_from(self._data, self._skip_bytes(form.size))[0])
 
-    def _string(self) -> bytes:
-        size = self._number("Q")
-        start = self._skip(size)
+    def _read_string(self) -> bytes:
+        size = self._read_number("Q")
+        start = self._skip_bytes(size)
         if size > _MAX_STRING:
             raise NotGguf(self._path, f"it has a string of {size} bytes; {_MAX_STRING} is the most")
         return self._data[start : start + size]
 
-    def _value(self, key: str) -> _Value:
-        kind = self._number("I")
+    def _read_value(self, key: str) -> _Value:
+        kind = self._read_number("I")
         is_array = kind == _ARRAY
-        kind, count = (self._number("I"), self._number("Q")) if is_array else (kind, 1)
+        kind, count = (self._read_number("I"), self._read_number("Q")) if is_array else (kind, 1)
         if kind != _STRING and kind not in _LETTERS:
             what = "is an array of the unsupported" if is_array else "has the unknown"
             raise NotGguf(self._path, f"key {key!r} {what} type {kind}")
@@ -87,11 +87,11 @@ class GgufMetadata:
             raise NotGguf(self._path, f"key {key!r} claims {count} items, more than the file holds")
         value = _Value(kind, count, self._at, is_array)
         if kind != _STRING:
-            self._skip(count * least)
+            self._skip_bytes(count * least)
         elif is_array:
             self._skip_strings(count)
         else:
-            self._string()
+            self._read_string()
         return value
 
     def _skip_strings(self, count: int) -> None:
@@ -100,7 +100,7 @@ class GgufMetadata:
             if at + 8 > end:
                 break
             at += 8 + _SIZE(data, at)[0]
-        self._skip(max(at - self._at, 8 * count))
+        self._skip_bytes(max(at - self._at, 8 * count))
 
     def require_tensors(self) -> None:
         """Raise :class:`NotGguf` if the file ends before its last tensor begins."""
@@ -108,9 +108,9 @@ class GgufMetadata:
             raise NotGguf(self._path, f"it claims {self._tensors} tensors; {_MAX_TENSORS} is most")
         last = 0
         for _ in range(self._tensors):
-            _ = self._skip(self._number("Q"))  # the name
-            _ = self._skip(8 * self._number("I") + 4)  # dimensions and type
-            last = max(last, self._number("Q"))
+            _ = self._skip_bytes(self._read_number("Q"))  # the name
+            _ = self._skip_bytes(8 * self._read_number("I") + 4)  # dimensions and type
+            last = max(last, self._read_number("Q"))
         alignment = max(self.integer("general.alignment") or _ALIGNMENT, 1)
         begins = -(-self._at // alignment) * alignment + last
         if self._tensors and begins >= len(self._data):
@@ -120,7 +120,7 @@ class GgufMetadata:
                 f"{begins:,}; fetch or copy it again",
             )
 
-    def _numbers(self, key: str) -> tuple[int | float | bool, ...]:
+    def _array_of_numbers(self, key: str) -> tuple[int | float | bool, ...]:
         value = self._values.get(key)
         if value is None or value.type == _STRING:
             return ()
@@ -133,7 +133,7 @@ class GgufMetadata:
 
     def integers(self, key: str) -> tuple[int, ...]:
         """Return the numbers under ``key``: of an array, or a single one; empty without any."""
-        return tuple(int(item) for item in self._numbers(key) if isinstance(item, int))
+        return tuple(int(item) for item in self._array_of_numbers(key) if isinstance(item, int))
 
     def integer(self, key: str) -> int | None:
         """Return the number under ``key`` (the greatest of an array), or ``None``."""
@@ -148,7 +148,7 @@ class GgufMetadata:
             key.removeprefix(prefix): number if isinstance(number, int) else float(f"{number:.6g}")
             for key, value in self._values.items()
             if key.startswith(prefix) and not value.is_array
-            for number in self._numbers(key)
+            for number in self._array_of_numbers(key)
             if not isinstance(number, bool)
         }
 
@@ -156,15 +156,15 @@ class GgufMetadata:
         value = self._values.get(key)
         if value is None or value.is_array or value.type != _STRING:
             return ""
-        return b"".join(self._strings(value)).decode("utf-8", "replace")
+        return b"".join(self._array_of_strings(value)).decode("utf-8", "replace")
 
     def strings(self, key: str) -> list[bytes]:
         value = self._values.get(key)
         if value is None or not value.is_array or value.type != _STRING:
             return []
-        return list(self._strings(value))
+        return list(self._array_of_strings(value))
 
-    def _strings(self, value: _Value) -> Iterator[bytes]:
+    def _array_of_strings(self, value: _Value) -> Iterator[bytes]:
         data, at = self._data, value.offset
         for _ in range(value.count):
             size = _SIZE(data, at)[0]
@@ -351,7 +351,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 def choose_projector(files: Iterable[str]) -> tuple[str, ...]:
     """Return the name of the projector among the files of a repository; empty without one."""
     found = [name for name in files if name.lower().endswith(".gguf") and _MMPROJ.search(name)]
-    return tuple(sorted(found, key=_preference)[:1])
+    return tuple(sorted(found, key=_quantization_preference)[:1])
 
 
 def projector_beside(header: Header) -> Path | None:
@@ -365,18 +365,20 @@ def projector_beside(header: Header) -> Path | None:
         files = [file for file in header.path.parent.iterdir() if choose_projector([file.name])]
     except OSError:
         return None
-    fitting = [file for file in files if _width(file) == header.embedding_length]
-    own = _words(header.path)
-    fitting.sort(key=lambda file: (-len(own & _words(file)), _preference(file.name)))
+    fitting = [file for file in files if _projection_width(file) == header.embedding_length]
+    own = _words_of_name(header.path)
+    fitting.sort(
+        key=lambda file: (-len(own & _words_of_name(file)), _quantization_preference(file.name))
+    )
     return fitting[0] if fitting else None
 
 
-def _preference(name: str) -> tuple[int, str]:
+def _quantization_preference(name: str) -> tuple[int, str]:
     kind = quantization_of_name(name.removesuffix(".gguf"))
     return _BEST_KINDS.index(kind) if kind in _BEST_KINDS else len(_BEST_KINDS), name
 
 
-def _words(file: Path) -> set[str]:
+def _words_of_name(file: Path) -> set[str]:
     return set(_WORD.findall(file.stem.lower()))
 
 
@@ -393,7 +395,7 @@ def reads_images_whole(file: Path) -> bool:
         return data.text("clip.projector_type").startswith("gemma")
 
 
-def _width(file: Path) -> int | None:
+def _projection_width(file: Path) -> int | None:
     try:
         with open_metadata(file) as data:
             return data.integer("clip.vision.projection_dim")

@@ -68,7 +68,9 @@ def sources(
             for file, large in found
         )
     except HFValidationError as error:
-        raise errors.BadReference(f"{reference} names no repository: {_brief(error)}.") from error
+        raise errors.BadReference(
+            f"{reference} names no repository: {_error_summary(error)}."
+        ) from error
     except (HTTPError, OSError) as error:
         raise _weights_error(reference.name, api.endpoint, error) from error
 
@@ -98,11 +100,11 @@ def _weights_error(repository: str, endpoint: str, error: Exception) -> errors.W
             f"{endpoint} answered {status} when asked for {repository}; try later."
         )
     return errors.NoNetwork(
-        f"{endpoint} could not be reached: {_brief(error)}; check the connection, or name weights "
-        "that are on this machine."
+        f"{endpoint} could not be reached: {_error_summary(error)}; check the connection, or name "
+        "weights that are on this machine."
     )
 
 
-def _brief(error: Exception) -> str:
+def _error_summary(error: Exception) -> str:
     first = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
     return _ERRNO.sub("", first)

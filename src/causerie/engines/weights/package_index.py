@@ -130,9 +130,9 @@ async def find_wheel(
         except _Unreachable as error:
             trouble.append(str(error))
             continue
-        wheels = list(_wheels(page, reference.name)) if page else []
+        wheels = list(_wheels_of_page(page, reference.name)) if page else []
         if chosen := _choose_wheel(wheels, reference.wanted):
-            return replace(chosen.source, size=await _size(chosen.source, client))
+            return replace(chosen.source, size=await _size_of_source(chosen.source, client))
         versions.update(item.version for item in wheels)
     if trouble:
         raise errors.NoNetwork(f"{reference} was not found, and {' and '.join(trouble)}.")
@@ -151,7 +151,7 @@ async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None
         if not file.is_file():
             return None
         return _Page(await asyncio.to_thread(file.read_bytes), url, {})
-    address, headers = _authorized(url)
+    address, headers = _with_authorization(url)
     host = urlsplit(address).hostname
     try:
         async with client.get(address, headers={**headers, "Accept": "text/html"}) as response:
@@ -168,7 +168,7 @@ async def _project_page(url: str, client: aiohttp.ClientSession) -> _Page | None
         raise _Unreachable(f"{host} could not be reached ({why})") from error
 
 
-def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
+def _with_authorization(url: str) -> tuple[str, Mapping[str, str]]:
     parts = urlsplit(url)
     if parts.username is None:
         return url, {}
@@ -177,7 +177,7 @@ def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
     return urlunsplit(bare), {"Authorization": credential}
 
 
-def _wheels(page: _Page, package: str) -> Iterator[_Wheel]:
+def _wheels_of_page(page: _Page, package: str) -> Iterator[_Wheel]:
     links = _Links()
     links.feed(page.body.decode("utf-8", "replace"))
     base = urlsplit(page.base)
@@ -210,7 +210,7 @@ def _choose_wheel(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None
     return max(stable or offered, key=lambda item: item.version, default=None)
 
 
-async def _size(source: DownloadSource, client: aiohttp.ClientSession) -> int | None:
+async def _size_of_source(source: DownloadSource, client: aiohttp.ClientSession) -> int | None:
     # A server that does not announce the size is no error here: the transfer finds any.
     if urlsplit(source.url).scheme == "file":
         file = local_path(source.url)

@@ -144,7 +144,7 @@ class Library:
             self._by_name[family] = self._by_name[f"{family}:{_LATEST}"] = model
         self._suggested = [name for name in self._by_name if not name.endswith(f":{_LATEST}")]
         for model in self.models:
-            _ = self._by_name.setdefault(_id(model), model)
+            _ = self._by_name.setdefault(_library_id(model), model)
 
     def reference(self, text: str) -> Reference:
         text = text.strip()
@@ -170,7 +170,7 @@ class Library:
         """
         model = self.of(reference)
         if model is not None:
-            return _id(model)
+            return _library_id(model)
         name = Path(reference.name).name
         if reference.kind is Kind.PATH:
             name = name.removesuffix(".gguf")
@@ -194,7 +194,7 @@ class Library:
         return model.name if model is not None else ref
 
 
-def _id(model: LibraryModel) -> str:
+def _library_id(model: LibraryModel) -> str:
     return model.name.replace(":", "-")
 
 

@@ -188,7 +188,7 @@ async def _append_once(
     source: DownloadSource, sink: HashedFile, client: aiohttp.ClientSession
 ) -> str:
     try:
-        async with aclosing(_chunks(source, sink.size, client)) as pieces:
+        async with aclosing(_source_chunks(source, sink.size, client)) as pieces:
             async for chunk in pieces:
                 await sink.write(chunk)
                 if source.size is not None and sink.size > source.size:
@@ -206,7 +206,7 @@ async def _append_once(
     return "it ended early"
 
 
-async def _chunks(
+async def _source_chunks(
     source: DownloadSource, start: int, client: aiohttp.ClientSession
 ) -> AsyncGenerator[bytes, None]:
     if urlsplit(source.url).scheme == "file":

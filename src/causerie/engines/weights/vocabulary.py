@@ -103,7 +103,7 @@ def _byte_level_token(token: bytes) -> bytes:
         return token  # not in the notation: stands for itself
 
 
-def _piece(token: bytes) -> bytes:
+def _token_with_blanks(token: bytes) -> bytes:
     return token.replace(_BLANK.encode(), b" ")
 
 
@@ -146,7 +146,7 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
         names = ("bos", "eos", "eot", "eom")
         bos, *named = (data.integer(f"tokenizer.ggml.{name}_token_id") for name in names)
         return TokenTable(
-            tokens=_decoded(tokens, types, tokenizer),
+            tokens=_decoded_tokens(tokens, types, tokenizer),
             types=types,
             bos=bos,
             eos=named[0],
@@ -154,8 +154,10 @@ def read_gguf_vocabulary(path: Path) -> TokenTable:
         )
 
 
-def _decoded(tokens: Sequence[bytes], types: Sequence[int], tokenizer: str) -> tuple[bytes, ...]:
-    plain = _byte_level_token if tokenizer == "gpt2" else _piece
+def _decoded_tokens(
+    tokens: Sequence[bytes], types: Sequence[int], tokenizer: str
+) -> tuple[bytes, ...]:
+    plain = _byte_level_token if tokenizer == "gpt2" else _token_with_blanks
     decoders = {TokenType.NORMAL: plain, TokenType.UNUSED: plain, TokenType.BYTE: _named_byte}
     return tuple(
         decode(token) if (decode := decoders.get(TokenType(kind))) else token
@@ -225,7 +227,7 @@ def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     if not isinstance(ids, dict):
         ids = {piece: id for id, (piece, _) in enumerate(ids)}
     config = _optional_object(folder, "config.json")
-    sizes = _integers(in_config(config, "vocab_size"))
+    sizes = _integer_items(in_config(config, "vocab_size"))
     added = {one.id for one in file.added_tokens}
     used = added.union(ids.values())
     count = max((*used, *(size - 1 for size in sizes)), default=0) + 1
@@ -237,7 +239,7 @@ def _read_tokenizer_vocabulary(path: Path) -> TokenTable:
     named = _optional_object(folder, "tokenizer_config.json")
     bos, eos = (_named_token(named, config, by_text, name) for name in ("bos", "eos"))
     told = (_optional_object(folder, GENERATION), config)
-    other = [id for one in told for id in _integers(in_config(one, "eos_token_id"))]
+    other = [id for one in told for id in _integer_items(in_config(one, "eos_token_id"))]
     end = _end_tokens((eos, *other), tokens, types)
     return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
 
@@ -262,7 +264,7 @@ def _fill_tokens(
     if not byte_level and not any(step.writes_blanks() for step in steps):
         raise NotModelFolder(folder, f"{TOKENIZER} is neither byte-level nor made of ▁ pieces")
     named_bytes = model.byte_fallback or any(step.type == "ByteFallback" for step in steps)
-    plain = _byte_level_token if byte_level else _piece
+    plain = _byte_level_token if byte_level else _token_with_blanks
     for text, id in ids.items():
         raw = text.encode()
         byte = _named_byte(raw) if named_bytes else raw
@@ -273,7 +275,7 @@ def _fill_tokens(
     for one in file.added_tokens:
         raw = one.content.encode()
         # A run of blanks is written with ▁ in what was a SentencePiece model.
-        tokens[one.id] = raw if one.special or byte_level else _piece(raw)
+        tokens[one.id] = raw if one.special or byte_level else _token_with_blanks(raw)
         types[one.id] = TokenType.CONTROL if one.special else TokenType.USER_DEFINED
 
 
@@ -290,10 +292,10 @@ def _named_token(
     text = token.get("content") if isinstance(token, dict) else token
     if isinstance(text, str) and text in ids:
         return ids[text]
-    return next(iter(_integers(in_config(config, f"{name}_token_id"))), None)
+    return next(iter(_integer_items(in_config(config, f"{name}_token_id"))), None)
 
 
-def _integers(value: object) -> list[int]:
+def _integer_items(value: object) -> list[int]:
     every = value if isinstance(value, list) else [value]
     return [one for one in every if type(one) is int]
 

@@ -347,7 +347,7 @@ class AccountService:
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AsyncIterator[Transaction]:
         async with self._store.reading() as tx:
-            await _check(tx, actor, action, project_id)
+            await _check_right(tx, actor, action, project_id)
             yield tx
 
     @asynccontextmanager
@@ -355,7 +355,7 @@ class AccountService:
         self, actor: Actor, action: Action, project_id: str | None = None
     ) -> AsyncIterator[Transaction]:
         async with self._store.writing() as tx:
-            await _check(tx, actor, action, project_id)
+            await _check_right(tx, actor, action, project_id)
             yield tx
 
     async def _record(
@@ -386,7 +386,9 @@ class AccountService:
         return entry(self._clock(), actor, f"{kind}.bounds", id, project_id, bounds=words)
 
 
-async def _check(tx: Transaction, actor: Actor, action: Action, project_id: str | None) -> None:
+async def _check_right(
+    tx: Transaction, actor: Actor, action: Action, project_id: str | None
+) -> None:
     if project_id is None:
         await require(tx, actor, action)
     else:

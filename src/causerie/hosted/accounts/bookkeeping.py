@@ -53,7 +53,7 @@ def _copied_fields(source: object, *names: str) -> dict[str, Any]:
 def _interrupted_usage(record: Record, prompt: int) -> UsageRecord:
     return UsageRecord(
         id=record_id(),
-        at=time.time_ns() // 1000 - _us(time.monotonic() - record.started),
+        at=time.time_ns() // 1000 - _microseconds(time.monotonic() - record.started),
         **_copied_fields(record, *_BEGUN),
         **_copied_fields(record.labels, *_LABELS),
         status=InternalError.status,
@@ -77,7 +77,7 @@ def _usage_so_far(record: Record, before: UsageRecord) -> UsageRecord | None:
         attempts=len(outcome.tried),
         **_copied_fields(used, *_TOKENS),
         first_token_us=_us_if_known(record.first_token_seconds),
-        duration_us=_us(time.monotonic() - record.started),
+        duration_us=_microseconds(time.monotonic() - record.started),
     )
 
 
@@ -87,15 +87,15 @@ def _ended_usage(record: Record, before: UsageRecord) -> UsageRecord:
         model=record.model or record.asked,
         **_copied_fields(record, *_ENDED),
         **_copied_fields(record.used, *_TOKENS, "units", "estimated"),
-        queue_us=_us(record.queue_seconds),
+        queue_us=_microseconds(record.queue_seconds),
         first_token_us=_us_if_known(record.first_token_seconds),
-        duration_us=_us(record.duration_seconds),
-        upstream_us=_us(record.upstream_seconds),
+        duration_us=_microseconds(record.duration_seconds),
+        upstream_us=_microseconds(record.upstream_seconds),
         tried=tuple(record.tried),
     )
 
 
-def _us(seconds: float) -> int:
+def _microseconds(seconds: float) -> int:
     return int(seconds * 1_000_000)
 
 
@@ -243,10 +243,10 @@ class Bookkeeping:
         record.id = usage.id
         self._running[usage.id] = record, usage
         if self._timer is None:
-            self._schedule(_CHECKPOINT_SECONDS)
+            self._schedule_checkpoint(_CHECKPOINT_SECONDS)
         self._ledger.begin_request(usage)
 
-    def _schedule(self, seconds: float) -> None:
+    def _schedule_checkpoint(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._checkpoint)
 
     def _checkpoint(self) -> None:
@@ -262,7 +262,7 @@ class Bookkeeping:
         del due[-_BATCH:]
         self._timer = None
         if self._running:
-            self._schedule(0 if due else _CHECKPOINT_SECONDS)
+            self._schedule_checkpoint(0 if due else _CHECKPOINT_SECONDS)
 
     def _hold_of(self, record: Record) -> RequestHold:
         return record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)

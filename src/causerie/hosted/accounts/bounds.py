@@ -152,7 +152,7 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
             return self
         limits = {each.model: each for each in self.limits}
         for each in own.limits:
-            limits[each.model] = _stricter(limits.get(each.model, each), each)
+            limits[each.model] = _stricter_limit(limits.get(each.model, each), each)
         budgets = {(*_place_of(each), each.soft): each for each in self.budgets}
         for one in own.budgets:
             place = (*_place_of(one), one.soft)
@@ -177,8 +177,8 @@ class LimitsAndBudgets(Struct, frozen=True, forbid_unknown_fields=True):
                         "A limit is a whole number from 1; unset it, or disable the key.",
                         param=f"{within}limits[{index}].{name}",
                     )
-        _unique([(each.model,) for each in self.limits], f"{within}limits", "model")
-        _unique(
+        _check_unique([(each.model,) for each in self.limits], f"{within}limits", "model")
+        _check_unique(
             [_place_of(each) for each in self.budgets], f"{within}budgets", "model, unit and period"
         )
 
@@ -203,7 +203,7 @@ def _place_of(budget: Budget) -> tuple[str, Unit, BudgetPeriod]:
     return budget.model, budget.unit, budget.period
 
 
-def _stricter(one: Limit, other: Limit) -> Limit:
+def _stricter_limit(one: Limit, other: Limit) -> Limit:
     values = {
         name: min(
             (value for value in (getattr(one, name), getattr(other, name)) if value), default=None
@@ -222,7 +222,7 @@ def _for_model(model: str) -> str:
     return f" for {model}" if model else ""
 
 
-def _unique(places: list[tuple[str, ...]], param: str, what: str) -> None:
+def _check_unique(places: list[tuple[str, ...]], param: str, what: str) -> None:
     if len(set(places)) != len(places):
         raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)
 

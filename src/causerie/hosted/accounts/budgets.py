@@ -116,7 +116,7 @@ class Reservation:
         from the database.
         """
         held, parts = self._open, self._parts
-        self._close()
+        self._release_parts()
         if not parts:
             return
         self._parts = ()
@@ -143,11 +143,11 @@ class Reservation:
 
     def release(self) -> None:
         if self._open:
-            self._close()
+            self._release_parts()
             if self._parts and self._budgets.shared_budgets is not None:
                 self._budgets.shared_budgets.give_back(self._requests)
 
-    def _close(self) -> None:
+    def _release_parts(self) -> None:
         if self._open:
             self._open = False
             for part in self._parts:
@@ -201,7 +201,7 @@ class Budgets:
                 counter = self._current_counter(place, budget, now)
                 known = known or counter is not None
                 if counter is None:
-                    counter = await self._load(claim.owner, place, budget, now)
+                    counter = await self._load_counter(claim.owner, place, budget, now)
                 parts.append(_Part(counter, counter.budget.counted(cost, tokens)))
         wants: Sequence[HoldRequest] = ()
         if parts and self.shared_budgets is not None:
@@ -237,7 +237,7 @@ class Budgets:
             part.counter.spent = max(part.counter.spent, spent)
         if answer.outcome is HoldOutcome.REFUSED:
             for part, want, stood in zip(parts, wants, answer.stood, strict=True):
-                self._allow(part, want.amount, *stood)
+                self._check_allowance(part, want.amount, *stood)
         return wants
 
     async def _read_after_join(self, counter: _Counter, joins: int) -> None:
@@ -297,7 +297,7 @@ class Budgets:
             counter.budget, counter.amount = budget, budget.whole  # from now on
         return counter
 
-    async def _load(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
+    async def _load_counter(self, owner: str, place: str, budget: Budget, now: int) -> _Counter:
         async with self._loading.setdefault(place, asyncio.Lock()):
             found = self._current_counter(place, budget, now)
             if found is not None:
@@ -318,9 +318,9 @@ class Budgets:
     def _check_amounts(self, parts: Sequence[_Part]) -> None:
         for part in parts:
             counter = part.counter
-            self._allow(part, counter.amount, counter.spent, counter.reserved)
+            self._check_allowance(part, counter.amount, counter.spent, counter.reserved)
 
-    def _allow(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
+    def _check_allowance(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
         if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
@@ -403,7 +403,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
     )
     return Entitlement(
         scopes=tuple(
-            RateScope(kind, _scope(name, limit, model), limit)
+            RateScope(kind, _scope_name(name, limit, model), limit)
             for kind, name, each in bounds
             for limit in each.limits
             if covers(limit.model, model)
@@ -416,7 +416,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
     )
 
 
-def _scope(name: str, limit: Limit, model: str) -> str:
+def _scope_name(name: str, limit: Limit, model: str) -> str:
     # Free variants of models have counts of their own.
     if limit.model:
         return f"{name} for {limit.model}"

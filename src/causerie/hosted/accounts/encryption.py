@@ -38,7 +38,8 @@ class Cipher:
             if len(key) < SHORTEST_KEY:
                 raise ValueError(f"a key has at least {SHORTEST_KEY} characters")
         self._ciphers = {
-            _derived(key, b"name", 6).hex(): AESGCM(_derived(key, b"cipher", 32)) for key in keys
+            _derived_key(key, b"name", 6).hex(): AESGCM(_derived_key(key, b"cipher", 32))
+            for key in keys
         }
 
     def seal(self, secret: str, purpose: str) -> str:
@@ -77,7 +78,7 @@ def _sealed_parts(sealed: str) -> tuple[str, str, str]:
     return version, name, text
 
 
-def _derived(key: str, what: bytes, length: int) -> bytes:
+def _derived_key(key: str, what: bytes, length: int) -> bytes:
     # RFC 5869: from a key of any alphabet to the bits that each use needs.
     hkdf = HKDF(
         algorithm=SHA256(), length=length, salt=None, info=b"causerie secrets of people: " + what

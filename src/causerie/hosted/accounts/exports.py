@@ -50,10 +50,10 @@ async def request_rows(
     yield [_REQUEST]
     async with aclosing(accounts.usage.every_request(actor, project, filter)) as pieces:
         async for records in pieces:
-            yield map(_request, records)
+            yield map(_request_row, records)
 
 
-def _request(one: UsageRecord) -> Sequence[str]:
+def _request_row(one: UsageRecord) -> Sequence[str]:
     first = one.first_token_us
     return [
         f"{one.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
@@ -78,21 +78,23 @@ class Month:
     def named(text: str, now: datetime) -> Month:
         """Return the month of a name like ``2026-11``; without one that before ``now``."""
         try:
-            year, month = map(int, (text or f"{_month(now) - timedelta(days=1):%Y-%m}").split("-"))
-            return Month(_month(now).replace(year=year, month=month))
+            year, month = map(
+                int, (text or f"{_month_start(now) - timedelta(days=1):%Y-%m}").split("-")
+            )
+            return Month(_month_start(now).replace(year=year, month=month))
         except ValueError as failure:
             raise InvalidRequest("A month looks like 2026-11.", param="month") from failure
 
     @property
     def until(self) -> datetime:
-        return _month(self.since + timedelta(days=31))
+        return _month_start(self.since + timedelta(days=31))
 
     @property
     def name(self) -> str:
         return f"{self.since:%Y-%m}"
 
 
-def _month(at: datetime) -> datetime:
+def _month_start(at: datetime) -> datetime:
     return at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -112,10 +114,10 @@ async def statement_rows(
     question = ChargedQuery(month.since, month.until, project)
     async with aclosing(accounts.usage.charged(actor, question)) as pieces:
         async for sums in pieces:
-            yield (_statement(one, month.name, names.get(one.project_id, "")) for one in sums)
+            yield (_statement_row(one, month.name, names.get(one.project_id, "")) for one in sums)
 
 
-def _statement(one: ChargedSum, month: str, name: str) -> Sequence[str]:
+def _statement_row(one: ChargedSum, month: str, name: str) -> Sequence[str]:
     provider = provider_of(one.served_by)
     plain = one.prompt - one.cached - one.written
     counts = (one.requests, plain, one.cached, one.written, one.completion, one.reasoning)

@@ -124,23 +124,23 @@ class KeyIssuing(AccountService):
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
         async with self._store.reading() as tx:
-            return await self._key(tx, actor, key_id, Action.KEYS_SEE)
+            return await self._changeable_key(tx, actor, key_id, Action.KEYS_SEE)
 
     async def edit(self, actor: Actor, key_id: str, edit: KeyEdit) -> ApiKey:
         """Change a key; raises :class:`InvalidRequest`."""
         now = self._clock()
         async with self._store.writing() as tx:
-            key = await self._key(tx, actor, key_id, Action.KEYS_EDIT)
+            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_EDIT)
             changed = _edited_key(key, edit, now)
             if edit.bounds is not UNSET:
                 await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
-            details = differences(_words(key), _words(changed))
+            details = differences(_fields_as_words(key), _fields_as_words(changed))
             await self._save_change(tx, actor, "key.edit", changed, **details)
         return changed
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
         async with self._store.writing() as tx:
-            key = await self._key(tx, actor, key_id, Action.KEYS_DISABLE)
+            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.oversees else actor.id
             changed = replace(key, disabled_at=self._clock(), disabled_by=by)
             await self._save_change(tx, actor, "key.disable", changed)
@@ -153,7 +153,7 @@ class KeyIssuing(AccountService):
         enables only keys that they disabled themselves.
         """
         async with self._store.writing() as tx:
-            key = await self._key(tx, actor, key_id, Action.KEYS_DISABLE)
+            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DISABLE)
             reach = await require(
                 tx, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
             )
@@ -172,7 +172,7 @@ class KeyIssuing(AccountService):
         if not timedelta(0) <= grace <= timedelta(days=30):
             raise InvalidRequest("The old secret may go on for 0 to 30 days.", param="grace")
         async with self._store.writing() as tx:
-            key = await self._key(tx, actor, key_id, Action.KEYS_ROTATE)
+            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_ROTATE)
             credential = new_secret(key.id)
             await tx.keys.rotate(KeySecret(digest(credential), key.id), self._clock() + grace)
             seconds = str(int(grace.total_seconds()))
@@ -182,7 +182,7 @@ class KeyIssuing(AccountService):
     async def delete(self, actor: Actor, key_id: str) -> None:
         """Delete a key; its usage and its name in the audit log stay."""
         async with self._store.writing() as tx:
-            key = await self._key(tx, actor, key_id, Action.KEYS_DELETE)
+            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_DELETE)
             changed = replace(key, deleted_at=self._clock())
             await tx.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
             await self._save_change(tx, actor, "key.delete", changed)
@@ -193,7 +193,7 @@ class KeyIssuing(AccountService):
         Raises :class:`InvalidRequest` if that member may not have it.
         """
         async with self._store.writing() as tx:
-            key = await self._key(tx, actor, key_id, Action.KEYS_TRANSFER)
+            key = await self._changeable_key(tx, actor, key_id, Action.KEYS_TRANSFER)
             changed = await handed_over(tx, key, to)
             await self._save_change(tx, actor, "key.transfer", changed, to=to)
         return changed
@@ -203,7 +203,9 @@ class KeyIssuing(AccountService):
         async with self._reading(actor, Action.USERS_SEE) as tx:
             return await tx.keys.derived(user_id)
 
-    async def _key(self, tx: Transaction, actor: Actor, key_id: str, action: Action) -> ApiKey:
+    async def _changeable_key(
+        self, tx: Transaction, actor: Actor, key_id: str, action: Action
+    ) -> ApiKey:
         key = await tx.keys.find(key_id)
         if key is None or key.deleted_at is not None:
             raise no_such("key")
@@ -252,7 +254,7 @@ def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
 
 
-def _words(key: ApiKey) -> dict[str, str]:
+def _fields_as_words(key: ApiKey) -> dict[str, str]:
     words = {"name": key.name, "expires_at": str(key.expires_at), "bounds": key.bounds.words()}
     for name in ("doors", "models", "networks"):
         of = getattr(key, name)

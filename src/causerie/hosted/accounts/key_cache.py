@@ -86,7 +86,7 @@ class KeyCache:
 
     async def __aenter__(self) -> KeyCache:
         """Start to follow changes; raise :class:`StoreUnavailable`."""
-        self._last_change, _ = await self._changes()
+        self._last_change, _ = await self._read_changes()
         await self._stack.enter_async_context(self._tasks)
         self._polling = self._tasks.create_task(self._poll_changes())
         return self
@@ -103,7 +103,7 @@ class KeyCache:
         :class:`Forbidden` if the key excludes the door, and :class:`StoreUnavailable` if the key
         cannot be verified.
         """
-        known = await self._verified(credential)
+        known = await self._verified_key(credential)
         caller = known.callers.get(door.name)
         if caller is None:
             caller = known.callers[door.name] = admitted(known.grant, door.name)
@@ -111,7 +111,7 @@ class KeyCache:
 
     async def manager(self, credential: Credential | None) -> Actor:
         """Return the actor with this management key; raise as :meth:`authenticate`."""
-        grant = (await self._verified(credential)).grant
+        grant = (await self._verified_key(credential)).grant
         key = grant.key
         if key.purpose is not Purpose.MANAGEMENT:
             raise Forbidden(
@@ -124,17 +124,17 @@ class KeyCache:
             networks=grant.networks,
         )
 
-    async def _verified(self, credential: Credential | None) -> _Known:
+    async def _verified_key(self, credential: Credential | None) -> _Known:
         if credential is None:
             raise no_key()
-        known = self._known.get(credential.digest) or await self._find(credential)
+        known = self._known.get(credential.digest) or await self._find_key(credential)
         if self._now() >= known.until:
             raise wrong_key(credential)
         if not self._trusted:
             raise StoreUnavailable("The API key cannot be verified now. Try again.")
         return known
 
-    async def _find(self, credential: Credential) -> _Known:
+    async def _find_key(self, credential: Credential) -> _Known:
         # One query for all callers that ask for the same key at the same time.
         digest = credential.digest
         if not credential.formed or self._absent.get(digest, 0) > self._now():
@@ -160,7 +160,7 @@ class KeyCache:
         except Exception as failure:  # noqa: BLE001 - a bug is told to who waits, and ends no others
             lookup.set_exception(failure)
         else:
-            lookup.set_result(self._keep(digest, found) if found is not None else None)
+            lookup.set_result(self._keep_key(digest, found) if found is not None else None)
             if found is None:
                 if len(self._absent) >= _ABSENT_KEPT:
                     del self._absent[next(iter(self._absent))]
@@ -182,19 +182,19 @@ class KeyCache:
         except TimeoutError as failure:
             raise StoreUnavailable("The API key cannot be verified now. Try again.") from failure
 
-    def _keep(self, digest: bytes, grant: Grant) -> _Known:
+    def _keep_key(self, digest: bytes, grant: Grant) -> _Known:
         if len(self._known) >= self._options.capacity:
-            self._drop(next(iter(self._known)))
+            self._drop_key(next(iter(self._known)))
         until = _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
         known = _Known(grant, until if grant.works else 0, {})
         self._known[digest] = known
-        for subject in _subjects(grant):
+        for subject in _announced_subjects(grant):
             self._digests.setdefault(subject, set()).add(digest)
         return known
 
-    def _drop(self, digest: bytes) -> None:
+    def _drop_key(self, digest: bytes) -> None:
         known = self._known.pop(digest)
-        for subject in _subjects(known.grant):
+        for subject in _announced_subjects(known.grant):
             left = self._digests[subject]
             left.discard(digest)
             if not left:
@@ -206,14 +206,14 @@ class KeyCache:
         while True:
             await asyncio.sleep(self._options.poll_seconds)
             try:
-                number, subjects = await self._changes()
+                number, subjects = await self._read_changes()
             except StoreUnavailable:  # of which the log has a line each minute
                 self._trusted = clock() - heard < self._options.offline_seconds
                 continue
             self._apply_changes(number, subjects)
             heard, self._trusted = clock(), True
 
-    async def _changes(self) -> tuple[int, Sequence[str] | None]:
+    async def _read_changes(self) -> tuple[int, Sequence[str] | None]:
         try:
             async with (
                 asyncio.timeout(self._options.answer_seconds),
@@ -231,11 +231,11 @@ class KeyCache:
             self.scopes_changed.set()
         if subjects is None:  # more than is remembered, or another database
             for digest in list(self._known):
-                self._drop(digest)
+                self._drop_key(digest)
             return
         for subject in subjects:
             for digest in list(self._digests.get(subject, ())):
-                self._drop(digest)
+                self._drop_key(digest)
 
 
 def admitted(grant: Grant, door: str) -> AccountCaller:
@@ -268,7 +268,7 @@ def admitted(grant: Grant, door: str) -> AccountCaller:
     )
 
 
-def _subjects(grant: Grant) -> tuple[str, ...]:
+def _announced_subjects(grant: Grant) -> tuple[str, ...]:
     key = grant.key
     found = f"key:{key.id}", f"project:{key.project_id}"
     return (*found, f"user:{key.person}") if key.person else found

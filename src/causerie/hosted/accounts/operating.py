@@ -120,7 +120,7 @@ def meanwhile() -> InvalidRequest:
 
 def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
     # Only numbers and switches: other values may be secret, in a header or an address.
-    before, after = _flat(was), _flat(now)
+    before, after = _flattened(was), _flattened(now)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return {
         name: difference(before.get(name, "default"), after.get(name, "default"))
@@ -128,7 +128,7 @@ def _changed_numbers(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str
     }
 
 
-def _flat(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
+def _flattened(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in body.items():
         path = under + name
@@ -137,12 +137,12 @@ def _flat(body: Mapping[str, Any], under: str = "", *, money: bool = False) -> d
         elif isinstance(value, int | float) or (money and isinstance(value, str)):
             found[path] = str(value)
         elif isinstance(value, Mapping):
-            found |= _flat(value, f"{path}.", money=name in ("price", "cost"))
+            found |= _flattened(value, f"{path}.", money=name in ("price", "cost"))
         elif isinstance(value, Sequence):
             for number, each in enumerate(value, 1):
                 if isinstance(each, Mapping):
                     part = each.get("provider") or each.get("id") or number
-                    found |= _flat(each, f"{path}.{part}.")
+                    found |= _flattened(each, f"{path}.{part}.")
     return found
 
 

@@ -58,18 +58,20 @@ class Passwords:
         Raises :class:`InvalidRequest` for one that is short, common, or like ``about``: what others
         know of the user, such as name and address.
         """
-        password = _normal(password)
+        password = _normalized(password)
         if not _SHORTEST <= len(password) <= _LONGEST:
             raise InvalidRequest(
                 f"A password has {_SHORTEST} to {_LONGEST} characters.", param="password"
             )
-        return await self._slowly(partial(self._hashed, password, tuple(about)))
+        return await self._hash_in_thread(partial(self._hashed, password, tuple(about)))
 
     async def matches(self, kept: str | None, password: str) -> bool:
         """Return whether the password matches; without a stored hash it takes as long."""
-        return await self._slowly(partial(self._verify, kept, _normal(password[:_LONGEST])))
+        return await self._hash_in_thread(
+            partial(self._verify_hash, kept, _normalized(password[:_LONGEST]))
+        )
 
-    def _verify(self, kept: str | None, password: str) -> bool:
+    def _verify_hash(self, kept: str | None, password: str) -> bool:
         try:
             self._hasher.verify(kept or self._dummy_hash, password)
         except (VerificationError, InvalidHashError):
@@ -88,7 +90,7 @@ class Passwords:
             )
         return self._hasher.hash(password)
 
-    async def _slowly(self, work: Callable[[], _T]) -> _T:
+    async def _hash_in_thread(self, work: Callable[[], _T]) -> _T:
         if self._in_line >= _IN_LINE:
             raise Overloaded("Too many people sign in at this moment. Try again in a second.")
         self._in_line += 1
@@ -99,7 +101,7 @@ class Passwords:
             self._in_line -= 1
 
 
-def _normal(password: str) -> str:
+def _normalized(password: str) -> str:
     return unicodedata.normalize("NFKC", password)
 
 
@@ -199,7 +201,7 @@ def invitation_scopes(user_id: str, email: str) -> Mapping[str, int]:
 
 def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) -> None:
     """Raise :class:`RateLimited` if one of the scopes has to wait."""
-    waits = [_wait(each, allowed[each.scope], now) for each in found]
+    waits = [_wait_after_failures(each, allowed[each.scope], now) for each in found]
     longest = max(waits, default=timedelta(0))
     if longest > timedelta(0):
         seconds = max(int(longest.total_seconds() + 0.999), 1)
@@ -210,7 +212,7 @@ def check_wait(found: Iterable[Failures], allowed: Mapping[str, int], now: datet
         )
 
 
-def _wait(each: Failures, free: int, now: datetime) -> timedelta:
+def _wait_after_failures(each: Failures, free: int, now: datetime) -> timedelta:
     beyond, since = each.failures - free, now - each.last_at
     put_back = since < -_LONGEST_WAIT  # the clock
     if beyond < 0 or put_back or since > FORGET_FAILURES_AFTER:

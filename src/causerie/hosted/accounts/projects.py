@@ -75,7 +75,7 @@ class Projects(AccountService):
         """Create a project; its owner is this user, or the one who creates it."""
         owner_id = owner or (actor.id if actor.kind == "user" else None)
         async with self._writing(actor, Action.PROJECTS_CREATE) as tx:
-            return await self._create(tx, actor, name, owner_id, self.policies.project)
+            return await self._create_project(tx, actor, name, owner_id, self.policies.project)
 
     async def create_own(self, user: User, name: str) -> Project:
         """Create a project of a person without that right, which spends nothing at first.
@@ -91,7 +91,7 @@ class Projects(AccountService):
                 words = f"People may own {most} here without an operator. Archive one first."
                 raise conflict("too_many_projects", words)
             await self._check_created_within_a_day(tx, actor_of(user))
-            return await self._create(tx, actor_of(user), name, user.id, beginning)
+            return await self._create_project(tx, actor_of(user), name, user.id, beginning)
 
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
@@ -109,7 +109,7 @@ class Projects(AccountService):
             words = f"People may create {counted(most, 'project')} a day without an operator."
             raise conflict("too_many_projects", words)
 
-    async def _create(
+    async def _create_project(
         self, tx: Transaction, actor: Actor, name: str, owner: str | None, beginning: Beginning
     ) -> Project:
         now = self._clock()

@@ -101,16 +101,16 @@ class Provisioning(AccountService):
             user = await self._users.create(
                 directory.actor, email=person.email, name=person.name, password=None
             )
-        return await self._describe(directory, user.id, lambda _: person)
+        return await self._describe_person(directory, user.id, lambda _: person)
 
     async def change(
         self, directory: GroupClaims, user_id: str, describe: Callable[[User], ProvisionedPerson]
     ) -> User:
         """Describe a person anew, from what they are; disable or enable their account."""
         await self.person(user_id)
-        return await self._describe(directory, user_id, describe)
+        return await self._describe_person(directory, user_id, describe)
 
-    async def _describe(
+    async def _describe_person(
         self, directory: GroupClaims, user_id: str, describe: Callable[[User], ProvisionedPerson]
     ) -> User:
         async with self._store.writing() as tx:
@@ -132,7 +132,7 @@ class Provisioning(AccountService):
         if person.active is (after.disabled_at is not None):
             disabled = not person.active
             after = await self._users.disable(directory.actor, user_id, disabled=disabled)
-            await self._settle(directory, [user_id])
+            await self._settle_people(directory, [user_id])
         return after
 
     async def remove(self, directory: GroupClaims, user_id: str) -> None:
@@ -161,7 +161,7 @@ class Provisioning(AccountService):
 
     async def group(self, directory: GroupClaims, group_id: str) -> IdentityGroup:
         async with self._store.reading() as tx:
-            return await _group(tx, directory, group_id)
+            return await _directory_group(tx, directory, group_id)
 
     async def members(self, group_ids: Collection[str]) -> Mapping[str, Sequence[User]]:
         """Return the members of groups, by the groups' ids."""
@@ -176,7 +176,7 @@ class Provisioning(AccountService):
         async with self._store.writing() as tx:
             await _check_name(tx, group)
             await tx.groups.add(group)
-            affected = await self._move(tx, group.id, wanted.members)
+            affected = await self._set_members(tx, group.id, wanted.members)
             await self._record(tx, directory.actor, "group.create", group.id, name=group.name)
         await self._apply_grants(directory, (group,), affected)
         return group
@@ -189,13 +189,13 @@ class Provisioning(AccountService):
     ) -> IdentityGroup:
         """Describe a group anew, from what it is; its members get or lose what it grants."""
         async with self._store.writing() as tx:
-            before = await _group(tx, directory, group_id)
+            before = await _directory_group(tx, directory, group_id)
             held = (await tx.groups.members([group_id]))[group_id]
             wanted = describe(before, held)
             after = replace(before, name=wanted.name, external_id=wanted.external_id)
             await _check_name(tx, after)
             await tx.groups.change(after)
-            affected = await self._move(tx, group_id, wanted.members)
+            affected = await self._set_members(tx, group_id, wanted.members)
             moved = {"moved": str(len(affected))}
             await self._record(
                 tx, directory.actor, "group.change", group_id, name=after.name, **moved
@@ -205,7 +205,9 @@ class Provisioning(AccountService):
         await self._apply_grants(directory, (before, after), affected)
         return after
 
-    async def _move(self, tx: Transaction, group_id: str, members: Collection[str]) -> set[str]:
+    async def _set_members(
+        self, tx: Transaction, group_id: str, members: Collection[str]
+    ) -> set[str]:
         held = {user.id for user in (await tx.groups.members([group_id]))[group_id]}
         joined, left = set(members) - held, held - set(members)
         try:
@@ -218,8 +220,8 @@ class Provisioning(AccountService):
     async def remove_group(self, directory: GroupClaims, group_id: str) -> None:
         """Delete a group; its members lose what it grants."""
         async with self._store.writing() as tx:
-            group = await _group(tx, directory, group_id)
-            affected = await self._move(tx, group_id, ())
+            group = await _directory_group(tx, directory, group_id)
+            affected = await self._set_members(tx, group_id, ())
             await tx.groups.remove(group_id)
             await self._record(tx, directory.actor, "group.delete", group_id, name=group.name)
         await self._apply_grants(directory, (group,), affected)
@@ -229,9 +231,9 @@ class Provisioning(AccountService):
     ) -> None:
         names = {name for each in groups for name in (each.name, each.external_id)}
         if any(grant.group in names for grant in directory.grants):
-            await self._settle(directory, user_ids)
+            await self._settle_people(directory, user_ids)
 
-    async def _settle(self, directory: GroupClaims, user_ids: Collection[str]) -> None:
+    async def _settle_people(self, directory: GroupClaims, user_ids: Collection[str]) -> None:
         # One transaction for each, so that a large group does not hold up the database.
         for id in sorted(user_ids):
             async with self._store.reading() as tx:
@@ -241,7 +243,7 @@ class Provisioning(AccountService):
                     await self._memberships.settle(tx, user, directory)
 
 
-async def _group(tx: Transaction, directory: GroupClaims, group_id: str) -> IdentityGroup:
+async def _directory_group(tx: Transaction, directory: GroupClaims, group_id: str) -> IdentityGroup:
     group = await tx.groups.find(group_id)
     if group is None or group.provider != directory.provider:
         raise no_such("group")
@@ -324,9 +326,9 @@ class GroupMemberships(AccountService):
             if before is not None and not claims.gave(before.from_group):
                 continue
             if grant is None and before is not None:
-                await self._leave(tx, user, before)
+                await self._leave_project(tx, user, before)
                 verb, details = "member.remove", {"group": before.from_group}
-            elif grant is not None and await self._join(tx, user, before, grant, claims):
+            elif grant is not None and await self._join_project(tx, user, before, grant, claims):
                 verb = "member.change" if before else "member.join"
                 role = difference(before.role, grant.role) if before else str(grant.role)
                 details = {"group": claims.mark(grant), "role": role}
@@ -336,7 +338,7 @@ class GroupMemberships(AccountService):
             changed = True
         return changed
 
-    async def _join(
+    async def _join_project(
         self,
         tx: Transaction,
         user: User,
@@ -354,7 +356,7 @@ class GroupMemberships(AccountService):
         await tx.projects.join(after)
         return True
 
-    async def _leave(self, tx: Transaction, user: User, before: Membership) -> None:
+    async def _leave_project(self, tx: Transaction, user: User, before: Membership) -> None:
         now = self._clock()
         keys = await tx.keys.derived(user.id, before.project_id)
         await tx.projects.leave(before.project_id, user.id, now)
@@ -409,7 +411,7 @@ class SsoProvisioning:
         :class:`InvalidRequest`.
         """
         try:
-            return await self._open(who, client, old_token)
+            return await self._open_session(who, client, old_token)
         except Unauthenticated as failure:
             if isinstance(failure.__cause__, AccountDisabled):
                 raise
@@ -418,11 +420,14 @@ class SsoProvisioning:
                 if why:
                     raise _no_account() from SignInRefused(why)
                 await self._users.sign_up(
-                    email=who.email, name=_name(who), password=None, identity=who.identity
+                    email=who.email,
+                    name=_tidy_claimed_name(who),
+                    password=None,
+                    identity=who.identity,
                 )
         if link_token:
-            await self._accept(who, link_token)
-        return await self._open(who, client, old_token)
+            await self._accept_invitation(who, link_token)
+        return await self._open_session(who, client, old_token)
 
     async def _join_by_email(self, who: Vouched, join: str) -> bool:
         if join == JOIN_NEVER or not who.email_verified:
@@ -430,7 +435,7 @@ class SsoProvisioning:
         claimed = join == JOIN_ALL
         return await self._users.join_identity(who.email, *who.identity, claimed=claimed)
 
-    async def _accept(self, who: Vouched, link_token: str) -> None:
+    async def _accept_invitation(self, who: Vouched, link_token: str) -> None:
         link = await self._users.link(link_token)
         if link.email is not None and not who.email_verified:
             raise InvalidRequest(
@@ -440,14 +445,20 @@ class SsoProvisioning:
             )
         try:
             await self._users.accept(
-                link_token, email=who.email, name=_name(who), password=None, identity=who.identity
+                link_token,
+                email=who.email,
+                name=_tidy_claimed_name(who),
+                password=None,
+                identity=who.identity,
             )
         except InvalidRequest as failure:
             if failure.code != "taken" or who.email_verified:
                 raise
             raise _no_account() from failure  # the address may be anybody's
 
-    async def _open(self, who: Vouched, client: SessionClient, old_token: str | None) -> NewSession:
+    async def _open_session(
+        self, who: Vouched, client: SessionClient, old_token: str | None
+    ) -> NewSession:
         # First, so that the session has the rights that the groups give now.
         await self._groups.apply(who.issuer, who.subject, who.groups)
         return await self._sign_in.with_identity(
@@ -455,7 +466,7 @@ class SsoProvisioning:
         )
 
 
-def _name(who: Vouched) -> str:
+def _tidy_claimed_name(who: Vouched) -> str:
     try:
         return tidy_name(who.name)
     except InvalidRequest:

@@ -71,7 +71,7 @@ class Recorder:
         self._writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Recorder:
-        self._writer = asyncio.get_running_loop().create_task(self._write())
+        self._writer = asyncio.get_running_loop().create_task(self._write_waiting())
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -92,7 +92,7 @@ class Recorder:
         self._waiting.append(_Waiting(usage, contents, weight))
         self._more.set()
 
-    async def _write(self) -> None:
+    async def _write_waiting(self) -> None:
         while True:
             while not self._waiting:
                 if self._closing:
@@ -101,7 +101,7 @@ class Recorder:
                 await self._more.wait()
             batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
             try:
-                recordings = await asyncio.to_thread(list, map(_recording, batch))
+                recordings = await asyncio.to_thread(list, map(_recording_of, batch))
                 async with self._store.writing() as tx:
                     await tx.recordings.put(recordings)
             except StoreUnavailable:
@@ -112,7 +112,7 @@ class Recorder:
             self._bytes_left += sum(each.weight for each in batch)
 
 
-def _recording(waiting: _Waiting) -> Recording:
+def _recording_of(waiting: _Waiting) -> Recording:
     usage, contents = waiting.usage, waiting.contents
     request = contents.request()
     reply = contents.reply(
@@ -218,10 +218,10 @@ class Recordings(AccountService):
                 await require(tx, actor, Action.CONTENTS_SEE, project_id)
             kept = await tx.recordings.several(project_id, ids, self._clock())
         seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
-        return await asyncio.to_thread(_containing, seen, text)
+        return await asyncio.to_thread(_ids_containing, seen, text)
 
 
-def _containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
+def _ids_containing(kept: Sequence[Recording], text: str) -> frozenset[str]:
     # They are JSON, so the text is compared as it is written in a string there.
     wanted = msgspec.json.encode(text).decode()[1:-1].casefold()
     return frozenset(
@@ -267,19 +267,21 @@ class Retention:
     async def sweep(self) -> None:
         """Delete everything whose time is over now; raise :class:`StoreUnavailable`."""
         store, options = self._store, self.options
-        await self._all(partial(store.contents, self._clock(), self._days_ago(options.contents)))
+        await self._delete_all(
+            partial(store.contents, self._clock(), self._days_ago(options.contents))
+        )
         for days, delete in (
             (options.requests, store.requests),
             (options.audit, store.audit),
             (_MEASUREMENTS_DAYS, store.measurements),
         ):
             if (before := self._days_ago(days)) is not None:
-                await self._all(partial(delete, before))
+                await self._delete_all(partial(delete, before))
 
     def _days_ago(self, days: int | None) -> datetime | None:
         return None if days is None else self._clock() - timedelta(days=days)
 
-    async def _all(self, delete: Callable[[int], Awaitable[int]]) -> None:
+    async def _delete_all(self, delete: Callable[[int], Awaitable[int]]) -> None:
         found = _DELETED
         while found == _DELETED:
             found = await delete(_DELETED)

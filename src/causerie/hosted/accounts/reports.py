@@ -39,7 +39,7 @@ class UsageReports(AccountService):
         self, actor: Actor, project_id: str | None, question: UsageQuery
     ) -> Sequence[UsageSum]:
         """Return the sums of a project, or with ``None`` of the whole service."""
-        await self._require(actor, project_id, Action.USAGE_SEE)
+        await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
         return await self._store.usage.sums(
             replace(question, project=project_id or question.project)
@@ -52,7 +52,7 @@ class UsageReports(AccountService):
 
         With a project, by its keys.
         """
-        await self._require(actor, project_id, Action.USAGE_SEE)
+        await self._require_right(actor, project_id, Action.USAGE_SEE)
         return await self._store.usage.used(by, since, project_id)
 
     async def first_tokens(
@@ -63,7 +63,7 @@ class UsageReports(AccountService):
         They can be grouped by a model, a project, a key or a user. Groups without a first token are
         left out.
         """
-        await self._require(actor, project_id, Action.USAGE_SEE)
+        await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
         question.check_times()
         narrowed = replace(question, project=project_id or question.project)
@@ -73,7 +73,7 @@ class UsageReports(AccountService):
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> Sequence[UsageRecord]:
         """Return single requests of a project, or of the whole service, newest first."""
-        await self._require(actor, project_id, Action.ACTIVITY_SEE)
+        await self._require_right(actor, project_id, Action.ACTIVITY_SEE)
         return await self._store.usage.records(
             replace(filter, project=project_id or filter.project)
         )
@@ -83,7 +83,7 @@ class UsageReports(AccountService):
     ) -> AsyncGenerator[Sequence[ChargedSum]]:
         """Yield what was charged for in pieces, which each check the actor's right again."""
         while True:
-            await self._require(actor, question.project, Action.USAGE_SEE)
+            await self._require_right(actor, question.project, Action.USAGE_SEE)
             found = await self._store.usage.charged(question)
             yield found
             if len(found) < question.limit:
@@ -104,10 +104,10 @@ class UsageReports(AccountService):
 
     async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
         """Return when each key of a project was last used, if it was."""
-        await self._require(actor, project_id, Action.KEYS_SEE)
+        await self._require_right(actor, project_id, Action.KEYS_SEE)
         return await self._store.usage.last_used(project_id)
 
-    async def _require(self, actor: Actor, project_id: str | None, action: Action) -> None:
+    async def _require_right(self, actor: Actor, project_id: str | None, action: Action) -> None:
         async with self._store.reading() as tx:
             if project_id is None:
                 await require(tx, actor, Action.USAGE_SEE_ALL)
@@ -174,32 +174,32 @@ class Rankings(AccountService):
     ) -> Ranking:
         """Return the ranking of all models or providers for operators; raise :class:`Forbidden`."""
         await self.require(actor, Action.USAGE_SEE_ALL)
-        sums = await self._sums(period)
+        sums = await self._cached_period_sums(period)
         if by == "model":
-            return _ranking(period, sums, lambda served: served[0])
-        return _ranking(period, sums, lambda served: provider_of(served[1]))
+            return _make_ranking(period, sums, lambda served: served[0])
+        return _make_ranking(period, sums, lambda served: provider_of(served[1]))
 
     async def models(self, models: Collection[str], period: RankingPeriod) -> Ranking:
         """Return the ranking of these models for everybody, which the caller has to allow."""
-        sums = await self._sums(period)
-        return _ranking(period, sums, lambda served: served[0] if served[0] in models else "")
+        sums = await self._cached_period_sums(period)
+        return _make_ranking(period, sums, lambda served: served[0] if served[0] in models else "")
 
     async def providers(self, endpoints: Mapping[_Served, str], period: RankingPeriod) -> Ranking:
         """Return the ranking of the providers of these endpoints for everybody.
 
         ``endpoints`` maps a model and a target to the provider.
         """
-        sums = await self._sums(period)
-        return _ranking(period, sums, lambda served: endpoints.get(served, ""))
+        sums = await self._cached_period_sums(period)
+        return _make_ranking(period, sums, lambda served: endpoints.get(served, ""))
 
-    async def _sums(self, period: RankingPeriod) -> _Sums:
+    async def _cached_period_sums(self, period: RankingPeriod) -> _Sums:
         async with self._turn:
             kept, now = self._cached_sums.get(period), self._clock()
             if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[period] = await self._read(period, now)
+                kept = self._cached_sums[period] = await self._read_sums(period, now)
             return kept
 
-    async def _read(self, period: RankingPeriod, now: datetime) -> _Sums:
+    async def _read_sums(self, period: RankingPeriod, now: datetime) -> _Sums:
         until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         if period is not RankingPeriod.DAY and until.hour:
             until = until.replace(hour=0) + timedelta(days=1)
@@ -208,7 +208,7 @@ class Rankings(AccountService):
         return _Sums(now, since, until, await self._store.usage.by_target(since, until), before)
 
 
-def _ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
+def _make_ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:
     now, before = _by_name(sums.now, name), _by_name(sums.before, name)
     ranks_before = {each: rank for rank, each in enumerate(before, 1)}
     rows = [

@@ -232,7 +232,7 @@ class SignIn(AccountService):
                 raise Unauthenticated(
                     "No account here belongs to this identity.", code="no_account"
                 ) from (unknown if user is None else AccountDisabled())
-            return await self._open(tx, user, client, old_token, issuer)
+            return await self._open_session(tx, user, client, old_token, issuer)
 
     async def with_code(self, token: str, code: str, client: SessionClient) -> NewSession:
         """Complete a sign-in with a code or a recovery code.
@@ -253,7 +253,7 @@ class SignIn(AccountService):
             if not await good_code(tx, user.id, code, now):
                 raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
             await succeeded(tx, tried)
-            return await self._open(tx, user, client, token)
+            return await self._open_session(tx, user, client, token)
 
     async def whose(self, token: str | None) -> tuple[User, Session]:
         """Return the user and the open session of a token; raise :class:`Unauthenticated`.
@@ -319,7 +319,7 @@ class SignIn(AccountService):
         """Begin a session of a user who has proved their identity, but for a second factor."""
         factor = await tx.factors.find(user.id)
         if factor is None or factor.confirmed_at is None:
-            return await self._open(tx, user, client, old_token)
+            return await self._open_session(tx, user, client, old_token)
         await _end_session(tx, old_token)
         made = new_session(
             *(user.id, Stage.SECOND_FACTOR, self._clock(), client), SECOND_FACTOR_LIFE, PASSWORD
@@ -327,7 +327,7 @@ class SignIn(AccountService):
         await tx.sessions.add(made.session)
         return made
 
-    async def _open(
+    async def _open_session(
         self,
         tx: Transaction,
         user: User,
@@ -420,12 +420,12 @@ class OwnAccount(AccountService):
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
-        await self._prove(user, old, client)
+        await self._prove_password(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as tx:
             if (await _reread_user(tx, user)).password != user.password:
                 raise _wrong_password()  # somebody has replaced it meanwhile
-            return await self._set(tx, user, hashed, but=session_id)
+            return await self._set_password(tx, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
         """Set a new password by a link, and end every session; raise :class:`NotFound`."""
@@ -437,7 +437,7 @@ class OwnAccount(AccountService):
             await _user_link(tx, token, now)  # hashing took a while
             if not await tx.links.use(link.id, now):
                 raise no_such_link()
-            return await self._set(tx, user, hashed, but=None)
+            return await self._set_password(tx, user, hashed, but=None)
 
     async def new_address(
         self, user: User, email: str, password: str, client: SessionClient
@@ -449,7 +449,7 @@ class OwnAccount(AccountService):
         now, email = self._clock(), tidy_email(email)
         if user.user_name:
             raise conflict("provisioned", "Your directory sets the address of this account.")
-        await self._prove(user, password, client)
+        await self._prove_password(user, password, client)
         made = new_link(LinkKind.ADDRESS, now, ADDRESS, email=email, user_id=user.id)
         async with self._store.writing() as tx:
             if await tx.people.by_email(email) is not None:
@@ -485,7 +485,7 @@ class OwnAccount(AccountService):
         for the last operator, and for the last owner of a project that others are in.
         """
         if user.password is not None:
-            await self._prove(user, password, client)
+            await self._prove_password(user, password, client)
         now = self._clock()
         async with self._store.writing() as tx:
             operators = await tx.people.operators()
@@ -493,7 +493,7 @@ class OwnAccount(AccountService):
             if current.operator and operators == 1:
                 raise conflict("last_operator", "Make somebody else an operator first.")
             for project, membership in await tx.projects.of(user.id):
-                await self._leave(tx, current, project, membership, now)
+                await self._leave_project(tx, current, project, membership, now)
             await tx.keys.withdraw([key.id for key in await tx.keys.derived(user.id)], now)
             await tx.sessions.end_all(user.id)
             await tx.factors.remove(user.id)
@@ -509,7 +509,7 @@ class OwnAccount(AccountService):
             await tx.keys.announce(f"user:{user.id}", now)
             await self._record(tx, actor_of(gone), "user.delete", user.id)
 
-    async def _leave(
+    async def _leave_project(
         self, tx: Transaction, user: User, project: Project, membership: Membership, now: datetime
     ) -> None:
         if len(await tx.projects.members(project.id)) == 1:
@@ -561,7 +561,7 @@ class OwnAccount(AccountService):
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
         if user.password is not None:
-            await self._prove(user, password, client)
+            await self._prove_password(user, password, client)
         now = self._clock()
         tried = await self._attempts.begin_code(user.id, client)
         async with self._store.writing() as tx:
@@ -576,7 +576,7 @@ class OwnAccount(AccountService):
             factor = await tx.factors.find(user.id)
         return factor is not None and factor.confirmed_at is not None
 
-    async def _prove(self, user: User, password: str, client: SessionClient) -> None:
+    async def _prove_password(self, user: User, password: str, client: SessionClient) -> None:
         tried = passwords.sign_in_scopes(user.email, client.address)
         async with self._attempts.guess(tried):
             if not await self._passwords.matches(user.password, password):
@@ -584,7 +584,9 @@ class OwnAccount(AccountService):
         async with self._store.writing() as tx:
             await succeeded(tx, tried)
 
-    async def _set(self, tx: Transaction, user: User, hashed: str, *, but: str | None) -> User:
+    async def _set_password(
+        self, tx: Transaction, user: User, hashed: str, *, but: str | None
+    ) -> User:
         changed = replace(await _reread_user(tx, user), password=hashed)
         await tx.people.change(changed)
         await tx.sessions.end_all(user.id, but=but)

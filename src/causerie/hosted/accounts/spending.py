@@ -126,11 +126,14 @@ class SpendingReader:
             for sums in await self._usage.sums(self._actor, self._project_id, question):
                 by_owner.setdefault((period, sums.group[by]), []).append(sums)
         return {
-            owner: [self._spending(each, by_owner.get((each.period, owner), ())) for each in every]
+            owner: [
+                self._spending_of_budget(each, by_owner.get((each.period, owner), ()))
+                for each in every
+            ]
             for owner, every in asked.items()
         }
 
-    def _spending(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
+    def _spending_of_budget(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
         spent = Decimal(0)
         for each in sums:
             if covers(budget.model, each.group[By.MODEL]):
@@ -193,7 +196,7 @@ class Summaries(AccountService):
         """Return all projects, by name."""
         async with self._reading(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.projects.every(), await tx.keys.counts("project_id")
-        used = await self._used(actor, By.PROJECT)
+        used = await self._used_by(actor, By.PROJECT)
         return [
             ProjectSummary(each, keys.get(each.id, 0), of.cost, of.day)
             for each in found
@@ -205,7 +208,7 @@ class Summaries(AccountService):
         async with self._reading(actor, Action.USERS_SEE) as tx:
             found, keys = await tx.people.every(), await tx.keys.counts("person")
             seen = await tx.sessions.last_seen()
-        used = await self._used(actor, By.USER)
+        used = await self._used_by(actor, By.USER)
         summaries = []
         for each in found:
             of = used.get(each.id, _UNUSED)
@@ -216,7 +219,7 @@ class Summaries(AccountService):
 
     async def costs_of_keys(self, actor: Actor, project_id: str) -> Mapping[str, Decimal]:
         """Return the cost of a project's keys in 30 days; keys without requests are absent."""
-        used = await self._used(actor, By.KEY, project_id)
+        used = await self._used_by(actor, By.KEY, project_id)
         return {key: each.cost for key, each in used.items()}
 
     async def spending(
@@ -228,7 +231,7 @@ class Summaries(AccountService):
         reader = SpendingReader(UsageReports(self._store, self._clock), actor, None, self._clock())
         return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
 
-    async def _used(
+    async def _used_by(
         self, actor: Actor, by: By, project_id: str | None = None
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
@@ -279,7 +282,7 @@ class Watching(AccountService):
         """Return all budgets of working keys, active projects and enabled people."""
         now = self._clock()
         async with self._store.reading() as tx:
-            projects = await _projects(tx)
+            projects = await _active_projects(tx)
             users = await tx.people.every()
             people = {each.id: each for each in users if each.disabled_at is None}
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
@@ -311,7 +314,7 @@ class Watching(AccountService):
         """Return the balances of active projects that have credits."""
         async with self._store.reading() as tx:
             totals = await tx.credits.totals()
-            projects = await _projects(tx) if totals else {}
+            projects = await _active_projects(tx) if totals else {}
             owners_of = await tx.projects.owner_emails() if totals else {}
         credits = {
             id: (CreditBudget(total, BudgetPeriod.NEVER),)
@@ -335,7 +338,7 @@ class Watching(AccountService):
             keys = await tx.keys.expiring(now, until)
             if not keys:
                 return ()
-            projects = await _projects(tx)
+            projects = await _active_projects(tx)
             emails: dict[str, str] = {}
             for key in _active_keys(keys, projects, now):
                 if key.person and key.person not in emails:
@@ -354,7 +357,7 @@ async def bounds_in_force(tx: Transaction, owners: Sequence[str]) -> Mapping[str
     return {each: found[each].tightened(found[own[each]]) for each in owners}
 
 
-async def _projects(tx: Transaction) -> Mapping[str, Project]:
+async def _active_projects(tx: Transaction) -> Mapping[str, Project]:
     every = await tx.projects.every()
     return {each.id: each for each in every if each.archived_at is None}
 

@@ -86,7 +86,7 @@ class Credits(AccountService):
                 raise InvalidRequest(
                     f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
                 )
-            await self._add(tx, actor, made)
+            await self._add_credit(tx, actor, made)
         return made
 
     async def take_back(
@@ -103,10 +103,12 @@ class Credits(AccountService):
                 taken -= each.amount if each.id.startswith(begin) else 0
             if refunded > taken:
                 id, less = f"{begin}{refunded:f}", taken - refunded
-                await self._add(tx, actor, Credit(id, project_id, less, now, actor.label, note))
+                await self._add_credit(
+                    tx, actor, Credit(id, project_id, less, now, actor.label, note)
+                )
         return max(refunded - taken, Decimal(0))
 
-    async def _add(self, tx: Transaction, actor: Actor, made: Credit) -> None:
+    async def _add_credit(self, tx: Transaction, actor: Actor, made: Credit) -> None:
         try:
             await tx.credits.add(made)
         except Taken as failure:
@@ -140,10 +142,10 @@ class Credits(AccountService):
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
         await self.require(actor, Action.USAGE_SEE, project_id)
-        return await _balance(self._store, project_id)
+        return await _read_balance(self._store, project_id)
 
 
-async def _balance(store: SqlStore, project_id: str) -> Balance:
+async def _read_balance(store: SqlStore, project_id: str) -> Balance:
     async with store.reading() as tx:
         put_in = await tx.credits.total(project_id)
     spent = await store.usage.spent(f"project:{project_id}", "", BEGINNING)
@@ -199,7 +201,7 @@ class Statements:
 
     async def credits(self, caller: Caller) -> CreditsStatement:
         """Return the answer to ``GET /credits``: sum of credits and total spending of a project."""
-        found = await _balance(self._store, _account_caller(caller).project)
+        found = await _read_balance(self._store, _account_caller(caller).project)
         return CreditsStatement(total_credits=float(found.put_in), total_usage=float(found.spent))
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
@@ -349,17 +351,17 @@ class FreeAllowances:
         Raises :class:`RateLimited` if none is left, and :class:`StoreUnavailable` if the earlier
         ones cannot be read.
         """
-        account = await self._known(project)
+        account = await self._known_account(project)
         day_status = self._day_status(account, account.day.running)
         if not day_status.left:
-            raise self._refusal(day_status)
+            raise self._allowance_refusal(day_status)
         return FreeUse(
             account.day, FreeDay(day_status.limit, day_status.used + 1, day_status.resets_in)
         )
 
     async def of(self, project: str) -> FreeDay:
         """Return the state without running requests; raise :class:`StoreUnavailable`."""
-        return self._day_status(await self._known(project), 0)
+        return self._day_status(await self._known_account(project), 0)
 
     def _day_status(self, account: _Account, running: int) -> FreeDay:
         options, now = self.options, self._clock()
@@ -370,7 +372,7 @@ class FreeAllowances:
             limit, account.day.done + running, max(math.ceil((ends - now).total_seconds()), 1)
         )
 
-    async def _known(self, project: str) -> _Account:
+    async def _known_account(self, project: str) -> _Account:
         account = self._accounts.get(project)
         if account is None:
             if len(self._accounts) >= _KEPT:
@@ -382,18 +384,18 @@ class FreeAllowances:
         if not self._is_fresh(account):
             async with account.loading:
                 if not self._is_fresh(account):
-                    await self._load(project, account)
+                    await self._load_today(project, account)
         return account
 
     def _is_fresh(self, account: _Account) -> bool:
         today = self._clock().astimezone(UTC).date()
         return account.day.date == today and self._seconds() - account.asked < _REFRESH_SECONDS
 
-    async def _load(self, project: str, account: _Account) -> None:
+    async def _load_today(self, project: str, account: _Account) -> None:
         now = self._clock()
         today = now.astimezone(UTC).date()
         try:
-            done = await self._count(project, now)
+            done = await self._count_done(project, now)
             async with self._store.reading() as tx:
                 put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
@@ -405,7 +407,7 @@ class FreeAllowances:
         account.day.done, account.put_in = max(account.day.done, done), put_in
         account.asked = self._seconds()
 
-    async def _count(self, project: str, now: datetime) -> int:
+    async def _count_done(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)
         today = UsageQuery(
             midnight, midnight + timedelta(days=1), step=Step.ALL, by=(By.MODEL,), project=project
@@ -417,7 +419,7 @@ class FreeAllowances:
             done += await self._store.usage.charged_failures(project, midnight, FREE)
         return done
 
-    def _refusal(self, day_status: FreeDay) -> RateLimited:
+    def _allowance_refusal(self, day_status: FreeDay) -> RateLimited:
         options, wait = self.options, day_status.resets_in
         more = ""
         if day_status.limit < options.paid_requests:

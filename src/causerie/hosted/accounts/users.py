@@ -182,7 +182,7 @@ class Users(AccountService):
         """
         email, name = tidy_email(email), tidy_name(name)
         await self.link(token)  # before the hash, which costs
-        hashed = await self._hashed(password, email, name)
+        hashed = await self._hash_new_password(password, email, name)
         async with self._store.writing() as tx:
             link = await used_link(tx, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER)
             if link.kind is LinkKind.OWNER:
@@ -193,10 +193,10 @@ class Users(AccountService):
             if link.email is not None and link.email != email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             user = self._new_user(email, name, hashed, operator=link.operator)
-            await self._add(tx, user, actor_of(user), by=link.created_by)
+            await self._add_user(tx, user, actor_of(user), by=link.created_by)
             if identity is not None:
-                await self._bind(tx, user, *identity)
-            await self._join(tx, link, user)
+                await self._bind_identity(tx, user, *identity)
+            await self._join_project(tx, link, user)
             if link.kind is LinkKind.OWNER:
                 await self._first_project(tx, user, Policies())
             elif link.created_by in (SIGN_UP.label, APPROVED.label):
@@ -213,7 +213,7 @@ class Users(AccountService):
             if link.operator and current is not None and not current.operator:
                 await tx.people.change(replace(current, operator=True, rights=frozenset()))
                 await self._record(tx, actor_of(user), "user.operator", user.id, by=link.created_by)
-            await self._join(tx, link, user)
+            await self._join_project(tx, link, user)
 
     async def create(
         self,
@@ -227,12 +227,12 @@ class Users(AccountService):
         """Create an account, as an operator or at the command line."""
         email, name = tidy_email(email), tidy_name(name)
         await self.require(actor, Action.USERS_CHANGE)
-        hashed = await self._hashed(password, email, name)
+        hashed = await self._hash_new_password(password, email, name)
         async with self._writing(actor, Action.USERS_CHANGE) as tx:
             if operator:
                 await require(tx, actor, Action.OPERATORS_CHANGE)
             user = self._new_user(email, name, hashed, operator=operator)
-            await self._add(tx, user, actor, by=actor.label)
+            await self._add_user(tx, user, actor, by=actor.label)
             return user
 
     async def sign_up(
@@ -248,13 +248,13 @@ class Users(AccountService):
         ``identity`` is as for :meth:`accept`.
         """
         email, name = tidy_email(email), tidy_name(name)
-        hashed = await self._hashed(password, email, name)
+        hashed = await self._hash_new_password(password, email, name)
         async with self._store.writing() as tx:
             user = self._new_user(email, name, hashed, operator=False)
-            await self._add(tx, user, actor_of(user), by="sign-up")
+            await self._add_user(tx, user, actor_of(user), by="sign-up")
             await self._first_project(tx, user, self.policies)
             if identity is not None:
-                await self._bind(tx, user, *identity)
+                await self._bind_identity(tx, user, *identity)
             return user
 
     async def join_identity(self, email: str, issuer: str, subject: str, *, claimed: bool) -> bool:
@@ -269,12 +269,12 @@ class Users(AccountService):
             taken = user.password is not None or bool(await tx.people.identities(user.id))
             if taken and not claimed:
                 return False
-            await self._bind(tx, user, issuer, subject)
+            await self._bind_identity(tx, user, issuer, subject)
             return True
 
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
         async with self._store.writing() as tx:
-            await self._bind(tx, user, issuer, subject)
+            await self._bind_identity(tx, user, issuer, subject)
 
     async def identities(self, user: User) -> Sequence[LinkedIdentity]:
         """Return the identities linked to an account, oldest first."""
@@ -334,7 +334,7 @@ class Users(AccountService):
         """
         now = self._clock()
         async with self._store.writing() as tx:
-            user = await self._changeable(tx, actor, user_id)
+            user = await self._changeable_user(tx, actor, user_id)
             changed = replace(user, disabled_at=self._clock() if disabled else None)
             if user.external_id == REMOVED and not disabled:
                 changed = replace(changed, external_id="")
@@ -360,7 +360,7 @@ class Users(AccountService):
         rights = checked_rights(rights)
         full = operator and not rights
         async with self._writing(actor, Action.OPERATORS_CHANGE) as tx:
-            user = await self._changeable(tx, actor, user_id)
+            user = await self._changeable_user(tx, actor, user_id)
             changed = replace(
                 user, operator=full, operator_group="", rights=rights if operator else frozenset()
             )
@@ -382,7 +382,7 @@ class Users(AccountService):
         needs a code.
         """
         async with self._store.writing() as tx:
-            user = await self._changeable(tx, actor, user_id)
+            user = await self._changeable_user(tx, actor, user_id)
             if actor.kind == "user" and actor.id == user.id:
                 raise conflict(
                     "own_factor",
@@ -407,13 +407,13 @@ class Users(AccountService):
             await self._record(tx, actor, "user.reset_link", user_id)
             return made
 
-    async def _hashed(self, password: str | None, email: str, name: str) -> str | None:
+    async def _hash_new_password(self, password: str | None, email: str, name: str) -> str | None:
         return None if password is None else await self._passwords.hash_new(password, (email, name))
 
     def _new_user(self, email: str, name: str, hashed: str | None, *, operator: bool) -> User:
         return User(new_id("usr"), email, name, hashed, operator, self._clock())
 
-    async def _add(self, tx: Transaction, user: User, actor: Actor, *, by: str) -> None:
+    async def _add_user(self, tx: Transaction, user: User, actor: Actor, *, by: str) -> None:
         try:
             await tx.people.add(user)
         except Taken as failure:
@@ -427,7 +427,7 @@ class Users(AccountService):
         if not user.operator:
             await self.policies.person.give(tx, f"user:{user.id}")
 
-    async def _bind(self, tx: Transaction, user: User, issuer: str, subject: str) -> None:
+    async def _bind_identity(self, tx: Transaction, user: User, issuer: str, subject: str) -> None:
         try:
             await tx.people.link(LinkedIdentity(issuer, subject, user.id, self._clock()))
         except Taken as failure:
@@ -450,7 +450,7 @@ class Users(AccountService):
                 Credit(new_id("cr"), project.id, given, now, SIGN_UP.label, "for a new account")
             )
 
-    async def _join(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
+    async def _join_project(self, tx: Transaction, link: OneTimeLink, user: User) -> None:
         if link.project_id is None or link.role is None:
             return
         now = self._clock()
@@ -462,7 +462,7 @@ class Users(AccountService):
             tx, actor_of(user), "member.join", user.id, link.project_id, role=link.role
         )
 
-    async def _changeable(self, tx: Transaction, actor: Actor, user_id: str) -> User:
+    async def _changeable_user(self, tx: Transaction, actor: Actor, user_id: str) -> User:
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
         user = await found_user(tx, user_id)

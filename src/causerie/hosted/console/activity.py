@@ -133,7 +133,7 @@ async def show(context: RequestContext) -> None:
     found = await context.accounts.usage.requests(context.actor, project, wanted)
     most = wanted.limit - 1
     looked, more = found[:most], len(found) > most
-    shown = await _containing(context, project, looked)
+    shown = await _records_containing(context, project, looked)
     kept = frozenset[str]()
     if project is not None:
         ids = [each.id for each in shown]
@@ -152,7 +152,7 @@ async def show(context: RequestContext) -> None:
         "activity.html",
         here=context.exchange.path,
         filters=filters,
-        entries=[_explained(each, keys, users, projects) for each in shown],
+        entries=[_request_explanation(each, keys, users, projects) for each in shown],
         kept=kept,
         older=older,
         paged=wanted.before is not None,
@@ -189,14 +189,14 @@ async def show_contents(context: RequestContext) -> None:
         at=found.at,
         until=found.at + timedelta(days=project.recording_days or 0),
         said=[
-            ("Request", _readable(found.request, cut=found.request_cut), found.request_cut),
-            ("Reply", _readable(found.reply, cut=found.reply_cut), found.reply_cut),
+            ("Request", _formatted_json(found.request, cut=found.request_cut), found.request_cut),
+            ("Reply", _formatted_json(found.reply, cut=found.reply_cut), found.reply_cut),
         ],
         most=MOST_BYTES // 1024,
     )
 
 
-async def _containing(
+async def _records_containing(
     context: RequestContext, project: str | None, records: Sequence[UsageRecord]
 ) -> Sequence[UsageRecord]:
     text = context.query.get("text")
@@ -207,7 +207,7 @@ async def _containing(
     return [each for each in records if each.id in found]
 
 
-def _readable(text: str, *, cut: bool) -> str:
+def _formatted_json(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
 
@@ -222,21 +222,21 @@ def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
         model=query.get("model") or None,
         tag=query.get("tag") or None,
         operation=query.get("operation") or None,
-        status=_status(query.get("status")),
+        status=_typed_status(query.get("status")),
         request_id=id,
         failures_only=query.get("failures") == "yes",
-        before=_cursor(query.get("before")),
+        before=_page_cursor(query.get("before")),
         limit=(SEARCHED if query.get("text") else PAGE) + 1,
     )
 
 
-def _status(text: str) -> int | None:
+def _typed_status(text: str) -> int | None:
     if text and not re.fullmatch("[0-9]{3}", text):
         raise InvalidRequest("A status is a number like 200 or 429.", param="status")
     return int(text) if text else None
 
 
-def _cursor(text: str) -> tuple[int, str] | None:
+def _page_cursor(text: str) -> tuple[int, str] | None:
     if not text:
         return None
     if not _PLACE.fullmatch(text):
@@ -245,7 +245,7 @@ def _cursor(text: str) -> tuple[int, str] | None:
     return int(at), id
 
 
-def _explained(
+def _request_explanation(
     record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
 ) -> RequestExplanation:
     by_hand = not record.key and record.user

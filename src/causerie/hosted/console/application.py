@@ -80,7 +80,7 @@ class ConsoleApplication:
         if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
             await self._statics.answer(exchange)
             return
-        context = self._context(exchange)
+        context = self._request_context(exchange)
         if not context.token:
             context.keep(new_token(), None)
             context.token_is_new = True
@@ -89,27 +89,27 @@ class ConsoleApplication:
             if found is None:
                 raise NotFound("There is no such page.")
             route, context.params = found
-            await self._serve(context, route)
+            await self._serve_page(context, route)
         except ServiceError as failure:
             # Once an answer has begun it is too late for a page: the file breaks off.
             if exchange.status is not None or _wants_json(exchange):
                 raise
-            await self._refuse(context, failure)
+            await self._show_failure(context, failure)
 
     def refuse(self, exchange: Exchange, failure: ServiceError) -> None:
         """Say what no page could: to scripts as JSON, to people as a page without a frame."""
         if _wants_json(exchange):
             exchange.refuse(failure)
         else:
-            context = self._context(exchange)
+            context = self._request_context(exchange)
             context.problem = failure
             context.show_bare("failure.html", phrase=HTTPStatus(failure.status).phrase)
 
-    def _context(self, exchange: Exchange) -> RequestContext:
+    def _request_context(self, exchange: Exchange) -> RequestContext:
         secure = self._services.site.secure(exchange)
         return RequestContext(exchange, self._services, token_in(exchange.headers, secure=secure))
 
-    async def _serve(self, context: RequestContext, route: PageRoute) -> None:
+    async def _serve_page(self, context: RequestContext, route: PageRoute) -> None:
         context.query = FormFields.parse(context.exchange.query)
         fits = await self._read_form(context, route)
         try:
@@ -169,7 +169,7 @@ class ConsoleApplication:
         known = None if context.token_is_new else context.token
         return await self._services.accounts.sign_in.whose(known)
 
-    async def _refuse(self, context: RequestContext, failure: ServiceError) -> None:
+    async def _show_failure(self, context: RequestContext, failure: ServiceError) -> None:
         if failure.code == "session_ended" and context.user is None:
             lost = "" if context.exchange.method in _SAFE else "done=nothing-changed&"
             again = [

@@ -60,22 +60,22 @@ class AuditWords(Struct, frozen=True):
     whole: bool = True
 
     def row(self, entry: AuditEntry) -> AuditRow:
-        parts = list(self._parts(entry))
+        parts = list(self._sentence_parts(entry))
         named = "{project}" in _sentence_pattern(entry) or entry.action.startswith("project.")
         if self.whole and entry.project_id and not named:
-            parts += [AuditPart(" in ", named=False), self._project(entry)]
-        return AuditRow(entry, parts, [*self._changes(entry)])
+            parts += [AuditPart(" in ", named=False), self._project_part(entry)]
+        return AuditRow(entry, parts, [*self._shown_changes(entry)])
 
-    def _parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
+    def _sentence_parts(self, entry: AuditEntry) -> Iterator[AuditPart]:
         for piece in _PLACES.split(_sentence_pattern(entry)):
             if piece == "{object}":
-                yield self._object(entry)
+                yield self._object_part(entry)
             elif piece == "{project}":
-                yield self._project(entry)
+                yield self._project_part(entry)
             elif piece:
                 yield AuditPart(piece, named=False)
 
-    def _object(self, entry: AuditEntry) -> AuditPart:
+    def _object_part(self, entry: AuditEntry) -> AuditPart:
         kind, _, name = entry.subject.partition(":")
         if entry.action.startswith((CONFIGURATION, "alerts.")) and kind in _ENTRIES:
             path = _entry_path(kind, name)
@@ -102,23 +102,23 @@ class AuditWords(Struct, frozen=True):
             return AuditPart(words, "/operator/users?" + urlencode({"find": words}))
         return AuditPart(words, f"/projects/{entry.project_id}")
 
-    def _project(self, entry: AuditEntry) -> AuditPart:
+    def _project_part(self, entry: AuditEntry) -> AuditPart:
         if not self.whole:
             return AuditPart("the project", named=False)
         id = entry.project_id or ""
         known = id in self.projects
         return AuditPart(self.projects.get(id, id), f"/projects/{id}" if known else "")
 
-    def _changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
+    def _shown_changes(self, entry: AuditEntry) -> Iterator[AuditChange]:
         for name, value in entry.details.items():
             if name in _IN_SENTENCE or _is_redundant(entry, name, value):
                 continue
             before, after = both(value) or (None, value)
-            shown = self._words(name, before) if before is not None else None
+            shown = self._value_words(name, before) if before is not None else None
             label = _LABELS.get(name, name.replace("_", " "))
-            yield AuditChange(label, self._words(name, after), shown)
+            yield AuditChange(label, self._value_words(name, after), shown)
 
-    def _words(self, name: str, value: str) -> str:
+    def _value_words(self, name: str, value: str) -> str:
         if name in ("bounds", "access"):
             return reduce(lambda words, each: words.replace(*each), _PLAIN.items(), value)
         if name == "amount":
@@ -189,13 +189,13 @@ async def show(context: RequestContext) -> None:
         path=path,
         more=more,
         kept=kept,
-        without={name: _address(path, kept, name) for name in kept},
+        without={name: _page_address(path, kept, name) for name in kept},
         paged=bool(query.get("before")),
         kinds={kind: kind.title_words for kind in (AuditKind if whole else OF_PROJECTS)},
         actors=({kept["actor"]: kept["actor"]} if "actor" in kept else {}) | actors,
     )
 
 
-def _address(path: str, kept: Mapping[str, str], name: str) -> str:
+def _page_address(path: str, kept: Mapping[str, str], name: str) -> str:
     rest = urlencode({each: value for each, value in kept.items() if each != name})
     return f"{path}?{rest}" if rest else path

@@ -244,7 +244,7 @@ async def show_access(context: RequestContext) -> None:
 
 async def ask_access(context: RequestContext) -> None:
     """Show the form of a project, a member or (without a project) a user."""
-    form, (project, user) = context.form, _ids(context)
+    form, (project, user) = context.form, _project_and_user(context)
     await context.check_right(Action.MEMBERS_CHANGE if project and user else Action.BOUNDS_SET)
     kept = await context.accounts.access.see(context.actor, project, user)
     verdicts = await asyncio.to_thread(context.service_view.verdicts, ())
@@ -260,7 +260,9 @@ async def ask_access(context: RequestContext) -> None:
         path=context.exchange.path,
         back=_return_path(project, user),
         names=names,
-        prices={name: form.get(name) if form else _text(getattr(kept, name)) for name in _PRICES},
+        prices={
+            name: form.get(name) if form else _price_text(getattr(kept, name)) for name in _PRICES
+        },
         held=held,
         doors=sorted(doors | (kept.doors or frozenset())),
         providers=sorted(providers | (kept.providers or frozenset())),
@@ -268,12 +270,12 @@ async def ask_access(context: RequestContext) -> None:
 
 
 async def change_access(context: RequestContext) -> None:
-    project, user = _ids(context)
-    await context.accounts.access.set(context.actor, _typed(context.form), project, user)
+    project, user = _project_and_user(context)
+    await context.accounts.access.set(context.actor, _typed_access(context.form), project, user)
     context.go(_return_path(project, user), done="access-saved")
 
 
-def _ids(context: RequestContext) -> tuple[str, str]:
+def _project_and_user(context: RequestContext) -> tuple[str, str]:
     return context.params.get("project", ""), context.params.get("user", "")
 
 
@@ -283,7 +285,7 @@ def _return_path(project: str, user: str) -> str:
     return f"/projects/{project}" if user else f"/projects/{project}/access"
 
 
-def _typed(form: FormFields) -> Access:
+def _typed_access(form: FormFields) -> Access:
     names = frozenset(form.get("models").replace(",", " ").split())
     prices: dict[str, Any] = {
         name: typed_money(form.get(name), name, "price") for name in _PRICES if form.get(name)
@@ -291,5 +293,5 @@ def _typed(form: FormFields) -> Access:
     return Access(names or None, form.chosen("doors"), form.chosen("providers"), **prices)
 
 
-def _text(price: Decimal | None) -> str:
+def _price_text(price: Decimal | None) -> str:
     return "" if price is None else f"{price.normalize():f}"

@@ -65,7 +65,7 @@ async def show_models(context: RequestContext) -> None:
 
 
 async def show_catalog(context: RequestContext) -> None:
-    _ = _market(context)
+    _ = _open_market(context)
     if context.user is not None:
         found = await context.accounts.projects.of(context.user)
         project = context.usual([each for each, _ in found])
@@ -78,7 +78,7 @@ async def show_catalog(context: RequestContext) -> None:
 
 async def show_front(context: RequestContext) -> None:
     """Show strangers what is offered: a search, models that are used most, and one request."""
-    market, tokens = _market(context), await popular_tokens(context)
+    market, tokens = _open_market(context), await popular_tokens(context)
     every = await CatalogQuery(sort="popular").of(offers(context.service_view, public=True), tokens)
     shown = [one for one, _ in with_variants(every) if isinstance(one, Listing)]
     free = next((one for one in every if one.price == 0), every[0] if every else None)
@@ -97,9 +97,9 @@ async def show_front(context: RequestContext) -> None:
 
 async def show_states(context: RequestContext) -> None:
     tokens = await popular_tokens(context)
-    search = _search(context, tokens)
+    search = _parsed_query(context, tokens)
     found = with_variants(await search.of(offers(context.service_view, public=False), tokens))
-    states = _states(context, [one for one, _ in search.on_page(found)])
+    states = _model_badges(context, [one for one, _ in search.on_page(found)])
     await context.show(
         "models_states.html", states=[(anchor(id), found) for id, found in states.items()]
     )
@@ -115,7 +115,7 @@ async def _models_page(
     entries = offers(context.service_view, public=public)
     search, found, tokens = CatalogQuery(), list[Offer](), await popular_tokens(context)
     try:
-        search = _search(context, tokens)
+        search = _parsed_query(context, tokens)
         found = list(await search.of(entries, tokens))
     except InvalidRequest as failure:
         context.problem = failure
@@ -136,7 +136,7 @@ async def _models_page(
             for one, others in shown
         ],
         "tokens": tokens,
-        "states": {} if public else _states(context, [one for one, _ in shown]),
+        "states": {} if public else _model_badges(context, [one for one, _ in shown]),
         "callable_ids": callable_ids,
         "count": len(folded),
         "total": len(with_variants(entries)),
@@ -153,12 +153,14 @@ async def _models_page(
     await context.show_openly("catalog/list.html", **values, **narrowing)
 
 
-def _states(context: RequestContext, shown: Sequence[Offer]) -> Mapping[str, Sequence[StatusBadge]]:
+def _model_badges(
+    context: RequestContext, shown: Sequence[Offer]
+) -> Mapping[str, Sequence[StatusBadge]]:
     found = target_badges(context.service_view, {one.id: one.targets for one in shown})
     return {id: best(badges) for id, badges in found.items()}
 
 
-def _search(context: RequestContext, tokens: Mapping[str, int] | None) -> CatalogQuery:
+def _parsed_query(context: RequestContext, tokens: Mapping[str, int] | None) -> CatalogQuery:
     return CatalogQuery.parse(context.query, "newest" if tokens is None else "popular")
 
 
@@ -179,9 +181,9 @@ async def _sees_rankings(context: RequestContext) -> bool:
 
 
 async def show_comparison(context: RequestContext) -> None:
-    market = _market(context)
+    market = _open_market(context)
     names = list(dict.fromkeys(filter(None, context.query.every("model"))))
-    chosen = [_entry(market, name) for name in names[:MOST_COMPARED]]
+    chosen = [_found_entry(market, name) for name in names[:MOST_COMPARED]]
     await context.show_openly(
         "catalog/compare.html",
         comparison=comparison(chosen, market.entries()),
@@ -192,8 +194,8 @@ async def show_comparison(context: RequestContext) -> None:
 
 async def show_model(context: RequestContext) -> None:
     """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
-    market = _market(context)
-    one = _entry(market, f"{context.params['author']}/{context.params['slug']}")
+    market = _open_market(context)
+    one = _found_entry(market, f"{context.params['author']}/{context.params['slug']}")
     every = [one if each.id == one.id else each for each in variants(one.id, market.entries())]
     load = USUAL_LOAD
     try:
@@ -221,17 +223,17 @@ async def show_model(context: RequestContext) -> None:
 
 
 async def show_providers(context: RequestContext) -> None:
-    found = await _providers(_market(context))
+    found = await _provider_rows(_open_market(context))
     await context.show_openly("catalog/providers.html", providers=found)
 
 
 async def show_provider(context: RequestContext) -> None:
-    market, name = _market(context), context.params["provider"]
-    row = next((each for each in await _providers(market) if each.name == name), None)
+    market, name = _open_market(context), context.params["provider"]
+    row = next((each for each in await _provider_rows(market) if each.name == name), None)
     if row is None:
         raise NotFound("The catalog has no provider of this name.")
     base = context.base + market.prefix
-    days = _days(context, market, row)
+    days = _provider_days(context, market, row)
     await context.show_openly("catalog/provider.html", row=row, base=base, days=days)
 
 
@@ -240,12 +242,12 @@ async def show_status(context: RequestContext) -> None:
     public = context.services.open_to.status
     if not (public or await context.may(Action.USAGE_SEE_ALL)):
         raise NotFound("There is no such page.")
-    market = _market(context)
-    rows = [(row, _days(context, market, row)) for row in await _providers(market)]
+    market = _open_market(context)
+    rows = [(row, _provider_days(context, market, row)) for row in await _provider_rows(market)]
     await context.show_openly("catalog/status.html", rows=rows, public=public)
 
 
-def _days(context: RequestContext, market: DoorCatalog, row: ProviderRow) -> Strip:
+def _provider_days(context: RequestContext, market: DoorCatalog, row: ProviderRow) -> Strip:
     return ninety_days(row.name, map(market.days, row.targets), context.services.clock())
 
 
@@ -256,14 +258,14 @@ async def send_logo(context: RequestContext) -> None:
     context.send_image(*found)
 
 
-def _market(context: RequestContext) -> DoorCatalog:
+def _open_market(context: RequestContext) -> DoorCatalog:
     market = context.service_view.market()
     if market is None:
         raise NotFound("There is no such page.")
     return market
 
 
-def _entry(market: DoorCatalog, name: str) -> Listing:
+def _found_entry(market: DoorCatalog, name: str) -> Listing:
     """Return a model; raise :class:`NotFound` in words for people, not for programs."""
     try:
         return market.entry(name)
@@ -273,13 +275,13 @@ def _entry(market: DoorCatalog, name: str) -> Listing:
         raise NotFound(f"The catalog has no model {name[:200]}.{words}") from failure
 
 
-async def _providers(market: DoorCatalog) -> Sequence[ProviderRow]:
+async def _provider_rows(market: DoorCatalog) -> Sequence[ProviderRow]:
     # Off the event loop: there may be thousands of endpoints.
     return await asyncio.to_thread(providers, market.entries(), market.history)
 
 
 async def show_rankings(context: RequestContext) -> None:
-    by, entries, ranking = await _ranking(context)
+    by, entries, ranking = await _public_ranking(context)
     names = {one.id: one.card.name for one in entries} if by == "model" else {}
     await context.show_openly(
         "catalog/rankings.html",
@@ -292,7 +294,7 @@ async def show_rankings(context: RequestContext) -> None:
 
 
 async def send_rankings(context: RequestContext) -> None:
-    by, _, ranking = await _ranking(context)
+    by, _, ranking = await _public_ranking(context)
     rows = [asdict(each) for each in ranking.rows]
     told = {
         "since": ranking.since,
@@ -302,7 +304,7 @@ async def send_rankings(context: RequestContext) -> None:
     context.send_json(msgspec.json.encode(told))
 
 
-async def _ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
+async def _public_ranking(context: RequestContext) -> tuple[str, Sequence[Listing], Ranking]:
     market = context.service_view.market()
     if market is None or not await _sees_rankings(context):
         raise NotFound("There is no such page.")

@@ -91,7 +91,7 @@ class CatalogQuery:
         words, key = self.text.casefold().split(), _SORTS[self.sort][1]
         turns, found = Turns(), list[tuple[Any, Offer]]()
         for one in entries:
-            if self._fits(one) and (not words or _contains_words(one, words)):
+            if self._matches_offer(one) and (not words or _contains_words(one, words)):
                 found.append(
                     ((-used.get(one.id, 0), *key(one), one.card.name.casefold(), one.id), one)
                 )
@@ -112,7 +112,7 @@ class CatalogQuery:
     def sorted_by(self, sort: str) -> str:
         return replace(self, sort=sort, page=1).address()
 
-    def _fits(self, one: Offer) -> bool:
+    def _matches_offer(self, one: Offer) -> bool:
         return (
             (not self.cost or (one.price == 0) == (self.cost == "free"))
             and (self.most is None or one.price <= self.most)

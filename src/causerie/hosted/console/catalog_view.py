@@ -109,7 +109,7 @@ class EndpointRow(Struct, frozen=True):
     @property
     def uptime(self) -> float | None:
         """Return the percent of the requests of a day that were answered."""
-        return _percent(self.figures)
+        return _uptime_percent(self.figures)
 
     @property
     def checked_calls(self) -> int:
@@ -122,7 +122,7 @@ class EndpointRow(Struct, frozen=True):
         return 100 * counts.fine / checked if counts and checked else None
 
 
-def _percent(figures: Figures) -> float | None:
+def _uptime_percent(figures: Figures) -> float | None:
     share = figures.uptime_day
     return None if share is None else round(share * 100, 3)
 
@@ -130,7 +130,7 @@ def _percent(figures: Figures) -> float | None:
 def endpoints(one: Listing) -> Sequence[EndpointRow]:
     """Return the endpoints, in the order in which the default route asks them most."""
     names = endpoint_names(one)
-    return [_row(one, each, names[each.name]) for each in one.by_default]
+    return [_endpoint_row(one, each, names[each.name]) for each in one.by_default]
 
 
 def endpoint_names(one: Listing) -> Mapping[str, str]:
@@ -144,7 +144,7 @@ def endpoint_names(one: Listing) -> Mapping[str, str]:
     }
 
 
-def _row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
+def _endpoint_row(one: Listing, endpoint: CatalogEndpoint, name: str) -> EndpointRow:
     stats = one.stats_of(endpoint.name) or UNKNOWN_STATS
     return EndpointRow(name, one, endpoint, stats, one.figures(endpoint.name))
 
@@ -160,8 +160,8 @@ class ProviderRow(Struct, frozen=True):
     def figures(self) -> Figures:
         every = [each.figures for each in self.offers]
         return Figures(
-            _median(each.first_token for each in every),
-            _median(each.speed for each in every),
+            _median_figure(each.first_token for each in every),
+            _median_figure(each.speed for each in every),
             last=max((each.last for each in every if each.last is not None), default=None),
         )
 
@@ -185,15 +185,15 @@ def providers(entries: Sequence[Listing], history: DayReader) -> Sequence[Provid
     found: dict[str, list[EndpointRow]] = {}
     for one in sorted(entries, key=lambda each: (each.card.name.casefold(), each.id)):
         for endpoint in one.endpoints:
-            row = _row(one, endpoint, one.card.name)
+            row = _endpoint_row(one, endpoint, one.card.name)
             found.setdefault(endpoint.provider, []).append(row)
     return [
-        ProviderRow(name, offers, _uptime(offers, history))
+        ProviderRow(name, offers, _average_uptime(offers, history))
         for name, offers in sorted(found.items())
     ]
 
 
-def _uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
+def _average_uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
     targets = dict.fromkeys(each.endpoint.name for each in offers)
     days = [bucket for target in targets for bucket in history(target)]
     answered = sum(bucket.answered for bucket in days)
@@ -201,7 +201,7 @@ def _uptime(offers: Iterable[EndpointRow], history: DayReader) -> float | None:
     return 100 * answered / asked if asked else None
 
 
-def _median(figures: Iterable[Figure | None]) -> Figure | None:
+def _median_figure(figures: Iterable[Figure | None]) -> Figure | None:
     known = [each for each in figures if each is not None]
     if not known:
         return None
@@ -327,7 +327,7 @@ class Compared(Struct, frozen=True):
 
     @property
     def uptime(self) -> float | None:
-        return _percent(self.row.figures)
+        return _uptime_percent(self.row.figures)
 
 
 class ModelComparison(Struct, frozen=True):

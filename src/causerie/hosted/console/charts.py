@@ -76,7 +76,7 @@ def stacked(
     ticks = scale(max([*sums, *before], default=0.0), least=1.0 if whole else 0.0)
     if not any(before):
         return Chart(starts, series, ticks)
-    runs = _runs(starts, dict(zip(starts, before, strict=True)), ticks[-1])
+    runs = _line_points(starts, dict(zip(starts, before, strict=True)), ticks[-1])
     return Chart(starts, series, ticks, before=before, before_runs=runs)
 
 
@@ -85,7 +85,7 @@ def lines(starts: Sequence[datetime], values: Values, *, whole: bool = False) ->
     highest = max((value for one in values.values() for value in one.values()), default=0.0)
     ticks = scale(highest, least=1.0 if whole else 0.0)
     series = [
-        Series(name, colour, [*map(found.get, starts)], _runs(starts, found, ticks[-1]))
+        Series(name, colour, [*map(found.get, starts)], _line_points(starts, found, ticks[-1]))
         for colour, (name, found) in enumerate(values.items(), 1)
     ]
     return Chart(starts, series, ticks, bars=False)
@@ -102,7 +102,9 @@ def scale(highest: float, least: float = 0.0) -> Sequence[float]:
     return tuple(step * index for index in range(math.ceil(highest / step - 1e-9) + 1))
 
 
-def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: float) -> Sequence[str]:
+def _line_points(
+    starts: Sequence[datetime], found: Mapping[datetime, float], top: float
+) -> Sequence[str]:
     width = _BOX / len(starts)
     runs: list[list[tuple[float, float]]] = [[]]
     for index, start in enumerate(starts):
@@ -170,8 +172,8 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
     drawn = strips(shown, now)
     return {
         "strips": drawn,
-        "latency": lines(starts, _values(shown, lambda one: one.first_token)),
-        "throughput": lines(starts, _values(shown, lambda one: one.speed), whole=True),
+        "latency": lines(starts, _values_by_target(shown, lambda one: one.first_token)),
+        "throughput": lines(starts, _values_by_target(shown, lambda one: one.speed), whole=True),
         "left_out": len(days) - len(shown),
         "empty": all(strip.uptime is None for strip in drawn),
     }
@@ -179,14 +181,14 @@ def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Mapping[st
 
 def ninety_days(name: str, found: Iterable[Sequence[TimeBucket]], now: datetime) -> Strip:
     """Return the last 90 days of all targets of a provider, a mark for each day (UTC)."""
-    return _strip(name, chain.from_iterable(found), DAY_SECONDS, 90, now)
+    return _uptime_strip(name, chain.from_iterable(found), DAY_SECONDS, 90, now)
 
 
 def strips(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Sequence[Strip]:
-    return [_strip(name, day, _HALF_HOUR, 48, now) for name, day in days.items()]
+    return [_uptime_strip(name, day, _HALF_HOUR, 48, now) for name, day in days.items()]
 
 
-def _values(
+def _values_by_target(
     days: Mapping[str, Sequence[TimeBucket]], value: Callable[[TimeBucket], float | None]
 ) -> Values:
     return {
@@ -199,7 +201,9 @@ def _values(
     }
 
 
-def _strip(name: str, found: Iterable[TimeBucket], seconds: int, most: int, now: datetime) -> Strip:
+def _uptime_strip(
+    name: str, found: Iterable[TimeBucket], seconds: int, most: int, now: datetime
+) -> Strip:
     """Return the last marks, ``most`` of them and each of so many seconds."""
     grouped: dict[int, list[TimeBucket]] = {}
     for one in found:

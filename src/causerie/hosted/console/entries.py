@@ -75,11 +75,11 @@ class EntryProblems:
             own = problem.removeprefix(f"{origin}: ")
             key, _, advice = own.partition(": ")
             if advice and _INDEX.sub("[]", key) in fields:
-                self._by_field.setdefault(key, InvalidRequest(_sentence(advice), param=key))
+                self._by_field.setdefault(key, InvalidRequest(_as_sentence(advice), param=key))
             elif advice and own != problem:
                 self.rest.append(f"`{key}` {advice}")
             else:
-                self.rest.append(_sentence(own))
+                self.rest.append(_as_sentence(own))
 
     def of(self, field: str) -> InvalidRequest | None:
         return self._by_field.get(field)
@@ -105,7 +105,7 @@ def typed_number(text: str) -> int | float | str:
     return text
 
 
-def _sentence(words: str) -> str:
+def _as_sentence(words: str) -> str:
     if words.startswith(("is ", "are ")):
         words = f"{'It' if words.startswith('is ') else 'They'} {words}"
     return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?', '!')) else '.'}"
@@ -144,7 +144,7 @@ class SettingsForm(Struct, frozen=True):
         values = {
             each.name: text_of(found, "\n" if each.kind == "lines" else ", ")
             for each in fields
-            if (found := _pop(rest, each.name.split("."))) is not None
+            if (found := _pop_path(rest, each.name.split("."))) is not None
         }
         more = json.dumps(rest, indent=2, ensure_ascii=False) if rest else ""
         return cls(fields, values, more, str(version))
@@ -181,7 +181,7 @@ class SettingsForm(Struct, frozen=True):
         for each in self.fields:
             text = self.values.get(each.name, "")
             if text:
-                _set_setting(settings, each.name.split("."), _value(each, text))
+                _set_setting(settings, each.name.split("."), _typed_value(each, text))
         return settings
 
     def wish(self, *, key: str | None = None, enabled: bool = True) -> EntryWish:
@@ -192,7 +192,7 @@ class SettingsForm(Struct, frozen=True):
         return EntryWish(settings=self.settings(), key=key, enabled=enabled, version=version)
 
 
-def _value(field: SettingField, text: str) -> Any:
+def _typed_value(field: SettingField, text: str) -> Any:
     if field.kind in ("list", "lines"):
         return listed(text)
     if field.kind == "flag":
@@ -209,14 +209,14 @@ def text_of(value: object, between: str = ", ") -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _pop(settings: dict[str, Any], path: Sequence[str]) -> Any:
+def _pop_path(settings: dict[str, Any], path: Sequence[str]) -> Any:
     name, *inner = path
     found = settings.get(name)
     if not inner:
         return settings.pop(name, None) if not isinstance(found, dict) else None
     if not isinstance(found, dict):
         return None
-    value = _pop(found, inner)
+    value = _pop_path(found, inner)
     if not found:
         del settings[name]
     return value
@@ -299,7 +299,7 @@ class EntryPages(Struct):
             page=page_of(
                 [each for each in entries if each.kind in self.words.kinds],
                 context.query,
-                self._texts,
+                self._searched_texts,
                 {"id": "name", "origin": "origin"},
             ),
             live={row.id: row for row in map(model_row, context.service_view.models())},
@@ -311,20 +311,20 @@ class EntryPages(Struct):
         )
 
     async def ask_deletion(self, context: RequestContext) -> None:
-        entry = await self._entry(context)
+        entry = await self._found_entry(context)
         await context.show("operator/delete_entry.html", entry=entry, words=self.words)
 
     async def delete(self, context: RequestContext) -> None:
-        entry = await self._entry(context)
+        entry = await self._found_entry(context)
         await context.configuration.delete(context.actor, entry.id)
         self._go_to_list(context, "deleted")
 
     async def switch(self, context: RequestContext, *, enabled: bool) -> None:
-        entry = await self._entry(context)
+        entry = await self._found_entry(context)
         await context.configuration.switch(context.actor, entry.id, enabled=enabled)
         self._go_to_list(context, "enabled" if enabled else "disabled")
 
-    async def _entry(self, context: RequestContext) -> EntryView:
+    async def _found_entry(self, context: RequestContext) -> EntryView:
         entry = await context.configuration.see(context.actor, context.params["entry"])
         if entry.kind not in self.words.kinds:
             raise NotFound(f"There is no such {self.words.noun} in the database.")
@@ -333,7 +333,7 @@ class EntryPages(Struct):
     def _go_to_list(self, context: RequestContext, done: str) -> None:
         context.go(self.words.list_path, done=f"{self.words.noun.replace(' ', '-')}-{done}")
 
-    def _texts(self, entry: EntryView) -> Iterator[str]:
+    def _searched_texts(self, entry: EntryView) -> Iterator[str]:
         yield entry.name
         for name in self.words.searched:
             value = entry.settings.get(name, "")
@@ -353,19 +353,19 @@ class EntryFormPages(EntryPages):
     _form: type[SettingsForm] = SettingsForm
 
     async def new(self, context: RequestContext) -> None:
-        await self._show(context, None)
+        await self._show_form(context, None)
 
     async def create(self, context: RequestContext) -> None:
-        await self._create(context, context.form.get("key") or None)
+        await self._create_entry(context, context.form.get("key") or None)
         self._go_to_list(context, "added")
 
     async def see(self, context: RequestContext) -> None:
-        await self._show(context, await self._entry(context))
+        await self._show_form(context, await self._found_entry(context))
 
     async def change(self, context: RequestContext) -> None:
         """Replace an entry; an empty key leaves the one there is."""
-        entry = await self._entry(context)
-        form = await self._typed(context)
+        entry = await self._found_entry(context)
+        form = await self._typed_form(context)
         wish = form.wish(key=context.form.get("key") or None, enabled=entry.enabled)
         await context.configuration.change(context.actor, entry.id, wish)
         self._go_to_list(context, "saved")
@@ -374,21 +374,23 @@ class EntryFormPages(EntryPages):
         """Return what the template needs besides the form."""
         return {}
 
-    async def _create(self, context: RequestContext, key: str | None) -> None:
-        form = await self._typed(context)
-        await context.configuration.create(context.actor, self._kind(context), form.wish(key=key))
+    async def _create_entry(self, context: RequestContext, key: str | None) -> None:
+        form = await self._typed_form(context)
+        await context.configuration.create(
+            context.actor, self._entry_kind(context), form.wish(key=key)
+        )
 
-    async def _typed(self, context: RequestContext) -> SettingsForm:
+    async def _typed_form(self, context: RequestContext) -> SettingsForm:
         return self._form.typed(self.fields, context.form)
 
-    def _kind(self, context: RequestContext) -> EntryKind:
+    def _entry_kind(self, context: RequestContext) -> EntryKind:
         return next(iter(self.words.kinds))
 
-    async def _show(
+    async def _show_form(
         self, context: RequestContext, entry: EntryView | None, form: SettingsForm | None = None
     ) -> None:
         form = form or self._form.shown(self.fields, context.form, entry)
-        kind = entry.kind if entry is not None else self._kind(context)
+        kind = entry.kind if entry is not None else self._entry_kind(context)
         await context.show(
             self.template,
             entry=entry,

@@ -33,19 +33,19 @@ def _request_body(form: FormFields) -> bytes:
         "messages": [{"role": "user", "content": form.raw("message") or "Hello"}],
     }
     if most := form.get("max_tokens"):
-        made["max_tokens"] = _number(most, "max_tokens")
+        made["max_tokens"] = _typed_number(most, "max_tokens")
     if form.get("tools"):
         made["tools"] = [WORDS["explain"]["tool"]]
     if found := _FORMATS.get(form.get("format")):
         made["response_format"] = found
     if effort := form.get("effort"):
         made["reasoning_effort"] = effort
-    if provider := dict(_provider(form)):
+    if provider := dict(_provider_preferences(form)):
         made["provider"] = provider
     return json.dumps(made, indent=2, ensure_ascii=False).encode()
 
 
-def _provider(form: FormFields) -> Iterator[tuple[str, Any]]:
+def _provider_preferences(form: FormFields) -> Iterator[tuple[str, Any]]:
     for name in _LISTS:
         if listed := form.get(name):
             yield name, [each.strip() for each in listed.split(",") if each.strip()]
@@ -68,7 +68,7 @@ def _provider(form: FormFields) -> Iterator[tuple[str, Any]]:
         yield "allow_fallbacks", False
 
 
-def _number(text: str, field: str) -> int | float:
+def _typed_number(text: str, field: str) -> int | float:
     try:
         number = float(text)
     except ValueError:
@@ -81,7 +81,7 @@ def _number(text: str, field: str) -> int | float:
 async def show(context: RequestContext) -> None:
     """Show the form; ``?model=`` fills one in."""
     await context.operations.providers(context.actor)
-    await _show(context, context.form or context.query)
+    await _show_explanation(context, context.form or context.query)
 
 
 async def explain(context: RequestContext) -> None:
@@ -90,10 +90,10 @@ async def explain(context: RequestContext) -> None:
     door, key, session = (form.get(name) for name in ("door", "key", "session"))
     question = RouteQuery(body, door, key, session, form.get("reject") == "yes")
     told = await context.operations.explain(context.actor, question)
-    await _show(context, form, told, body.decode("utf-8", "replace"))
+    await _show_explanation(context, form, told, body.decode("utf-8", "replace"))
 
 
-async def _show(
+async def _show_explanation(
     context: RequestContext,
     form: FormFields,
     told: RoutingExplanation | None = None,

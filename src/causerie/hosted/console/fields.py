@@ -143,10 +143,10 @@ class ListPage(Struct, Generic[T], frozen=True):
         return self.total > _MANY
 
     def address(self, number: int) -> str:
-        return self._query(page=number, sort=self.sort)
+        return self._query_with(page=number, sort=self.sort)
 
     def with_rows(self, rows: int) -> str:
-        return self._query(sort=self.sort, rows=rows if rows != USUAL_ROWS else "")
+        return self._query_with(sort=self.sort, rows=rows if rows != USUAL_ROWS else "")
 
     def order(self, column: str) -> str:
         if self.sort.removeprefix("-") != column:
@@ -157,9 +157,9 @@ class ListPage(Struct, Generic[T], frozen=True):
         """Return the query of the list sorted by a column, the other way round if it is already."""
         order = self.order(column)
         falling = order == "ascending" if order else down
-        return self._query(sort=f"-{column}" if falling else column)
+        return self._query_with(sort=f"-{column}" if falling else column)
 
-    def _query(self, **fields: str | int) -> str:
+    def _query_with(self, **fields: str | int) -> str:
         rows = self.rows if self.rows != USUAL_ROWS else ""
         asked = {**self.kept, "find": self.find, "rows": rows, **fields}
         return "?" + urlencode({name: value for name, value in asked.items() if value})
@@ -199,13 +199,15 @@ def page_of(
 
 
 def _sorted_by(items: Sequence[T], column: Column, *, down: bool) -> Sequence[T]:
-    keyed = [(column(each) if callable(column) else _value(each, column), each) for each in items]
+    keyed = [
+        (column(each) if callable(column) else _sort_value(each, column), each) for each in items
+    ]
     known = [pair for pair in keyed if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=down)
     return [each for _, each in (*known, *(pair for pair in keyed if pair[0] is None))]
 
 
-def _value(item: Any, path: str) -> Any:
+def _sort_value(item: Any, path: str) -> Any:
     for name in path.split("."):
         item = getattr(item, name, None)
     return item.casefold() if isinstance(item, str) else item
@@ -259,7 +261,7 @@ class ReportPeriod(Struct, frozen=True):
 
 def period(query: FormFields, now: datetime) -> ReportPeriod:
     if query.get("from") or query.get("to"):
-        return _custom(query, now)
+        return _custom_period(query, now)
     name = query.one_of("range", PERIOD_LENGTHS, USUAL_PERIOD)
     length = PERIOD_LENGTHS[name][1]
     unit = HOUR if length <= _HOURLY else DAY
@@ -267,10 +269,10 @@ def period(query: FormFields, now: datetime) -> ReportPeriod:
     return ReportPeriod(name, until - length, until)
 
 
-def _custom(query: FormFields, now: datetime) -> ReportPeriod:
-    last = _day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
+def _custom_period(query: FormFields, now: datetime) -> ReportPeriod:
+    last = _typed_day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
     last = _unit_start(last, DAY)
-    first = _day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
+    first = _typed_day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
     until = last + DAY
     if first >= until:
         raise InvalidRequest("The first day comes after the last one.", param="from")
@@ -279,7 +281,7 @@ def _custom(query: FormFields, now: datetime) -> ReportPeriod:
     return ReportPeriod("custom", first, until)
 
 
-def _day(text: str, name: str) -> datetime:
+def _typed_day(text: str, name: str) -> datetime:
     try:
         found = date.fromisoformat(text)
     except ValueError as failure:

@@ -74,7 +74,7 @@ async def show(context: RequestContext) -> None:
                 len(found),
                 _worst_badge(name, found),
                 day,
-                _median(one.first_token for one in buckets),
+                _median_of_known(one.first_token for one in buckets),
                 spent,
             )
         )
@@ -87,12 +87,12 @@ async def show(context: RequestContext) -> None:
         troubled=len(ailing),
         provider_of={each.target: provider_of(each.target, own) for each in ailing},
         engines=view.status(),
-        targets=_targets(view, named, own),
+        targets=_provider_targets(view, named, own),
         worker=view.worker(),
     )
 
 
-def _targets(view: ServiceView, named: str, own: frozenset[str]) -> Sequence[TargetStatus]:
+def _provider_targets(view: ServiceView, named: str, own: frozenset[str]) -> Sequence[TargetStatus]:
     """Return the targets of the provider that is open, the worst first."""
     found = [each for each in view.targets() if provider_of(each.name, own) == named]
     return sorted(found, key=lambda each: (each.state == "up", -each.failures, each.name))
@@ -127,14 +127,14 @@ def _merged_history(view: ServiceView, targets: Iterable[str]) -> Sequence[TimeB
             start,
             sum(one.answered for one in every),
             sum(one.failed for one in every),
-            _median(one.first_token for one in every),
+            _median_of_known(one.first_token for one in every),
             None,
         )
         for start, every in sorted(quarters.items())
     ]
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def _median_of_known(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
@@ -172,7 +172,9 @@ async def show_business(context: RequestContext) -> None:
     periods = []
     for title, since in (("Today", today), (f"{_DAYS} days", today - timedelta(days=_DAYS - 1))):
         new = sum(each.created_at >= since for each in people)
-        periods.append((title, await _business(context, since, today + timedelta(days=1), new)))
+        periods.append(
+            (title, await _business_figures(context, since, today + timedelta(days=1), new))
+        )
     await context.show(
         "operator/business.html",
         periods=periods,
@@ -181,7 +183,7 @@ async def show_business(context: RequestContext) -> None:
     )
 
 
-async def _business(
+async def _business_figures(
     context: RequestContext, since: datetime, until: datetime, accounts: int
 ) -> Business:
     usage, tariffs = context.accounts.usage, context.service_view.provider_costs()
@@ -189,7 +191,7 @@ async def _business(
     sums = Counter[str]()
     async for piece in usage.charged(context.actor, ChargedQuery(since, until)):
         for each in piece:
-            cost = _cost(each, tariffs)
+            cost = _provider_cost(each, tariffs)
             sums["cost"] += cost or 0
             sums["revenue"] += int(each.cost.scaleb(9))
             sums["unknown"] += 0 if cost is not None else int(each.cost.scaleb(9))
@@ -197,7 +199,7 @@ async def _business(
     return Business(used, accounts, **amounts)
 
 
-def _cost(charged: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]) -> int | None:
+def _provider_cost(charged: ChargedSum, tariffs: Mapping[tuple[str, str], Tariff]) -> int | None:
     # Tiers are left out: which requests were long is not in the sums.
     tariff = tariffs.get((charged.model, charged.served_by))
     if tariff is None:

@@ -156,7 +156,7 @@ async def create(context: RequestContext) -> None:
     project_id = context.project.id
     draft = KeyForm.typed(context.form).draft(context.services.clock())
     made = await context.accounts.keys.create(context.actor, project_id, draft)
-    await _reveal(context, made, old_ends=None)
+    await _show_new_key(context, made, old_ends=None)
 
 
 async def show(context: RequestContext) -> None:
@@ -165,7 +165,7 @@ async def show(context: RequestContext) -> None:
 
 
 async def edit(context: RequestContext) -> None:
-    key = await _key(context)
+    key = await _project_key(context)
     change = KeyForm.typed(context.form).edit(key, context.services.clock())
     await context.accounts.keys.edit(context.actor, key.id, change)
     _go_to_keys(context, key, "key-saved")
@@ -177,13 +177,13 @@ async def ask_rotation(context: RequestContext) -> None:
 
 
 async def rotate(context: RequestContext) -> None:
-    key = await _key(context)
+    key = await _project_key(context)
     hours = context.form.get("grace")
     if hours not in dict(CHOICES["graces"]):
         raise InvalidRequest("Choose when the old secret expires.", param="grace")
     grace = timedelta(hours=int(hours))
     made = await context.accounts.keys.rotate(context.actor, key.id, grace)
-    await _reveal(context, made, old_ends=context.services.clock() + grace)
+    await _show_new_key(context, made, old_ends=context.services.clock() + grace)
 
 
 async def ask_transfer(context: RequestContext) -> None:
@@ -193,7 +193,7 @@ async def ask_transfer(context: RequestContext) -> None:
 
 
 async def transfer(context: RequestContext) -> None:
-    key = await _key(context)
+    key = await _project_key(context)
     await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
     _go_to_keys(context, key, "key-transferred")
 
@@ -203,18 +203,18 @@ async def ask_deletion(context: RequestContext) -> None:
 
 
 async def delete(context: RequestContext) -> None:
-    key = await _key(context)
+    key = await _project_key(context)
     await context.accounts.keys.delete(context.actor, key.id)
     _go_to_keys(context, key, "key-deleted")
 
 
 async def switch(context: RequestContext, *, enabled: bool) -> None:
-    key, keys = await _key(context), context.accounts.keys
+    key, keys = await _project_key(context), context.accounts.keys
     await (keys.enable if enabled else keys.disable)(context.actor, key.id)
     _go_to_keys(context, key, "key-enabled" if enabled else "key-disabled")
 
 
-async def _key(context: RequestContext) -> ApiKey:
+async def _project_key(context: RequestContext) -> ApiKey:
     key = await context.accounts.keys.see(context.actor, context.params["key"])
     if key.project_id != context.project.id:
         raise no_such("key")
@@ -222,7 +222,7 @@ async def _key(context: RequestContext) -> ApiKey:
 
 
 async def _permitted_key(context: RequestContext, action: Action) -> ApiKey:
-    key = await _key(context)
+    key = await _project_key(context)
     await context.check_right(action, key.person)
     if key.purpose is Purpose.MANAGEMENT:
         await context.check_right(Action.MANAGEMENT_KEYS)
@@ -273,7 +273,9 @@ def _first_request(
     return door, str(entry["id"])
 
 
-async def _reveal(context: RequestContext, made: NewKey, *, old_ends: datetime | None) -> None:
+async def _show_new_key(
+    context: RequestContext, made: NewKey, *, old_ends: datetime | None
+) -> None:
     key, credential, rules = made.key, made.credential, await context.rules()
     doors = [
         door

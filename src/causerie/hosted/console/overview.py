@@ -87,7 +87,7 @@ async def show_overview(context: RequestContext) -> None:
         "keys": bool(keys),
         "requests": ever.requests > 0,
     }
-    errors, more = await _errors(context, project.id)
+    errors, more = await _error_groups(context, project.id)
     may = await context.rights()
     sees_service = may(Action.SERVICE_SEE) and may(Action.USAGE_SEE_ALL)
     await context.show(
@@ -170,7 +170,7 @@ async def _usage_total(context: RequestContext, project: str | None, since: date
     return total_usage(await usage.sums(context.actor, project, question))
 
 
-async def _errors(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
+async def _error_groups(context: RequestContext, project: str) -> tuple[Sequence[ErrorGroup], bool]:
     """Return the newest failures by cause, and whether there are more than were read."""
     now = context.services.clock()
     wanted = RecordFilter(
@@ -238,10 +238,10 @@ async def _palette_links(context: RequestContext) -> list[NavigationLink]:
     profile = NavigationLink("Profile", "/profile", "person", "page")
     sells = context.services.open_to.sales.open and may(Action.CREDITS_BUY)
     credits = Action.CREDITS_BUY if sells else Action.CREDITS_PUT
-    return [*pages, *_actions(current, may, credits), profile, *projects, *models]
+    return [*pages, *_palette_actions(current, may, credits), profile, *projects, *models]
 
 
-def _actions(
+def _palette_actions(
     current: Project | None, may: Callable[[Action], bool], credits: Action
 ) -> Sequence[NavigationLink]:
     """Return what the palette does; the switch of the theme has no path."""

@@ -99,7 +99,7 @@ async def ask_lower(context: RequestContext) -> None:
         words = f"Your own for {view.project.name}, beside those that operators have set."
         await _ask_bounds(context, "lower", words, view.own)
         return
-    user, projects = (await _member(context)).user, context.accounts.projects
+    user, projects = (await _found_member(context)).user, context.accounts.projects
     found = await projects.member_bounds(context.actor, view.project.id, user.id)
     words = f"For all keys of {user.name} in {view.project.name}, and their playground there."
     await _ask_bounds(context, f"members/{user.id}/bounds", words, found)
@@ -163,7 +163,7 @@ def texts_of(each: ProjectMember | PersonSummary | OneTimeLink) -> tuple[str, ..
 async def invite(context: RequestContext) -> None:
     project_id = context.project.id
     made = await context.accounts.projects.invite(
-        context.actor, project_id, _role(context), email=context.form.get("email") or None
+        context.actor, project_id, _typed_role(context), email=context.form.get("email") or None
     )
     offered = f"{context.project.name} ({context.services.site.brand.name})"
     await show_new_link(context, "Your invitation", made, f"/projects/{project_id}", offered)
@@ -176,27 +176,27 @@ async def withdraw(context: RequestContext) -> None:
 
 
 async def show_member(context: RequestContext) -> None:
-    member = await _member(context)
+    member = await _found_member(context)
     await context.check_right(Action.MEMBERS_CHANGE)
     role, held = context.form.get("role", member.role), await _keys_of(context, member)
     await context.show("project/member.html", member=member, role=role, **held)
 
 
 async def change_member(context: RequestContext) -> None:
-    member, role = await _member(context), _role(context)
+    member, role = await _found_member(context), _typed_role(context)
     project_id = context.params["project"]
     await context.accounts.projects.change_role(context.actor, project_id, member.user.id, role)
     context.go(f"/projects/{project_id}", done="member-changed")
 
 
 async def ask_removal(context: RequestContext) -> None:
-    member = await _member(context)
+    member = await _found_member(context)
     await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
     await context.show("project/remove.html", member=member, **await _keys_of(context, member))
 
 
 async def remove_member(context: RequestContext) -> None:
-    member, project_id = await _member(context), context.params["project"]
+    member, project_id = await _found_member(context), context.params["project"]
     keys_to = context.form.get("keys_to")
     await context.accounts.projects.remove(
         context.actor, project_id, member.user.id, keys_to=keys_to
@@ -219,7 +219,7 @@ async def _keys_of(context: RequestContext, member: ProjectMember) -> dict[str, 
     }
 
 
-async def _member(context: RequestContext) -> ProjectMember:
+async def _found_member(context: RequestContext) -> ProjectMember:
     project_id = context.project.id
     for member in await context.accounts.projects.members(context.actor, project_id):
         if member.user.id == context.params["user"]:
@@ -245,7 +245,7 @@ async def heirs(
     ]
 
 
-def _role(context: RequestContext) -> Role:
+def _typed_role(context: RequestContext) -> Role:
     try:
         return Role(context.form.get("role"))
     except ValueError as failure:
@@ -268,11 +268,11 @@ async def show_credits(context: RequestContext) -> None:
         amount=context.form.get("amount"),
         put=context.form.get("put"),
         note=context.form.get("note"),
-        who=_author,
+        who=_credit_author,
     )
 
 
-def _author(credit: Credit) -> str:
+def _credit_author(credit: Credit) -> str:
     kind, _, id = credit.by.partition(":")
     return {"system": id.replace("cli", "command line"), "key": "operator key"}.get(
         kind, "operator"

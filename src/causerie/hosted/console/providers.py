@@ -92,12 +92,12 @@ async def see(context: RequestContext) -> None:
     name = context.params["provider"]
     filed, kept = (entry_named(entries, "provider", name, locked=one) for one in (True, False))
     try:
-        view = await _view(context)
+        view = await _provider_view(context)
     except NotFound:
         if kept is None:
             raise
         aliases = aliases_of(name, entries)
-        by = await _author(context, kept)
+        by = await _entry_author(context, kept)
         await context.show(
             "operator/provider_away.html", entry=kept, aliases=aliases, changed_by=by
         )
@@ -112,7 +112,7 @@ async def see(context: RequestContext) -> None:
         entry=filed or kept,
         shadowed=kept if filed is not None else None,
         aliases=aliases_of(name, entries),
-        changed_by=await _author(context, filed or kept),
+        changed_by=await _entry_author(context, filed or kept),
         columns=[column(shown, model, model.id) for model in shown.models],
         groups=groups(),
     )
@@ -120,7 +120,7 @@ async def see(context: RequestContext) -> None:
 
 async def show_progress(context: RequestContext) -> None:
     """Answer the script that fetches the state of a probe again and again."""
-    view = await _view(context)
+    view = await _provider_view(context)
     if view.probe is None or view.probe.state != "asking":
         context.go(f"{_PATH}/{view.name}")
         return
@@ -128,8 +128,8 @@ async def show_progress(context: RequestContext) -> None:
 
 
 async def ask_probe(context: RequestContext) -> None:
-    view = await _view(context)
-    model = _model(view, context.form.get("model", context.query.get("model")))
+    view = await _provider_view(context)
+    model = _probed_model(view, context.form.get("model", context.query.get("model")))
     await context.show("operator/probe.html", view=view, model=model)
 
 
@@ -155,18 +155,18 @@ async def use_result(context: RequestContext) -> None:
     await context.show("operator/by_hand.html", name=name, model=model, used=used)
 
 
-async def _view(context: RequestContext) -> ProviderView:
+async def _provider_view(context: RequestContext) -> ProviderView:
     return await context.operations.provider(context.actor, context.params["provider"])
 
 
-def _model(view: ProviderView, id: str) -> ProbedModelView:
+def _probed_model(view: ProviderView, id: str) -> ProbedModelView:
     for model in view.models:
         if model.id == id and model.cost is not None:
             return model
     raise NotFound("There is no such model at this provider that could be probed.")
 
 
-async def _author(context: RequestContext, entry: EntryView | None) -> str:
+async def _entry_author(context: RequestContext, entry: EntryView | None) -> str:
     kind, _, id = (entry.updated_by if entry else "").partition(":")
     if kind != "user":
         return kind
@@ -196,12 +196,12 @@ async def show_models(context: RequestContext) -> None:
         provider=provider,
         listing=trial.listing,
         find=find,
-        rows=[(each, _value(each)) for each in rows if find.casefold() in _text(each)],
+        rows=[(each, _row_value(each)) for each in rows if find.casefold() in _row_text(each)],
         states=[each.state for each in rows],
         picked=frozenset([*form.every("pick"), *form.every("gone")]),
         prefix_typed=form.get("prefix")[:_LONGEST_PREFIX],
         problems=EntryProblems(context.problem),
-        wildcard=any("*" in _targets(each, provider.name) for each in entries),
+        wildcard=any("*" in _alias_targets(each, provider.name) for each in entries),
     )
 
 
@@ -219,19 +219,19 @@ async def take_over(context: RequestContext) -> None:
     context.go(f"{_PATH}/{provider.name}", done="models-taken")
 
 
-def _value(row: ComparedModel) -> str:
+def _row_value(row: ComparedModel) -> str:
     if row.listed is None:
         return row.id
     taken = msgspec.structs.replace(row.listed, description=None, max_output_tokens=None)
     return msgspec.json.encode(taken).decode()
 
 
-def _text(row: ComparedModel) -> str:
+def _row_text(row: ComparedModel) -> str:
     name = row.listed.name if row.listed is not None else None
     return f"{row.id} {name or ''}".casefold()
 
 
-def _targets(entry: EntryView, provider: str) -> Sequence[str]:
+def _alias_targets(entry: EntryView, provider: str) -> Sequence[str]:
     if entry.kind != "alias":
         return ()
     targets = entry.settings.get("targets", ())
@@ -379,7 +379,7 @@ class CatalogModelPages(EntryFormPages):
             for each in settings["endpoints"]:
                 each.pop("price", None)
                 each.pop("cost", None)
-        await self._show(context, None, SettingsForm.of(self.fields, settings, 0))
+        await self._show_form(context, None, SettingsForm.of(self.fields, settings, 0))
 
 
 CATALOG_MODELS = CatalogModelPages(*entry_form("catalog_model"))
@@ -393,7 +393,7 @@ async def show_publishing(context: RequestContext) -> None:
     provider, entries = await provider_asked(context)
     form, rules = context.form or context.query, PriceRules()
     try:
-        rules = _rules(form)
+        rules = _typed_price_rules(form)
     except InvalidRequest as failure:
         context.problem = failure
     trial = await context.configuration.listed(context.actor, provider.name)
@@ -418,7 +418,7 @@ async def show_publishing(context: RequestContext) -> None:
 async def publish(context: RequestContext) -> None:
     provider, entries = await provider_asked(context)
     form = context.form
-    rules, listed = _rules(form), [picked_model(each) for each in form.every("pick")]
+    rules, listed = _typed_price_rules(form), [picked_model(each) for each in form.every("pick")]
     picked = [PickedModel(each, form.get(f"as:{each.id}")) for each in listed]
     steps = [*publication(provider, entries, picked, form.every("gone"), rules)]
     if not steps:
@@ -450,7 +450,7 @@ _OFFER_COLUMNS: Mapping[str, Column] = {
 }
 
 
-def _rules(form: FormFields) -> PriceRules:
+def _typed_price_rules(form: FormFields) -> PriceRules:
     typed = _typed_price(form, "margin")
     margin = None if typed is None else money(typed)
     if margin is not None and margin > _MOST_MARGIN:

@@ -129,7 +129,7 @@ class PublicChat(Struct):
         places = (f"{day}:{where}", day, f"visitors:running:{where}", "visitors:running")
         wants = [
             HoldRequest(place, amount, 1, 0)
-            for place, amount in zip(places, self._amounts(), strict=True)
+            for place, amount in zip(places, self._daily_amounts(), strict=True)
         ]
         answer = await self._shared.hold(wants, read=True)
         if answer is None:  # this process decides alone, which it has
@@ -138,12 +138,12 @@ class PublicChat(Struct):
             self._refuse_if_exhausted([spent + held for spent, held in answer.stood], now)
         return wants
 
-    def _amounts(self) -> tuple[int, int, int, int]:
+    def _daily_amounts(self) -> tuple[int, int, int, int]:
         options = self.options
         return options.messages_per_day, options.total_messages_per_day, 1, options.concurrent
 
     def _refuse_if_exhausted(self, stood: Sequence[int], now: datetime) -> None:
-        amounts = self._amounts()
+        amounts = self._daily_amounts()
         words = (
             f"Visitors without an account have {counted(amounts[0], 'message')} a day, and none "
             "is left. Sign in to go on, or come back tomorrow.",

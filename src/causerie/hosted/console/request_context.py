@@ -276,33 +276,35 @@ class RequestContext:
 
         The answer to a form is never compressed: it may show a secret.
         """
-        text = await self._rendered(template, values)
+        text = await self._rendered_template(template, values)
         opened = self.exchange.method == "GET" and self.problem is None
         if opened and asked_by_person(self.exchange.headers):
-            own = self._own()
+            own = self._own_headers()
             await send_compressed(self.exchange, text.encode(), own, content_type=_HTML)
         else:
-            self._send(text)
+            self._send_html(text)
 
     async def show_openly(self, template: str, /, **values: Any) -> None:
         """Send a page that everybody may see, to strangers cacheable and without a cookie."""
         if self.user is not None:
             await self.show(template, **values)
             return
-        text = await self._rendered(template, values)
+        text = await self._rendered_template(template, values)
         open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
         body = text.encode()
         etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         taken = self.exchange.headers.accepts("gzip")
         small = gzip.compress(body, _GZIP_LEVEL, mtime=0) if taken else b""
         page, headers = CachedPage(body, etag, small), {**PAGE_HEADERS, **open_to_all}
-        await send_cached(self.exchange, page, headers, content_type=_HTML, status=self._status)
+        await send_cached(
+            self.exchange, page, headers, content_type=_HTML, status=self._answer_status
+        )
 
     def show_bare(self, template: str, /, **values: Any) -> None:
         """Send a page about a failure without any use of the database."""
         self.user = None
         found = self.services.templates.get_template(template)
-        self._send(found.render({**self._layout_values((), None), **values}))
+        self._send_html(found.render({**self._layout_values((), None), **values}))
 
     def send_image(self, content_type: str, content: bytes) -> None:
         """Send an image that everybody may see; a new one has another address."""
@@ -311,38 +313,43 @@ class RequestContext:
 
     def send_json(self, content: bytes) -> None:
         self.exchange.respond(
-            200, content, content_type="application/json", headers={**PAGE_HEADERS, **self._own()}
+            200,
+            content,
+            content_type="application/json",
+            headers={**PAGE_HEADERS, **self._own_headers()},
         )
 
     async def save(self, file: Export) -> None:
-        await file.send(self.exchange, self._own())
+        await file.send(self.exchange, self._own_headers())
 
     def go(self, path: str, *, done: str = "") -> None:
         """Redirect to a page of the console, with the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
         if self.by_script:
-            self.exchange.respond(204, b"", headers=self._own() | {"hx-redirect": target})
+            self.exchange.respond(204, b"", headers=self._own_headers() | {"hx-redirect": target})
         else:
             self.leave(target)
 
     def leave(self, address: str) -> None:
         """Redirect to an address, which may be another site's."""
-        self.exchange.respond(303, b"", headers=self._own() | {"location": address})
+        self.exchange.respond(303, b"", headers=self._own_headers() | {"location": address})
 
     @property
-    def _status(self) -> int:
+    def _answer_status(self) -> int:
         return self.problem.status if self.problem is not None else 200
 
-    def _send(self, text: str) -> None:
-        self.exchange.respond(self._status, text.encode(), content_type=_HTML, headers=self._own())
+    def _send_html(self, text: str) -> None:
+        self.exchange.respond(
+            self._answer_status, text.encode(), content_type=_HTML, headers=self._own_headers()
+        )
 
-    def _own(self) -> dict[str, str]:
+    def _own_headers(self) -> dict[str, str]:
         told = self.problem.headers if self.problem is not None else {}
         headers = {name.lower(): value for name, value in told.items()}
         headers.pop("www-authenticate", None)  # a person is asked by our form
         return {**PAGE_HEADERS, "cache-control": "no-store", **headers, **self._headers}
 
-    async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
+    async def _rendered_template(self, template: str, values: Mapping[str, Any]) -> str:
         context = {**await self.frame(), **values}
         found = await self.services.templates.ready(template)
         pieces, turns = [], Turns()

@@ -54,7 +54,7 @@ class PageRoute(Struct, frozen=True):
     enrols: bool = False
 
 
-def _form(
+def _form_routes(
     path: str, show: Page, act: Page, *, open: bool = False, kept: bool = False
 ) -> tuple[PageRoute, PageRoute]:
     return (
@@ -63,23 +63,23 @@ def _form(
     )
 
 
-def _entries(pages: EntryPages) -> tuple[PageRoute, ...]:
+def _entry_routes(pages: EntryPages) -> tuple[PageRoute, ...]:
     words = pages.words
     entry = f"{words.path or words.list_path}/{{entry}}"
     return (
         *([PageRoute("GET", words.list_path, pages.list)] if words.list_template else []),
         PageRoute("POST", f"{entry}/enable", partial(pages.switch, enabled=True)),
         PageRoute("POST", f"{entry}/disable", partial(pages.switch, enabled=False)),
-        *_form(f"{entry}/delete", pages.ask_deletion, pages.delete),
+        *_form_routes(f"{entry}/delete", pages.ask_deletion, pages.delete),
     )
 
 
 def _form_entries(pages: EntryFormPages, *, kept: bool = True) -> tuple[PageRoute, ...]:
     path = pages.words.path or pages.words.list_path
     return (
-        *_form(f"{path}/new", pages.new, pages.create, kept=kept),
-        *_form(f"{path}/{{entry}}", pages.see, pages.change, kept=kept),
-        *_entries(pages),
+        *_form_routes(f"{path}/new", pages.new, pages.create, kept=kept),
+        *_form_routes(f"{path}/{{entry}}", pages.see, pages.change, kept=kept),
+        *_entry_routes(pages),
     )
 
 
@@ -92,15 +92,15 @@ _MODULES: Mapping[str, ModuleType] = {
 }
 
 
-async def _show(context: RequestContext, *, template: str, needs: str = "") -> None:
+async def _show_template(context: RequestContext, *, template: str, needs: str = "") -> None:
     if needs:
         await context.check_right(Action(needs))
     await context.show(template)
 
 
-def _page(name: str, fixed: Mapping[str, Any]) -> Page:
+def _page_of_name(name: str, fixed: Mapping[str, Any]) -> Page:
     if name.endswith(".html"):
-        return partial(_show, template=name, **fixed)
+        return partial(_show_template, template=name, **fixed)
     module, _, page = name.partition(".")
     found: Page = getattr(_MODULES[module], page)
     return partial(found, **fixed) if fixed else found
@@ -112,9 +112,12 @@ def _routes_of_row(place: str, *parts: Any) -> tuple[PageRoute, ...]:
     fixed: dict[str, Any] = parts[-1] if isinstance(parts[-1], dict) else {}
     names = [each for each in parts if each is not fixed and "." in each]
     marks: dict[str, Any] = {each: True for each in parts if each is not fixed and "." not in each}
-    page, other = _page(names[0], fixed), _page(names[1], {}) if len(names) > 1 else None
+    page, other = (
+        _page_of_name(names[0], fixed),
+        _page_of_name(names[1], {}) if len(names) > 1 else None,
+    )
     if method == "FORM" and other is not None:
-        return _form(path, page, other, **marks)
+        return _form_routes(path, page, other, **marks)
     return (PageRoute(method, path, page, other, **marks),)
 
 

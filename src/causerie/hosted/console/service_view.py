@@ -229,7 +229,7 @@ def model_row(entry: Mapping[str, Any]) -> ModelRow:
         efforts=tuple(efforts or ()),
         must_think=must_think,
         defaults=entry.get("default_parameters") or {},
-        abilities=[*_abilities(entry, parameters, claimed, thinks=bool(efforts))],
+        abilities=[*_measured_abilities(entry, parameters, claimed, thinks=bool(efforts))],
         listed=bool(entry.get("list_price")),
     )
 
@@ -242,7 +242,7 @@ _ABILITIES = {
 }
 
 
-def _abilities(
+def _measured_abilities(
     entry: Mapping[str, Any], parameters: Container[str], claimed: Container[str], *, thinks: bool
 ) -> Iterator[Ability]:
     found: dict[str, Evidence] = {}

@@ -48,7 +48,7 @@ class AliasForm(SettingsForm, frozen=True):
     def of(cls, fields: Sequence[SettingField], settings: Mapping[str, Any], version: int) -> Self:
         others = {name: value for name, value in settings.items() if name != "targets"}
         form = SettingsForm.of(fields, others, version)
-        rows = [_row(each) for each in settings["targets"]]
+        rows = [_target_row(each) for each in settings["targets"]]
         return cls(fields, form.values, form.more, form.version, rows)
 
     @classmethod
@@ -60,11 +60,11 @@ class AliasForm(SettingsForm, frozen=True):
     def settings(self) -> dict[str, Any]:
         if not self.targets:
             raise InvalidRequest("are missing; name at least one model", param="targets")
-        targets = [_target(row) for row in self.targets]
+        targets = [_target_settings(row) for row in self.targets]
         return {**SettingsForm.settings(self), "targets": targets}
 
 
-def _row(target: Mapping[str, Any]) -> Row:
+def _target_row(target: Mapping[str, Any]) -> Row:
     row = {name: text_of(target[name]) for name in target if name != "price"}
     if "price" in target:  # what no field shows of it is kept
         price = dict(target["price"])
@@ -73,7 +73,7 @@ def _row(target: Mapping[str, Any]) -> Row:
     return row
 
 
-def _target(row: Row) -> dict[str, Any]:
+def _target_settings(row: Row) -> dict[str, Any]:
     numbers = {name: typed_number(row[name]) for name in ("priority", "weight") if row.get(name)}
     provider = {"provider": row["provider"]} if row.get("provider") else {}
     typed = {name: row[name] for name in _PARTS if row.get(name)}
@@ -113,26 +113,26 @@ class AlertsPages(EntryFormPages):
     async def create(self, context: RequestContext) -> None:
         """Add a channel; a secret that is made here is shown once."""
         given = context.form.get("key")
-        if self._kind(context) == "email" or given or context.form.get("format"):
-            await self._create(context, given)
+        if self._entry_kind(context) == "email" or given or context.form.get("format"):
+            await self._create_entry(context, given)
             self._go_to_list(context, "added")
             return
         secret = f"whsec_{b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
-        await self._create(context, secret)
+        await self._create_entry(context, secret)
         name = context.form.get("name")
         await context.show("operator/channel_secret.html", name=name, secret=secret)
 
     async def around(self, context: RequestContext) -> Mapping[str, Any]:
         return {"kinds": (await context.operations.alerts.see(context.actor)).kinds}
 
-    async def _typed(self, context: RequestContext) -> SettingsForm:
-        form = await super()._typed(context)
+    async def _typed_form(self, context: RequestContext) -> SettingsForm:
+        form = await super()._typed_form(context)
         every = (await context.operations.alerts.see(context.actor)).kinds
         kinds = [each for each in every if each in context.form.every("kinds")]
         wanted = "" if len(kinds) == len(every) else ", ".join(kinds)
         return replace(form, values={**form.values, "kinds": wanted})
 
-    def _kind(self, context: RequestContext) -> EntryKind:
+    def _entry_kind(self, context: RequestContext) -> EntryKind:
         asked = context.form.get("kind", context.query.get("kind"))
         for kind in self.words.kinds:
             if kind == asked:
@@ -155,7 +155,7 @@ async def show_alerts(context: RequestContext, tested: ChannelTest | None = None
         "operator/alerts.html",
         view=view,
         channels=[
-            (one, _receivers(one), [*map(str, one.settings.get("kinds", ()))])
+            (one, _channel_receivers(one), [*map(str, one.settings.get("kinds", ()))])
             for one in entries
             if one.kind in ("webhook", "email")
         ],
@@ -164,7 +164,7 @@ async def show_alerts(context: RequestContext, tested: ChannelTest | None = None
     )
 
 
-def _receivers(channel: EntryView) -> Sequence[str]:
+def _channel_receivers(channel: EntryView) -> Sequence[str]:
     if channel.kind == "email":
         return [*map(str, channel.settings.get("to", ()))]
     # The path of an address can hold a secret, so only its host is shown.

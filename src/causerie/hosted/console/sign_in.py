@@ -279,16 +279,16 @@ async def begin_openid_with_link(context: RequestContext) -> None:
     link = context.form.get("token")
     await opened_link(context, link)
     address = await _provider_address(context, link=link)
-    await context.show(_AWAY_PAGE, provider=_provider(context), address=address)
+    await context.show(_AWAY_PAGE, provider=_chosen_provider(context), address=address)
 
 
 async def begin_linking(context: RequestContext) -> None:
     address = await _provider_address(context, joins=True)
-    await context.show(_AWAY_PAGE, provider=_provider(context), address=address)
+    await context.show(_AWAY_PAGE, provider=_chosen_provider(context), address=address)
 
 
 async def return_from_provider(context: RequestContext) -> None:
-    provider, query = _provider(context), context.query
+    provider, query = _chosen_provider(context), context.query
     login_state = unsealed(query.get("state"), context.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
     accounts, client, options = context.accounts, context.client, provider.options
@@ -331,7 +331,7 @@ async def _page_after(context: RequestContext, login_state: LoginState) -> str:
     return link_address("", login_state.link) if wanted else login_state.after
 
 
-def _provider(context: RequestContext) -> OidcProvider:
+def _chosen_provider(context: RequestContext) -> OidcProvider:
     for provider in context.services.providers():
         if provider.options.name == context.params["provider"]:
             return provider
@@ -347,7 +347,7 @@ async def _provider_address(
         login_state = LoginState(attempt, after, link, joins)
         return Cipher([context.token]).seal(msgspec.json.encode(login_state).decode(), _PURPOSE)
 
-    provider = _provider(context)
+    provider = _chosen_provider(context)
     back = f"{context.base}{PREFIX}/sign-in/{quote(provider.options.name)}/back"
     return await provider.begin(back, state)
 
@@ -485,11 +485,11 @@ async def end_others(context: RequestContext) -> None:
 
 
 async def _show_enrolment(context: RequestContext, address: str, secret: str) -> None:
-    picture = _picture(address)
+    picture = _qr_code(address)
     await context.show("profile/enrol.html", picture=picture, address=address, secret=secret)
 
 
-def _picture(address: str) -> Markup:
+def _qr_code(address: str) -> Markup:
     if not address.startswith("otpauth://totp/") or len(address) > _LONGEST_ADDRESS:
         return Markup("")
     code = segno.make(address, error="m", micro=False)

@@ -155,14 +155,14 @@ _COLUMNS: Mapping[str, Column] = {
 
 
 async def show(context: RequestContext) -> None:
-    reader = await _reader(context)
+    reader = await _usage_reader(context)
     project, wish, names = reader.project, reader.wish, reader.names
     now = context.services.clock()
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     # Of a whole service the times of many keys are added up: the page does not wait for them.
     timed = project is not None or context.query.get("times") == "yes"
     people = await names_of(context, project, By.USER) if wish.user else None
-    rows = await asyncio.to_thread(_rows, groups, wish, names)
+    rows = await asyncio.to_thread(_usage_rows, groups, wish, names)
     kept = {**wish.period.fields(), **wish.fields}
     earlier = await reader.earlier()
     page = page_of(rows, context.query, lambda row: (row.name,), _COLUMNS, kept)
@@ -193,10 +193,10 @@ async def show(context: RequestContext) -> None:
 
 
 async def download(context: RequestContext) -> None:
-    reader, scope = await _reader(context), context.scope
+    reader, scope = await _usage_reader(context), context.scope
     period = reader.wish.period
     days = f"{period.since.date()}-to-{period.last_day}"
-    whose = _words(scope.name if scope is not None else "all")
+    whose = _file_name_words(scope.name if scope is not None else "all")
     name = f"usage-{whose}-{days}-by-{reader.wish.by}.csv"
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(reader.table())))
 
@@ -207,11 +207,13 @@ async def download_statement(context: RequestContext) -> None:
     found = Month.named(month, context.services.clock())
     project = scope.id if scope is not None else None
     rows = statement_rows(context.accounts, context.actor, project, found)
-    name = f"statement-{_words(scope.name if scope is not None else 'all')}-{found.name}.csv"
+    name = (
+        f"statement-{_file_name_words(scope.name if scope is not None else 'all')}-{found.name}.csv"
+    )
     await context.save(Export("text/csv; charset=utf-8", name, csv_pieces(rows)))
 
 
-async def _reader(context: RequestContext) -> _Reader:
+async def _usage_reader(context: RequestContext) -> _Reader:
     scope = context.scope
     project = scope.id if scope is not None else None
     wish = _usage_form(context.query, context.services.clock(), whole=project is None)
@@ -243,7 +245,7 @@ class _Reader(Struct, frozen=True):
         async with aclosing(self.over_time()) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
-                yield _lines(sums, firsts, wish, names)
+                yield _csv_lines(sums, firsts, wish, names)
 
     async def earlier(self) -> Sequence[UsageSum]:
         """Return the sums of the period before, by its days or hours."""
@@ -332,25 +334,27 @@ def _add_values(
             place[each.start] = place.get(each.start, 0.0) + amount
 
 
-def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> Sequence[UsageRow]:
+def _usage_rows(
+    groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames
+) -> Sequence[UsageRow]:
     rows = [UsageRow(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
 
 
-def _words(of: str) -> str:
+def _file_name_words(of: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
 
 
-def _lines(
+def _csv_lines(
     sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: UsageForm, names: DisplayNames
 ) -> Iterator[Sequence[str]]:
     times = {(each.start, each.group): each.times for each in firsts}
     for each in sums:
         id = each.group[wish.by]
-        yield _line(each, id, names.of(id), times.get((each.start, id), ()))
+        yield _csv_line(each, id, names.of(id), times.get((each.start, id), ()))
 
 
-def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
+def _csv_line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
     first = sum.first_token_seconds
     return [
         sum.start.isoformat() if sum.start is not None else "",

@@ -110,7 +110,7 @@ def openapi_document() -> Schema:
     paths: dict[str, dict[str, object]] = {}
     for one in ROUTES:
         operations = paths.setdefault(f"/api{one.path}", {})
-        operations[one.method.lower()] = _operation(one)
+        operations[one.method.lower()] = _described_operation(one)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -120,18 +120,18 @@ def openapi_document() -> Schema:
         },
         "paths": paths,
         "components": {
-            "schemas": _schemas() | sent_schemas(Error),
+            "schemas": _described_schemas() | sent_schemas(Error),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _operation(route: ApiRoute) -> Schema:
+def _described_operation(route: ApiRoute) -> Schema:
     operation: Schema = {
         "operationId": route.name,
         "summary": route.summary,
         "security": [{"key": []}],
-        "responses": {str(route.status): _answer(route), **_errors(route)},
+        "responses": {str(route.status): _described_answer(route), **_described_errors(route)},
     }
     id: Schema = {"type": "string", "pattern": ID_PATTERN}
     named: list[Schema] = [
@@ -149,7 +149,7 @@ def _operation(route: ApiRoute) -> Schema:
     return operation
 
 
-def _answer(route: ApiRoute) -> Schema:
+def _described_answer(route: ApiRoute) -> Schema:
     if route.answer is Export:
         text: Schema = {"text/csv": {"schema": {"type": "string"}}}
         return {"description": "The table.", "content": text}
@@ -163,7 +163,7 @@ def _answer(route: ApiRoute) -> Schema:
     }
 
 
-def _errors(route: ApiRoute) -> Schema:
+def _described_errors(route: ApiRoute) -> Schema:
     content: Schema = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
     return {
         status: {"description": words, "content": content}
@@ -185,7 +185,7 @@ def _query_parameters(query: type[Struct]) -> list[Schema]:
     return found
 
 
-def _schemas() -> dict[str, Any]:
+def _described_schemas() -> dict[str, Any]:
     bodies = _components({one.body for one in ROUTES if one.takes_body})
     others = {each for one in ROUTES for each in (one.query, one.answer)}
     return _components(others) | {name: _as_decoded(each) for name, each in bodies.items()}
@@ -223,7 +223,7 @@ _TABLE = RouteTable(ROUTES, re.compile(ID_PATTERN).fullmatch)
 
 
 @cache
-def _document() -> bytes:
+def _encoded_document() -> bytes:
     return _encode(openapi_document())
 
 
@@ -254,7 +254,7 @@ class Management:
         """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
         path = exchange.path.removeprefix(PREFIX)
         if path == _DOCUMENT and exchange.method in ("GET", "HEAD"):
-            exchange.respond(200, _document(), headers=_HEADERS)
+            exchange.respond(200, _encoded_document(), headers=_HEADERS)
             return
         found = _TABLE.find(exchange.method, "/" + path.strip("/"))
         if found is None:

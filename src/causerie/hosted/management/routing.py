@@ -137,14 +137,14 @@ def acts(services: Literal["accounts", "operations"], *modules: ModuleType) -> S
         takes_body = place.startswith(_WITH_BODY)
         query = PageQuery if issubclass(answer, Page) else asks if not takes_body else None
         body = asks if takes_body else None
-        handler = partial(_act, services, row, answer)
+        handler = partial(_call_service, services, row, answer)
         found.append(
             _api_route(place, row.summary, handler, query or NoQuery, body or NoBody, answer)
         )
     return found
 
 
-async def _act(
+async def _call_service(
     services: str, row: Act, answer: type[Any], call: ApiCall[Any, Any], **ids: str
 ) -> Any:
     method = attrgetter(row.method)(getattr(call, services))
@@ -188,7 +188,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
     try:
         return bounded_json.decode(body or b"{}", type, _WORK)
     except msgspec.ValidationError as error:
-        raise _translated(str(error)) from error
+        raise _translated_error(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(
             "The body is not valid JSON; send one object, encoded as UTF-8.", code="invalid_json"
@@ -219,7 +219,7 @@ def query_of(query: str, type: type[T]) -> T:
     try:
         return msgspec.convert(given, type, strict=False)
     except msgspec.ValidationError as error:
-        raise _translated(str(error)) from error
+        raise _translated_error(str(error)) from error
 
 
 def moment(text: str, param: str) -> datetime | None:
@@ -246,7 +246,7 @@ def moment(text: str, param: str) -> datetime | None:
     return found.astimezone(UTC)
 
 
-def _translated(message: str) -> InvalidRequest:
+def _translated_error(message: str) -> InvalidRequest:
     what, _, path = message.partition(" - at `$")
     path = path.removesuffix("`").removeprefix(".")
     if found := _UNKNOWN.search(what):

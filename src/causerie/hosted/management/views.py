@@ -56,10 +56,10 @@ def viewed(kind: type[V], source: object, **values: Any) -> V:
     Money becomes text, a set a sorted list. ``project`` may be ``project_id`` in the object.
     """
     names = [name for name in kind.__struct_fields__ if name not in values]
-    return kind(**{name: _shown_value(_value(source, name)) for name in names}, **values)
+    return kind(**{name: _shown_value(_value_of(source, name)) for name in names}, **values)
 
 
-def _value(source: object, name: str) -> Any:
+def _value_of(source: object, name: str) -> Any:
     return getattr(source, name) if hasattr(source, name) else getattr(source, f"{name}_id")
 
 
@@ -624,7 +624,7 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     """Return a page of this kind out of all items, in the order of the kind."""
     [view] = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
     after = place_of(query.cursor, tuple[str, str])
-    placed = [(tuple(map(_text, attrgetter(*kind.order)(each))), each) for each in items]
+    placed = [(tuple(map(_text_of_value, attrgetter(*kind.order)(each))), each) for each in items]
     placed.sort(key=itemgetter(0), reverse=kind.falling)
     rest = [
         pair
@@ -636,5 +636,5 @@ def page_of(kind: type[Page[Any]], items: Sequence[Any], query: PageQuery, call:
     return kind(data=[view.of(each, call) for _, each in taken], next=following)
 
 
-def _text(value: object) -> str:
+def _text_of_value(value: object) -> str:
     return f"{value:%Y-%m-%dT%H:%M:%S.%f}" if isinstance(value, datetime) else str(value)

@@ -57,7 +57,7 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise :class:`ValueError` for a wrong price."""
         for part in PRICE_PARTS:
-            if (price := getattr(self, f"{part}_price")) is not None:
+            if (price := getattr(self, f"{part}_price_per_million")) is not None:
                 money(price)
 
 
@@ -97,7 +97,7 @@ async def list_models(provider: Provider, key: str) -> Trial:
     try:
         found = await provider.listing(_LIST_SECONDS)
     except ServiceError as failure:
-        return Trial(models=(), model="", listing=_failed(failure, began, key))
+        return Trial(models=(), model="", listing=_failed_step(failure, began, key))
     step = TrialStep(ok=True, seconds=time.monotonic() - began)
     return Trial(models=published(found), model="", listing=step)
 
@@ -118,14 +118,14 @@ async def _chat_trial(provider: Provider, model: str, key: str, *, stream: bool)
                 if first is None and any(each.text for each in text):
                     first = time.monotonic() - began
     except ServiceError as failure:
-        return _failed(failure, began, key)
+        return _failed_step(failure, began, key)
     seconds = time.monotonic() - began
     if first is None:
         return TrialStep(ok=False, seconds=seconds, problem="The reply holds no text.")
     return TrialStep(ok=True, seconds=seconds, first_token_seconds=first if stream else None)
 
 
-def _failed(failure: ServiceError, began: float, key: str) -> TrialStep:
+def _failed_step(failure: ServiceError, began: float, key: str) -> TrialStep:
     words = failure.message
     if (status := failure.metadata.get("upstream_status")) is not None:
         words = f"Status {status}: {words}"
@@ -136,42 +136,46 @@ def _failed(failure: ServiceError, began: float, key: str) -> TrialStep:
 
 def published(entries: Sequence[Mapping[str, Any]]) -> tuple[ListedModel, ...]:
     """Return the models of a provider's list, as far as it can be read."""
-    return tuple(_model(each) for each in entries[:_MOST_MODELS])
+    return tuple(_listed_model(each) for each in entries[:_MOST_MODELS])
 
 
-def _model(entry: Mapping[str, Any]) -> ListedModel:
+def _listed_model(entry: Mapping[str, Any]) -> ListedModel:
     pricing = entry.get("pricing")
     prices = pricing if isinstance(pricing, dict) else {}
     return ListedModel(
         id=str(entry["id"])[:_LONGEST_WORDS],
-        name=_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
+        name=_short_words(entry.get("name", entry.get("display_name")), _LONGEST_WORDS),
         context_length=listed_length(entry),
-        max_output_tokens=next(filter(None, (_tokens(dig(entry, *at)) for at in _OUTPUTS)), None),
-        prompt_price=_price(prices.get("prompt")),
-        completion_price=_price(prices.get("completion")),
-        cached_price=_price(prices.get("input_cache_read"), above_zero=True),
-        reasoning_price=_price(prices.get("internal_reasoning"), above_zero=True),
-        request_price=_price(prices.get("request"), 1, above_zero=True),
-        description=_words(entry.get("description"), _LONGEST_DESCRIPTION),
+        max_output_tokens=next(
+            filter(None, (_token_count(dig(entry, *at)) for at in _OUTPUTS)), None
+        ),
+        prompt_price=_price_per_million(prices.get("prompt")),
+        completion_price=_price_per_million(prices.get("completion")),
+        cached_price=_price_per_million(prices.get("input_cache_read"), above_zero=True),
+        reasoning_price=_price_per_million(prices.get("internal_reasoning"), above_zero=True),
+        request_price=_price_per_million(prices.get("request"), 1, above_zero=True),
+        description=_short_words(entry.get("description"), _LONGEST_DESCRIPTION),
         created=_past_release_date(entry, datetime.now(UTC)),
         supported_parameters=_claimed_parameters(entry),
         input_modalities=_input_modalities(entry),
-        output_modalities=_modalities(entry, "output_modalities", 1),
+        output_modalities=_listed_modalities(entry, "output_modalities", 1),
     )
 
 
-def _words(text: object, longest: int) -> str | None:
+def _short_words(text: object, longest: int) -> str | None:
     if not isinstance(text, str) or not text.strip():
         return None
     words = " ".join(text.split())
     return words if len(words) <= longest else words[:longest].rpartition(" ")[0] + " …"
 
 
-def _tokens(number: object) -> int | None:
+def _token_count(number: object) -> int | None:
     return number if type(number) is int and number > 0 else None
 
 
-def _price(published: object, times: int = 1_000_000, *, above_zero: bool = False) -> str | None:
+def _price_per_million(
+    published: object, times: int = 1_000_000, *, above_zero: bool = False
+) -> str | None:
     # Lists publish prices by token, and 0 also for what has no price of its own.
     if not isinstance(published, str):
         return None
@@ -265,7 +269,10 @@ _NEW = timedelta(days=1)  # many servers give the time of the request, or of the
 
 def _claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
     listed = [entry.get(name) for name in ("supported_parameters", "claimed_parameters")]
-    lists, features = [each for each in listed if isinstance(each, list)], [*_features(entry)]
+    lists, features = (
+        [each for each in listed if isinstance(each, list)],
+        [*_listed_features(entry)],
+    )
     if not lists and not features:
         return None
     named = {name for each in lists for name in each if isinstance(name, str)}
@@ -274,8 +281,8 @@ def _claimed_parameters(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _input_modalities(entry: Mapping[str, Any]) -> tuple[str, ...] | None:
-    sees = any(not _ABILITIES[feature] for feature in _features(entry))
-    found = _modalities(entry, "input_modalities", 0)
+    sees = any(not _ABILITIES[feature] for feature in _listed_features(entry))
+    found = _listed_modalities(entry, "input_modalities", 0)
     return tuple(dict.fromkeys(("text", *(found or ()), "image"))) if sees else found
 
 
@@ -296,7 +303,7 @@ def _past_release_date(entry: Mapping[str, Any], now: datetime) -> date | None:
     return None
 
 
-def _modalities(entry: Mapping[str, Any], name: str, side: int) -> tuple[str, ...] | None:
+def _listed_modalities(entry: Mapping[str, Any], name: str, side: int) -> tuple[str, ...] | None:
     arrow = dig(entry, "architecture", "modality")  # like `text+image->text`
     sides = arrow.split("->") if isinstance(arrow, str) else []
     found = (dig(entry, "architecture", name), entry.get(name), entry.get(f"supported_{name}"))
@@ -306,7 +313,7 @@ def _modalities(entry: Mapping[str, Any], name: str, side: int) -> tuple[str, ..
     return tuple(each for each in _MODALITIES if each in (names or ())) or None
 
 
-def _features(entry: Mapping[str, Any]) -> Iterator[str]:
+def _listed_features(entry: Mapping[str, Any]) -> Iterator[str]:
     # A list of names, or an object that says yes or no to each.
     told: list[object] = [entry.get("type")]
     told += [name.removeprefix("supports_") for name, yes in entry.items() if yes is True]

@@ -46,29 +46,31 @@ def reasons(
         yield "is not in `provider.order`, so it comes after those that are"
     by = preferences.sort or sort
     if by == "price":
-        yield f"{_price(one)}; cheapest first"
+        yield f"{_price_words(one)}; cheapest first"
     elif by is not None:
         yield _measured_words(stats_of(one.name) or UNKNOWN_STATS, by)
     elif not one.tariff.usual:
         yield "is free; free endpoints come before all others"
     else:
-        yield _share(one, able)
+        yield _share_words(one, able)
     if not preferences.order and not preferences.allow_fallbacks:
         yield "is the only one tried, because `allow_fallbacks` is false"
 
 
-def _price(one: CatalogEndpoint) -> str:
+def _price_words(one: CatalogEndpoint) -> str:
     if not one.tariff.usual:
         return "is free"
     return f"costs {rounded(one.tariff.usual)} per 1M tokens (75 % input, 25 % output)"
 
 
-def _share(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
+def _share_words(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
     least = min(each.tariff.usual for each in able if each.tariff.usual)
     if one.tariff.usual == least:
-        return f"{_price(one)}, the cheapest one that is not free"
+        return f"{_price_words(one)}, the cheapest one that is not free"
     times = _three_digits(one.tariff.usual / least)
-    return f"{_price(one)}, {times} times the cheapest; its share falls with the square of that"
+    return (
+        f"{_price_words(one)}, {times} times the cheapest; its share falls with the square of that"
+    )
 
 
 def _measured_words(target_stats: TargetStats, by: SortBy) -> str:
@@ -205,7 +207,7 @@ def explanation(
             pipeline.allowed(door, caller, name)
         for name in names:
             model = pipeline.allowed(door, caller, name)
-            route, failure = _route(pipeline, model, name, request, fields_of, caller)
+            route, failure = _explained_route(pipeline, model, name, request, fields_of, caller)
             routes.append(route)
             refused = route.refusal
             if failure is not None and not another_may(failure):
@@ -224,7 +226,7 @@ def explanation(
     )
 
 
-def _route(
+def _explained_route(
     pipeline: Pipeline,
     model: Entry,
     name: str,
@@ -294,8 +296,12 @@ class _TargetExplainer:
         return ExplainedTarget(
             target=one.name,
             decided=prospect.decided,
-            reasons=(*self._priority(one, endpoint), *_degraded(status), _decision_words(prospect)),
-            cautions=tuple(self._cautions(one, status)),
+            reasons=(
+                *self._priority_reasons(one, endpoint),
+                *_degraded_reason(status),
+                _decision_words(prospect),
+            ),
+            cautions=tuple(self._caution_reasons(one, status)),
             tied=prospect.tied,
             priority=one.priority,
             weight=one.weight,
@@ -325,9 +331,9 @@ class _TargetExplainer:
         for target in dict.fromkeys(whole.targets):
             rules = (
                 (target not in self._model.targets, _SHORTER),
-                (bool(chosen) and target not in _names(chosen), _SECOND),
+                (bool(chosen) and target not in _candidate_names(chosen), _SECOND),
                 (allowed is not None and target not in allowed, _NOT_ALLOWED),
-                (bool(chosen) and target not in _names(able), _BUSY),
+                (bool(chosen) and target not in _candidate_names(able), _BUSY),
                 (target in resting, _SPENT),
             )
             if target in placed:
@@ -344,7 +350,7 @@ class _TargetExplainer:
                 continue  # what refused the request is not about targets
             yield LeftOut(target=target, reasons=why)
 
-    def _priority(self, one: Candidate, endpoint: CatalogEndpoint | None) -> Iterator[str]:
+    def _priority_reasons(self, one: Candidate, endpoint: CatalogEndpoint | None) -> Iterator[str]:
         if endpoint is None or not isinstance(self._model, Listing):
             if len(self._model.targets) > 1:
                 yield f"has priority {one.priority} and weight {one.weight:g} among the targets"
@@ -357,7 +363,7 @@ class _TargetExplainer:
         ]
         yield from reasons(endpoint, able, preferences, self._model.sort, self._router.target_stats)
 
-    def _cautions(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
+    def _caution_reasons(self, one: Candidate, status: TargetStatus) -> Iterator[str]:
         if status.state == "half_open":
             yield f"failed last time, and this request tests it{_reason_words(status)}"
         elif status.state == "rejecting":
@@ -384,7 +390,7 @@ class _TargetExplainer:
         return TargetExclusion("", words)
 
 
-def _degraded(status: TargetStatus) -> Iterator[str]:
+def _degraded_reason(status: TargetStatus) -> Iterator[str]:
     if status.recent_failures is not None:
         failed, asked = status.recent_failures
         yield (
@@ -415,7 +421,7 @@ def _reason_words(status: TargetStatus) -> str:
     return reason + wait
 
 
-def _names(candidates: Sequence[Candidate]) -> frozenset[str]:
+def _candidate_names(candidates: Sequence[Candidate]) -> frozenset[str]:
     return frozenset(one.name for one in candidates)
 
 

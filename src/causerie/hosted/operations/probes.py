@@ -127,7 +127,7 @@ class Results(Struct):
     async def of(self, provider: str) -> Mapping[str, Kept]:
         """Return the stored results of a provider by model; raise :class:`StoreUnavailable`."""
         kept = await self._store.of(provider)
-        return {model: _decoded(text) for model, text in kept.items()}
+        return {model: _decoded_result(text) for model, text in kept.items()}
 
     async def keep(self, result: Result) -> None:
         """Store a new result, or that one was put in force."""
@@ -141,7 +141,7 @@ class Results(Struct):
             _log.warning("result of a probe is not kept", error=str(failure))
 
 
-def _decoded(text: str) -> Kept:
+def _decoded_result(text: str) -> Kept:
     try:
         return msgspec.json.decode(text, type=Kept)
     except msgspec.DecodeError as failure:
@@ -243,14 +243,14 @@ class Examination:
                     f'it looks like {dialect.server}; `dialect = "{dialect.name}"` would fit'
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
-            self._interview = interview(subject, asker, one.dialect, patience, self._started)
+            self._interview = interview(subject, asker, one.dialect, patience, self._note_question)
             asked = await run_interview(self._interview, self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
             await keep(self.result)
         self.end("done")
 
-    def _started(self, question: ProbeQuestion) -> None:
+    def _note_question(self, question: ProbeQuestion) -> None:
         self.asked += 1
         self.question = question.words
 

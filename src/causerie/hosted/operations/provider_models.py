@@ -49,7 +49,7 @@ def compared(
     provider: EntryView, listed: Sequence[ListedModel], entries: Sequence[EntryView]
 ) -> Sequence[ComparedModel]:
     """Compare a provider's list with its aliases: the listed models first, then those gone."""
-    aliases = {id: one.entry for id, one in _aliases(provider.name, entries).items()}
+    aliases = {id: one.entry for id, one in _alias_places(provider.name, entries).items()}
     contexts = {
         each["id"]: each["context_length"]
         for each in provider.settings.get("models", ())
@@ -91,11 +91,11 @@ def taken_over(
 
     Entries of the file stay as they are.
     """
-    aliases, drafts, new = _aliases(provider.name, entries), _Drafts("alias", entries), []
+    aliases, drafts, new = _alias_places(provider.name, entries), _Drafts("alias", entries), []
     for one in picked:
         alias = aliases[one.id].entry if one.id in aliases else None
         if alias is None:
-            wish = EntryWish(settings=_alias(provider.name, one, prefix))
+            wish = EntryWish(settings=_alias_settings(provider.name, one, prefix))
             new.append(EntryStep(kind="alias", wish=wish))
         elif not alias.locked and len(alias.settings["targets"]) == 1:
             drafts[alias.name] |= _listed_price(one)
@@ -114,12 +114,12 @@ def provider_in_force(entries: Sequence[EntryView], name: str) -> EntryView:
 def removal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     """Return the changes that delete a provider, its targets, and aliases without other targets."""
     drafts = _Drafts("alias", entries)
-    drafts.remove(provider.name, _aliases(provider.name, entries))
+    drafts.remove(provider.name, _alias_places(provider.name, entries))
     return [*drafts.steps(), EntryStep(kind="provider", id=provider.id)]
 
 
 def aliases_of(provider: str, entries: Sequence[EntryView]) -> Sequence[EntryView]:
-    return [each for each in entries if each.kind == "alias" and _aliases(provider, [each])]
+    return [each for each in entries if each.kind == "alias" and _alias_places(provider, [each])]
 
 
 _PLACES: Mapping[EntryKind, str] = {"alias": "targets", "catalog_model": "endpoints"}
@@ -130,7 +130,9 @@ class _Place(Struct, frozen=True):
     settings: Mapping[str, Any]
 
 
-def _places(kind: EntryKind, provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+def _target_places(
+    kind: EntryKind, provider: str, entries: Iterable[EntryView]
+) -> Mapping[str, _Place]:
     # What entries of a kind say of each model of a provider; the first entry with it.
     found: dict[str, _Place] = {}
     for entry in entries:
@@ -140,10 +142,10 @@ def _places(kind: EntryKind, provider: str, entries: Iterable[EntryView]) -> Map
     return found
 
 
-def _aliases(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+def _alias_places(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
     # If several aliases have a model, the one with the fewest other targets.
     fewest = sorted(entries, key=lambda one: len(one.settings.get("targets", ())))
-    return _places("alias", provider, fewest)
+    return _target_places("alias", provider, fewest)
 
 
 class _Drafts(dict[str, dict[str, Any]]):
@@ -195,7 +197,7 @@ def _listed_price(one: ListedModel) -> dict[str, Any]:
     return {"price": dict(price)} if price else {}
 
 
-def _alias(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
+def _alias_settings(provider: str, one: ListedModel, prefix: str) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "id": prefix + one.id,
         "targets": [{"provider": provider, "model": one.id}],
@@ -220,7 +222,7 @@ def _with_contexts(
     before = provider.settings.get("models", [])
     models = {each["id"]: each for each in before if each["id"] not in gone}
     for one in picked:
-        told = {"context_length": one.context_length, "claims": _claimed(one)}
+        told = {"context_length": one.context_length, "claims": _claimed_abilities(one)}
         if found := {name: each for name, each in told.items() if each}:
             models[one.id] = {**models.get(one.id, {"id": one.id}), **found}
     if list(models.values()) != before:
@@ -272,9 +274,9 @@ def offers(
     rules: PriceRules = PriceRules(),  # frozen
 ) -> Sequence[Offer]:
     """Compare a provider's list with the catalog: the listed models first, then those gone."""
-    known = _endpoints(provider.name, entries)
+    known = _endpoint_places(provider.name, entries)
     catalog = [each for each in entries if each.kind == _KIND]
-    found = [_offer(provider.name, one, known.get(one.id), catalog, rules) for one in listed]
+    found = [_make_offer(provider.name, one, known.get(one.id), catalog, rules) for one in listed]
     there = {one.id for one in listed}
     gone = [
         Offer(
@@ -303,7 +305,7 @@ def publication(
     Models picked for one id become endpoints of one model. Entries of the file stay as they are.
     Raises :class:`InvalidRequest` for a model without a price, or one of the file.
     """
-    known = _endpoints(provider.name, entries)
+    known = _endpoint_places(provider.name, entries)
     filed = {each.name for each in entries if each.kind == _KIND and each.locked}
     drafts = _Drafts(_KIND, [each for each in entries if each.name not in filed])
     for one in picked:
@@ -315,23 +317,25 @@ def publication(
                 f"{one.listed.id} under another id.",
                 param="catalog_id",
             )
-        draft = drafts.setdefault(name, _model(name, one.listed))
+        draft = drafts.setdefault(name, _model_settings(name, one.listed))
         if one.listed.created is not None:
             draft.setdefault("created", one.listed.created.isoformat())
         endpoints = {(each.get("provider"), each.get("model")): each for each in draft["endpoints"]}
-        endpoints[provider.name, one.listed.id] = _endpoint(provider.name, one.listed, there, rules)
+        endpoints[provider.name, one.listed.id] = _endpoint_settings(
+            provider.name, one.listed, there, rules
+        )
         draft["endpoints"] = list(endpoints.values())
     drafts.remove(provider.name, gone)
     return [*drafts.steps()]
 
 
 def models_of(provider: str, entries: Iterable[EntryView]) -> Sequence[EntryView]:
-    return [each for each in entries if each.kind == _KIND and _endpoints(provider, [each])]
+    return [each for each in entries if each.kind == _KIND and _endpoint_places(provider, [each])]
 
 
 def withdrawal(provider: EntryView, entries: Sequence[EntryView]) -> Sequence[EntryStep]:
     """Return the changes that remove a provider's endpoints from the catalog of the database."""
-    return publication(provider, entries, (), gone=_endpoints(provider.name, entries).keys())
+    return publication(provider, entries, (), gone=_endpoint_places(provider.name, entries).keys())
 
 
 def router_door(entries: Iterable[EntryView]) -> EntryStep | None:
@@ -356,11 +360,11 @@ def _valid_id_part(text: str) -> str:
     return _UNFIT.sub("-", text.lower()).strip("-._")[:_LONGEST_PART] or "model"
 
 
-def _endpoints(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
-    return _places(_KIND, provider, sorted(entries, key=lambda one: one.locked))
+def _endpoint_places(provider: str, entries: Iterable[EntryView]) -> Mapping[str, _Place]:
+    return _target_places(_KIND, provider, sorted(entries, key=lambda one: one.locked))
 
 
-def _offer(
+def _make_offer(
     provider: str,
     one: ListedModel,
     there: _Place | None,
@@ -372,7 +376,7 @@ def _offer(
     if entry is not None and entry.locked:
         state = "filed"
     elif there is not None:
-        now = _endpoint(provider, one, there, rules)
+        now = _endpoint_settings(provider, one, there, rules)
         state = "same" if now == there.settings else "changed"
     return Offer(
         id=one.id,
@@ -397,7 +401,7 @@ def _same_model(provider: str, model: str, catalog: Sequence[EntryView]) -> Entr
     return found[0] if len(found) == 1 else None
 
 
-def _model(name: str, one: ListedModel) -> dict[str, Any]:
+def _model_settings(name: str, one: ListedModel) -> dict[str, Any]:
     words = {
         "name": one.name if one.name != one.id else None,
         "description": one.description,
@@ -406,7 +410,7 @@ def _model(name: str, one: ListedModel) -> dict[str, Any]:
     return {"id": name, "endpoints": [], **{key: each for key, each in words.items() if each}}
 
 
-def _claimed(one: ListedModel) -> dict[str, Any]:
+def _claimed_abilities(one: ListedModel) -> dict[str, Any]:
     found = {
         "supported_parameters": one.supported_parameters,
         "input_modalities": one.input_modalities,
@@ -415,7 +419,7 @@ def _claimed(one: ListedModel) -> dict[str, Any]:
     return {name: [*each] for name, each in found.items() if each is not None}
 
 
-def _endpoint(
+def _endpoint_settings(
     provider: str, one: ListedModel, there: _Place | None, rules: PriceRules
 ) -> dict[str, Any]:
     made: dict[str, Any] = dict(there.settings) if there is not None else {}
@@ -435,7 +439,7 @@ def _endpoint(
     for name in ("context_length", "max_output_tokens"):
         if (tokens := getattr(one, name)) is not None:
             made[name] = tokens
-    if claims := _claimed(one):
+    if claims := _claimed_abilities(one):
         made["claims"] = claims
     return made
 

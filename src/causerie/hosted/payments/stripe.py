@@ -159,7 +159,7 @@ class Stripe:
         if credits is None:
             return  # of another product of the same account
         project, cents = credits
-        payment = _payment(what["payment_intent"] or what["id"])
+        payment = _payment_id(what["payment_intent"] or what["id"])
         if kind == _REFUNDED:
             back = _of_cents(round(Fraction(cents * what["amount_refunded"], what["amount"])))
             await self._credits.take_back(STRIPE, project, payment, back, "refunded by Stripe")
@@ -173,7 +173,7 @@ class Stripe:
     ) -> None:
         amount = sign * _of_cents(min(_cents(what, what["amount"]), cents))  # without tax
         note, step = ("disputed", "dispute") if sign < 0 else ("dispute won", "won")
-        step = f"{_payment(what['payment_intent'])}:{step}:{str(what['id'])[:100]}"
+        step = f"{_payment_id(what['payment_intent'])}:{step}:{str(what['id'])[:100]}"
         await self._credits.put(STRIPE, project, amount, f"{note} at Stripe", step)
 
 
@@ -195,7 +195,7 @@ def _of_cents(cents: int) -> Decimal:
     return amount_of(cents * BILLION // 100)
 
 
-def _payment(id: str) -> str:
+def _payment_id(id: str) -> str:
     return f"stripe:{id[:100]}"
 
 

@@ -145,13 +145,15 @@ class Database:
     def __init__(self, url: str) -> None:
         """Raise :class:`WrongAddress`. Connects on first use only."""
         self.outage = Outage("the database")
-        address = _address(url)
+        address = _parsed_address(url)
         self.sqlite = address.get_backend_name() == "sqlite"
         if self.sqlite:
-            self._writer = _sqlite(address, connections=1, begin="BEGIN IMMEDIATE")
-            self._reader = _sqlite(address, connections=_READERS, begin="BEGIN", reads_only=True)
+            self._writer = _sqlite_engine(address, connections=1, begin="BEGIN IMMEDIATE")
+            self._reader = _sqlite_engine(
+                address, connections=_READERS, begin="BEGIN", reads_only=True
+            )
         else:
-            self._connect = partial(_postgres, *tls_of(address))
+            self._connect = partial(_postgres_engine, *tls_of(address))
             self._writer = self._reader = self._connect(_STATEMENT_SECONDS)
         self.dialect = self._writer.dialect
 
@@ -224,13 +226,13 @@ def _translated_failures() -> Iterator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError from failure
-        translated = _translated(failure)
+        translated = _translated_failure(failure)
         if translated is None:
             raise
         raise translated from failure
 
 
-def _translated(failure: Exception) -> StoreUnavailable | None:
+def _translated_failure(failure: Exception) -> StoreUnavailable | None:
     # The words of drivers name hosts, users and statements.
     if isinstance(failure, ssl.SSLCertVerificationError):
         return StoreUnavailable("The certificate of the database is not trusted.")
@@ -260,7 +262,7 @@ def obstacle_of(failure: Exception) -> str:
     return str(cause) if known else str(failure)
 
 
-def _address(url: str) -> URL:
+def _parsed_address(url: str) -> URL:
     try:
         address = make_url(url)
     except exc.ArgumentError as failure:
@@ -278,11 +280,13 @@ def _address(url: str) -> URL:
     raise WrongAddress(f"{kind!r} is no database known here; there are `sqlite` and `postgresql`")
 
 
-def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = False) -> AsyncEngine:
+def _sqlite_engine(
+    address: URL, *, connections: int, begin: str, reads_only: bool = False
+) -> AsyncEngine:
     file = Path(address.database or "")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)  # digests and two-factor secrets are nobody else's to read
-    identity = _identity(file)
+    identity = _file_identity(file)
     engine = create_async_engine(
         address,
         pool_size=connections,
@@ -313,7 +317,7 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
     return engine
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def _file_identity(file: Path) -> tuple[int, int] | None:
     try:
         found = file.stat()
     except FileNotFoundError:
@@ -322,7 +326,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _require_same_file(file: Path, identity: tuple[int, int] | None) -> None:
-    if _identity(file) != identity:
+    if _file_identity(file) != identity:
         raise StoreUnavailable(_FILE_REPLACED)
 
 
@@ -340,7 +344,7 @@ async def _set_write_ahead_log(driver: aiosqlite.Connection) -> None:
             await asyncio.sleep(_BUSY_AGAIN_SECONDS)
 
 
-def _postgres(
+def _postgres_engine(
     address: URL, tls: SSLContext | str | None, statement_seconds: float | None
 ) -> AsyncEngine:
     engine = create_async_engine(
@@ -403,7 +407,7 @@ async def upgrade(database: Database) -> None:
     :class:`~causerie.errors.StoreUnavailable`.
     """
     async with database.migrating() as connection:
-        await connection.run_sync(_upgrade)
+        await connection.run_sync(_upgrade_schema)
 
 
 async def revision(database: Database) -> str | None:
@@ -415,10 +419,10 @@ async def revision(database: Database) -> str | None:
 async def upgrade_plan(database: Database) -> UpgradePlan:
     """Return what :func:`upgrade` would do, and raise the same; nothing is changed."""
     async with database.reading() as connection:
-        return await connection.run_sync(_plan)
+        return await connection.run_sync(_upgrade_plan)
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade_schema(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
@@ -471,7 +475,7 @@ def _served_from(newest_first: Sequence[Script]) -> str:
     return next((found for found in said if found), newest_first[-1].revision)
 
 
-def _plan(connection: Connection) -> UpgradePlan:
+def _upgrade_plan(connection: Connection) -> UpgradePlan:
     scripts = ScriptDirectory.from_config(_alembic_config(connection))
     current, every = _current_revision(connection), _newest_first(scripts)
     due: list[Script] = []
@@ -481,7 +485,9 @@ def _plan(connection: Connection) -> UpgradePlan:
                 break
             due.insert(0, each)
     steps = [
-        UpgradeStep(each.revision, each.doc, _statements(connection, each) if current else ())
+        UpgradeStep(
+            each.revision, each.doc, _upgrade_statements(connection, each) if current else ()
+        )
         for each in due
     ]
     oldest = _served_from(every)
@@ -490,7 +496,7 @@ def _plan(connection: Connection) -> UpgradePlan:
     return UpgradePlan(current, steps, oldest, returns=now <= since)
 
 
-def _statements(connection: Connection, step: Script) -> Sequence[str]:
+def _upgrade_statements(connection: Connection, step: Script) -> Sequence[str]:
     written = StringIO()
     config = _alembic_config(connection, written)
     try:

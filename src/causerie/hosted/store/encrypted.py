@@ -103,7 +103,7 @@ class SqlRecordings(SqlRepository):
         if row is None:
             return None
         try:
-            return await asyncio.to_thread(self._decrypted, row)
+            return await asyncio.to_thread(self._decrypted_recording, row)
         except WrongKey as failure:
             raise NotFound(
                 "What was said cannot be read: it was encrypted with a key that is not in "
@@ -115,13 +115,15 @@ class SqlRecordings(SqlRepository):
         self, project_id: str, ids: Sequence[str], now: datetime
     ) -> Sequence[Recording]:
         """Return those that a key decrypts."""
-        query = select(recordings).where(*_live(project_id, ids, now))
+        query = select(recordings).where(*_live_conditions(project_id, ids, now))
         rows = (await self._execute(query)).mappings().all()
-        return await asyncio.to_thread(self._readable, rows)
+        return await asyncio.to_thread(self._readable_recordings, rows)
 
     async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
         """Return the users of the stored ones of these ids, by id."""
-        query = select(recordings.c.id, recordings.c.user_id).where(*_live(project_id, ids, now))
+        query = select(recordings.c.id, recordings.c.user_id).where(
+            *_live_conditions(project_id, ids, now)
+        )
         return {row.id: row.user_id for row in await self._execute(query)}
 
     async def forget(self, project_id: str) -> None:
@@ -148,7 +150,7 @@ class SqlRecordings(SqlRepository):
             query = query.where(of.id > after)
         rows = (await self._execute(query.order_by(of.id).limit(most))).mappings().all()
         last = rows[-1]["id"] if len(rows) == most else None
-        return await asyncio.to_thread(self._readable, rows), last
+        return await asyncio.to_thread(self._readable_recordings, rows), last
 
     def _rows(self, kept: Sequence[Recording], days: Mapping[str, int]) -> list[dict[str, Any]]:
         return [
@@ -161,21 +163,23 @@ class SqlRecordings(SqlRepository):
             for each in kept
         ]
 
-    def _readable(self, rows: Sequence[RowMapping]) -> list[Recording]:
+    def _readable_recordings(self, rows: Sequence[RowMapping]) -> list[Recording]:
         found = []
         for row in rows:
             with suppress(WrongKey):
-                found.append(self._decrypted(row))
+                found.append(self._decrypted_recording(row))
         return found
 
-    def _decrypted(self, row: RowMapping) -> Recording:
+    def _decrypted_recording(self, row: RowMapping) -> Recording:
         values = {name: value for name, value in row.items() if name != "expires_at"}
         for name in ("request", "reply"):
             values[name] = self.cipher.open(row[name], f"{name}:{row['id']}")
         return Recording(**values)
 
 
-def _live(project_id: str, ids: Sequence[str], now: datetime) -> tuple[ColumnElement[bool], ...]:
+def _live_conditions(
+    project_id: str, ids: Sequence[str], now: datetime
+) -> tuple[ColumnElement[bool], ...]:
     of = recordings.c
     return of.id.in_(ids), of.project_id == project_id, of.expires_at > now
 

@@ -59,7 +59,7 @@ class SqlAlertBook:
         async with self._database.writing() as connection:
             first = await upsert(connection, alerts, values, where=where)
             if first:
-                await _add(connection, deliveries)
+                await _add_deliveries(connection, deliveries)
         return first
 
     async def seen(self, keys: Sequence[str], now: datetime) -> None:
@@ -77,7 +77,7 @@ class SqlAlertBook:
         async with self._database.writing() as connection:
             first = (await connection.execute(statement)).rowcount == 1
             if first:
-                await _add(connection, deliveries)
+                await _add_deliveries(connection, deliveries)
         return first
 
     async def sent(self, since: datetime) -> Mapping[tuple[str, str], int]:
@@ -132,7 +132,7 @@ def _known_query() -> Select[Any]:
     return select(alert_deliveries).where(known)
 
 
-async def _add(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> None:
+async def _add_deliveries(connection: AsyncConnection, deliveries: Sequence[Delivery]) -> None:
     if deliveries:
         rows = [row_of(alert_deliveries, each) for each in deliveries]
         await connection.execute(alert_deliveries.insert(), rows)

@@ -90,7 +90,7 @@ class SqlPeople(SqlRows[User]):
     ) -> tuple[int, Sequence[User]]:
         """Return number and part of those who fit, oldest first, without deleted ones."""
         gone = and_(users.c.disabled_at.is_not(None), users.c.user_name == "")
-        query = select(users).where(not_(gone), *(_fits(*each) for each in where.items()))
+        query = select(users).where(not_(gone), *(_matches_value(*each) for each in where.items()))
         return await self._page(query, start, count)
 
     async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
@@ -138,7 +138,7 @@ class SqlPeople(SqlRows[User]):
         await self._execute(identities.delete().where(*where))
 
 
-def _fits(name: str, value: str) -> ColumnElement[bool]:
+def _matches_value(name: str, value: str) -> ColumnElement[bool]:
     if name == "user_name":  # not case-exact; without one it is the address (RFC 7643, section 4.1)
         own = func.lower(users.c.user_name) == value.lower()
         return or_(own, and_(users.c.user_name == "", users.c.email == value.lower()))

@@ -144,15 +144,15 @@ METADATA = MetaData(
 )
 
 
-def _table(name: str, *parts: SchemaItem) -> Table:
+def _metadata_table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, METADATA, *parts)
 
 
-def _keys(kind: Any, *names: str) -> Iterator[Column[Any]]:
+def _key_columns(kind: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, kind, primary_key=True, autoincrement=False) for name in names)
 
 
-def _required(kind: Any, *names: str) -> Iterator[Column[Any]]:
+def _required_columns(kind: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, kind, nullable=False) for name in names)
 
 
@@ -197,23 +197,23 @@ def _table_of(
     return Table(name, METADATA, *given.values(), *kept, *others)
 
 
-def _text(name: str, *parts: SchemaItem, **more: Any) -> Column[Any]:
+def _text_column(name: str, *parts: SchemaItem, **more: Any) -> Column[Any]:
     return Column(name, Text, *parts, nullable=False, **more)
 
 
 def _of_user(**more: Any) -> Column[Any]:
-    return _text("user_id", ForeignKey("users.id"), **more)
+    return _text_column("user_id", ForeignKey("users.id"), **more)
 
 
 def _of_project(**more: Any) -> Column[Any]:
-    return _text("project_id", ForeignKey("projects.id"), **more)
+    return _text_column("project_id", ForeignKey("projects.id"), **more)
 
 
-def _digest() -> Column[Any]:
+def _digest_column() -> Column[Any]:
     return Column("digest", LargeBinary, nullable=False, unique=True)
 
 
-users = _table_of(User, "users", _text("email", unique=True))
+users = _table_of(User, "users", _text_column("email", unique=True))
 
 identities = _table_of(
     LinkedIdentity, "identities", _of_user(index=True), keys=("issuer", "subject")
@@ -222,7 +222,7 @@ identities = _table_of(
 # Groups that identity providers provision by SCIM.
 identity_groups = _table_of(IdentityGroup, "identity_groups", UniqueConstraint("provider", "name"))
 
-identity_group_members = _table(
+identity_group_members = _metadata_table(
     "identity_group_members",
     Column("group_id", Text, ForeignKey("identity_groups.id"), primary_key=True),
     _of_user(primary_key=True, index=True),
@@ -240,25 +240,27 @@ memberships = _table_of(
 one_time_links = _table_of(
     OneTimeLink,
     "one_time_links",
-    _digest(),
+    _digest_column(),
     Column("project_id", Text, ForeignKey("projects.id"), index=True),
     Column("user_id", Text, ForeignKey("users.id")),
-    _text("person", index=True),
+    _text_column("person", index=True),
 )
 
 # When somebody last left a project: older invitations let them in no more.
-departures = _table(
+departures = _metadata_table(
     "departures",
     _of_project(primary_key=True),
     _of_user(primary_key=True),
-    *_required(Moment, "at"),
+    *_required_columns(Moment, "at"),
 )
 
-sessions = _table_of(Session, "sessions", _digest(), _of_user(index=True))
+sessions = _table_of(Session, "sessions", _digest_column(), _of_user(index=True))
 
 totp = _table_of(Authenticator, "totp", _of_user(primary_key=True))
 
-recovery_codes = _table("recovery_codes", _of_user(primary_key=True), *_keys(LargeBinary, "digest"))
+recovery_codes = _metadata_table(
+    "recovery_codes", _of_user(primary_key=True), *_key_columns(LargeBinary, "digest")
+)
 
 attempts = _table_of(
     Failures, "attempts", Column("last_at", Moment, nullable=False, index=True), keys=["scope"]
@@ -318,7 +320,7 @@ api_keys = _table_of(
     ApiKey,
     "api_keys",
     _of_project(),
-    _text("person", index=True),
+    _text_column("person", index=True),
     Index(None, "project_id", "created_at"),
     but=("bounds", "person_status"),
 )
@@ -327,47 +329,49 @@ api_keys = _table_of(
 key_secrets = _table_of(
     KeySecret,
     "key_secrets",
-    _text("key_id", ForeignKey("api_keys.id"), index=True),
+    _text_column("key_id", ForeignKey("api_keys.id"), index=True),
     keys=["digest"],
 )
 
 # Owners are `key:ID`, `user:ID` and `project:ID`. The model is empty where a row is for all models.
-limits = _table_of(Limit, "limits", *_keys(Text, "owner"), keys=["model"])
+limits = _table_of(Limit, "limits", *_key_columns(Text, "owner"), keys=["model"])
 
 # `amount` counts billionths of money, or tokens.
 budgets = _table_of(
     Budget,
     "budgets",
-    *_keys(Text, "owner"),
-    *_required(BigInteger, "amount"),
+    *_key_columns(Text, "owner"),
+    *_required_columns(BigInteger, "amount"),
     keys=("model", "unit", "period"),
 )
 
 # What a project, a user or (`member:PROJECT/USER`) a member may use. Prices are of 1M tokens.
-access = _table_of(Access, "access", *_keys(Text, "owner"))
+access = _table_of(Access, "access", *_key_columns(Text, "owner"))
 
-operator_keys = _table_of(OperatorKey, "operator_keys", _digest())
+operator_keys = _table_of(OperatorKey, "operator_keys", _digest_column())
 
 # Amounts paid in for projects; withdrawals have a minus.
 credits = _table_of(Credit, "credits", Index(None, "project_id", "at"))
 
-schema_state = _table(
+schema_state = _metadata_table(
     "schema_state",
-    *_keys(Integer, "id"),
+    *_key_columns(Integer, "id"),
     Column("served_from", Text),  # the revision that a version must know to serve these tables
     Column("version", Text),  # of the program that said so
 )
 
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
-change_counter = _table("change_counter", *_keys(Integer, "id"), *_required(BigInteger, "number"))
+change_counter = _metadata_table(
+    "change_counter", *_key_columns(Integer, "id"), *_required_columns(BigInteger, "number")
+)
 _when_made(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
 _when_made(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
 
-changes = _table(
+changes = _metadata_table(
     "changes",
-    *_keys(BigInteger, "number"),
-    *_required(Text, "subject"),
+    *_key_columns(BigInteger, "number"),
+    *_required_columns(Text, "subject"),
     Column("at", Moment, nullable=False, index=True),
 )
 
@@ -380,8 +384,8 @@ configuration_entries = _table_of(
 recordings = _table_of(
     Recording,
     "recordings",
-    *_keys(Uuid(as_uuid=False), "id"),
-    _text("project_id", index=True),
+    *_key_columns(Uuid(as_uuid=False), "id"),
+    _text_column("project_id", index=True),
     Column("expires_at", Moment, nullable=False, index=True),
 )
 
@@ -391,8 +395,8 @@ RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id", "provide
 usage_records = _table_of(
     UsageRecord,
     "usage_records",
-    *_keys(Uuid(as_uuid=False), "id"),
-    _text("request_id", index=True),
+    *_key_columns(Uuid(as_uuid=False), "id"),
+    _text_column("request_id", index=True),
     Column("at", BigInteger, nullable=False, index=True),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
@@ -409,16 +413,16 @@ _SEARCHED = ("key_id", "user_id", "tag", "served_by")
 
 
 def _usage_sums(name: str, *places: str) -> Table:
-    return _table(
+    return _metadata_table(
         name,
-        *_keys(Text, "project_id"),
+        *_key_columns(Text, "project_id"),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
-        *_keys(Text, *places),
-        *_required(BigInteger, "requests", "refused", "failed", "aborted"),
-        *_required(BigInteger, "prompt", "cached", "completion", "reasoning"),
-        *_required(Money, "cost"),
-        *_required(BigInteger, "first_token_us", "first_tokens", "duration_us"),
-        *_required(BigInteger, "charged", "written"),
+        *_key_columns(Text, *places),
+        *_required_columns(BigInteger, "requests", "refused", "failed", "aborted"),
+        *_required_columns(BigInteger, "prompt", "cached", "completion", "reasoning"),
+        *_required_columns(Money, "cost"),
+        *_required_columns(BigInteger, "first_token_us", "first_tokens", "duration_us"),
+        *_required_columns(BigInteger, "charged", "written"),
         *(Index(None, each, "start") for each in _SEARCHED if each in places),
     )
 
@@ -435,39 +439,41 @@ usage_tags = _usage_sums("usage_tags", "tag", "user_id", "model")
 usage_targets = _usage_sums("usage_targets", "model", "served_by")
 
 # What was charged for, by day, as the invoices of providers list it. Statements are made of it.
-usage_charged = _table(
+usage_charged = _metadata_table(
     "usage_charged",
-    *_keys(Text, "project_id"),
+    *_key_columns(Text, "project_id"),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
-    *_keys(Text, "tag", "model", "served_by"),
-    *_required(BigInteger, "requests", "prompt", "cached", "written", "completion", "reasoning"),
-    *_required(BigInteger, "units"),
-    *_required(Money, "cost"),
+    *_key_columns(Text, "tag", "model", "served_by"),
+    *_required_columns(
+        BigInteger, "requests", "prompt", "cached", "written", "completion", "reasoning"
+    ),
+    *_required_columns(BigInteger, "units"),
+    *_required_columns(Money, "cost"),
 )
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = _table(
+usage_first_token = _metadata_table(
     "usage_first_token",
-    *_keys(Text, "project_id"),
+    *_key_columns(Text, "project_id"),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
-    *_keys(Text, "model", "key_id", "user_id"),
-    *_keys(Integer, "bucket"),
-    *_required(BigInteger, "requests"),
+    *_key_columns(Text, "model", "key_id", "user_id"),
+    *_key_columns(Integer, "bucket"),
+    *_required_columns(BigInteger, "requests"),
 )
 
 
-def _measurements(name: str) -> Table:
-    return _table(
+def _measurements_table(name: str) -> Table:
+    return _metadata_table(
         name,
-        *_keys(Text, "target"),
+        *_key_columns(Text, "target"),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
-        *_required(BigInteger, "answered", "failed"),
-        *_required(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
+        *_required_columns(BigInteger, "answered", "failed"),
+        *_required_columns(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
     )
 
 
 # What all processes measured of targets, for 90 days; starts are in Unix seconds.
-target_quarters, target_days = map(_measurements, ("target_quarters", "target_days"))
+target_quarters, target_days = map(_measurements_table, ("target_quarters", "target_days"))
 
 
 alerts = _table_of(StoredAlert, "alerts", keys=["key"])
@@ -480,4 +486,6 @@ alert_deliveries = _table_of(
 )
 
 
-probe_results = _table("probe_results", *_keys(Text, "provider", "model"), *_required(Text, "kept"))
+probe_results = _metadata_table(
+    "probe_results", *_key_columns(Text, "provider", "model"), *_required_columns(Text, "kept")
+)

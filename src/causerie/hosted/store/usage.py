@@ -343,7 +343,7 @@ class SqlUsageReader:
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
         table = usage_daily
-        group = table.c[_name(by)].label("name")
+        group = table.c[_column_name(by)].label("name")
         latest = func.max(table.c.start, type_=table.c.start.type).label("start")
         query = select(group, func.sum(table.c.cost).label("cost"), latest)
         query = query.where(table.c.start >= microseconds(since)).group_by(group)
@@ -441,8 +441,8 @@ def sums_query(question: UsageQuery) -> Select[Any]:
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
     for label in LABELS.keys() & set(question.by):
         table = _LABELLED[label]
-    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
-    start = _start(table, question).label("start")
+    groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
+    start = _start_column(table, question).label("start")
     places = groups if question.step is Step.ALL else [start, *groups]
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     span = DAY if table is usage_daily or question.step is Step.DAY else HOUR
@@ -453,8 +453,8 @@ def sums_query(question: UsageQuery) -> Select[Any]:
 def first_token_query(question: UsageQuery) -> Select[Any]:
     """Select the histogram: start (0 for :attr:`Step.ALL`), group, bucket, requests."""
     table = usage_first_token
-    starts = [] if question.step is Step.ALL else [_start(table, question)]
-    groups: list[ColumnElement[Any]] = [table.c[_name(by)] for by in question.by]
+    starts = [] if question.step is Step.ALL else [_start_column(table, question)]
+    groups: list[ColumnElement[Any]] = [table.c[_column_name(by)] for by in question.by]
     asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
     start, group = (each.label(name) for each, name in zip(asked, ("start", "group"), strict=True))
     query = select(start, group, table.c.bucket, func.sum(table.c.requests).label("requests"))
@@ -509,11 +509,11 @@ def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
     return query.where(table.c.model == model) if model else query
 
 
-def _name(by: By) -> str:
+def _column_name(by: By) -> str:
     return RENAMED.get(by, by.value)
 
 
-def _start(table: Table, question: UsageQuery) -> ColumnElement[int]:
+def _start_column(table: Table, question: UsageQuery) -> ColumnElement[int]:
     if question.step is Step.DAY and table is not usage_daily:
         return table.c.start - table.c.start % DAY
     return table.c.start
@@ -530,7 +530,7 @@ def _filter_conditions(
     # ``indexed`` false keeps the database from searching by these columns: a request id is rare,
     # and a project may have all the requests that there are.
     return [
-        (table.c[_name(by)] if indexed else table.c[_name(by)].concat("")) == value
+        (table.c[_column_name(by)] if indexed else table.c[_column_name(by)].concat("")) == value
         for by in By
         if by not in LABELS and (value := getattr(which, by.value)) is not None
     ]
@@ -541,7 +541,7 @@ def _usage_sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[Us
     found: Sequence[Mapping[str, Any]] = [dict(row) for row in rows if row["requests"] is not None]
     if By.PROVIDER in question.by:
         found = _by_provider(found, question)
-    sums = [_sum(row, question) for row in found]
+    sums = [_sum_of_row(row, question) for row in found]
     # Not by the database, which may sort text as some language does; cursors do not.
     return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
@@ -551,7 +551,7 @@ def _by_provider(
 ) -> Sequence[Mapping[str, Any]]:
     # Rows are by target: of one provider there are as many as it has models that were asked.
     starts = () if question.step is Step.ALL else ("start",)
-    places = [*starts, *map(_name, question.by)]
+    places = [*starts, *map(_column_name, question.by)]
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         each = {**row, "served_by": provider_of(row["served_by"])}
@@ -584,12 +584,12 @@ def _first_tokens(
     ]
 
 
-def _sum(row: Mapping[str, Any], question: UsageQuery) -> UsageSum:
+def _sum_of_row(row: Mapping[str, Any], question: UsageQuery) -> UsageSum:
     requests, first_tokens = int(row["requests"]), int(row["first_tokens"])
     counted = ("refused", "failed", "aborted", *TOKEN_CLASSES)
     return UsageSum(
         start=None if question.step is Step.ALL else moment_of(row["start"]),
-        group={by: row[_name(by)] for by in question.by},
+        group={by: row[_column_name(by)] for by in question.by},
         requests=requests,
         cost=row["cost"],
         first_token_seconds=(

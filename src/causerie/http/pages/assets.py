@@ -96,13 +96,13 @@ class Statics:
         """``last_style`` follows the styles of every page."""
         self._addresses: dict[str, str] = {}
         self._files: dict[str, CachedPage] = {}
-        others, texts = _contents()
+        others, texts = _file_contents()
         for name, content in others.items():
-            self._add(prefix, name, content)
+            self._add_file(prefix, name, content)
         for name, parts in SHEETS.items():
             style = "".join(texts[f"{part}.css"] for part in parts)
             located = _TYPEFACE.sub(lambda found: f"url({self._addresses[found[1]]})", style)
-            self._add(prefix, name, located.encode() + last_style)
+            self._add_file(prefix, name, located.encode() + last_style)
             last_style = b""
         self._scripts = {name: text for name, text in texts.items() if name.endswith(".js")}
         for name in self._scripts:
@@ -138,9 +138,9 @@ class Statics:
             self._add_script(prefix, found[2])
             return found[1] + self._addresses[found[2]] + found[3]
 
-        self._add(prefix, name, _IMPORT.sub(addressed, self._scripts[name]).encode())
+        self._add_file(prefix, name, _IMPORT.sub(addressed, self._scripts[name]).encode())
 
-    def _add(self, prefix: str, name: str, content: bytes) -> None:
+    def _add_file(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")
         hashed = hashlib.sha256(content).hexdigest()[:16]
         address = f"{prefix}/{stem}.{hashed}.{kind}"
@@ -149,7 +149,7 @@ class Statics:
 
 
 @cache
-def _contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+def _file_contents() -> tuple[Mapping[str, bytes], Mapping[str, str]]:
     folder = files(__package__) / "static"
     found = [*folder.iterdir(), *(folder / "vendor").iterdir()]
     others = {each.name: each.read_bytes() for each in found if each.name.endswith(_ENDS)}

@@ -42,7 +42,7 @@ class Branding(Struct, frozen=True):
             return b""
         red, green, blue = map(float, bytes.fromhex(self.accent.removeprefix("#")))
         wanted = red, green, blue
-        day, night = _rules(wanted, _DAY), _rules(wanted, _NIGHT)
+        day, night = _css_rules(wanted, _DAY), _css_rules(wanted, _NIGHT)
         return (
             f":root {{ {day} }}\n"
             f"@media (prefers-color-scheme: dark) {{ "
@@ -61,20 +61,20 @@ class _Light(Struct, frozen=True):
     on_accent: Callable[[_Rgb], _Rgb]
 
     def soft(self, accent: _Rgb) -> _Rgb:
-        return _mix(self.surface, accent, self.soft_share)
+        return _mixed_colour(self.surface, accent, self.soft_share)
 
 
 _DAY = _Light(_DAY_SURFACE, _DAY_HOVER, _BLACK, 0.11, lambda _: _WHITE)
 _NIGHT = _Light(
-    _NIGHT_SURFACE, _NIGHT_HOVER, _WHITE, 0.18, lambda accent: _mix(_BLACK, accent, 0.15)
+    _NIGHT_SURFACE, _NIGHT_HOVER, _WHITE, 0.18, lambda accent: _mixed_colour(_BLACK, accent, 0.15)
 )
 
 
-def _rules(wanted: _Rgb, light: _Light) -> str:
-    accent = _readable(wanted, light)
+def _css_rules(wanted: _Rgb, light: _Light) -> str:
+    accent = _readable_accent(wanted, light)
     colours = {
         "accent": accent,
-        "accent-hover": _mix(accent, light.towards, 0.2),
+        "accent-hover": _mixed_colour(accent, light.towards, 0.2),
         "accent-soft": light.soft(accent),
         "on-accent": light.on_accent(accent),
     }
@@ -82,9 +82,9 @@ def _rules(wanted: _Rgb, light: _Light) -> str:
     return " ".join(f"--{name}: #{text};" for name, text in texts.items())
 
 
-def _readable(wanted: _Rgb, light: _Light) -> _Rgb:
+def _readable_accent(wanted: _Rgb, light: _Light) -> _Rgb:
     steps = round(1 / _STEP)
-    shades = (_mix(wanted, light.towards, step * _STEP) for step in range(steps + 1))
+    shades = (_mixed_colour(wanted, light.towards, step * _STEP) for step in range(steps + 1))
     for shade in shades:
         pairs = ((shade, light.hover), (shade, light.soft(shade)), (light.on_accent(shade), shade))
         if all(contrast(text, ground) >= _READABLE for text, ground in pairs):
@@ -105,7 +105,7 @@ def _luminance(colour: _Rgb) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _mix(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
+def _mixed_colour(one: _Rgb, other: _Rgb, share: float) -> _Rgb:
     red, green, blue = (a + (b - a) * share for a, b in zip(one, other, strict=True))
     return red, green, blue
 

@@ -75,7 +75,7 @@ class Operation(Struct, frozen=True):
     @property
     def example(self) -> str:
         """Return the body that an example sends, as JSON; empty if there is none."""
-        sent = _sent(self.described)
+        sent = _json_content(self.described)
         return msgspec.json.format(msgspec.json.encode(sent["example"])).decode() if sent else ""
 
     def parameters(self, *places: str) -> list[Any]:
@@ -102,9 +102,9 @@ class DocsPage(StandalonePage):
     async def show(self, exchange: Exchange, base_urls: tuple[str, ...], router: str) -> None:
         """Send the page for these doors; without a ``router`` it omits its operations."""
         key = (base_urls, router)
-        await self.send(exchange, key, lambda: self._values(base_urls, router), "")
+        await self.send(exchange, key, lambda: self._template_values(base_urls, router), "")
 
-    def _values(self, base_urls: tuple[str, ...], router: str) -> dict[str, object]:
+    def _template_values(self, base_urls: tuple[str, ...], router: str) -> dict[str, object]:
         shown = [each for each in self._operations if router or each.base != _ROUTER]
         shown.sort(key=lambda each: bool(router) and each.base != _ROUTER)  # what is read most
         schemas = self._document["components"]["schemas"]
@@ -131,24 +131,24 @@ def operations(document: Any) -> Sequence[Operation]:
         base = next(each for each in _TITLES if full.startswith(f"{each}/"))
         for method, described in methods.items():
             body = fields(schemas.get(_body_name(described), {}))
-            own, like = _difference(body, bodies)
+            own, like = _added_fields(body, bodies)
             bodies[described["operationId"]] = body
             path = full.removeprefix(base)
             found.append(Operation(base, path, method.upper(), described, grouped(own), like))
     return sorted(found, key=lambda each: list(_TITLES).index(each.base))
 
 
-def _sent(described: Any) -> Any:
+def _json_content(described: Any) -> Any:
     return described.get("requestBody", {}).get("content", {}).get("application/json")
 
 
 def _body_name(described: Any) -> str:
-    sent = _sent(described)
+    sent = _json_content(described)
     return next(references(sent["schema"])) if sent else ""
 
 
 # A body that shares more than half of its fields with one before is shown by its differences.
-def _difference(
+def _added_fields(
     body: Sequence[Field], earlier: dict[str, Sequence[Field]]
 ) -> tuple[Sequence[Field], str]:
     for operation, known in earlier.items():
@@ -180,16 +180,17 @@ def reachable(described: Any, schemas: Any) -> set[str]:
 def fields(schema: Any) -> Sequence[Field]:
     required, properties = schema.get("required", ()), schema.get("properties", {}).items()
     return [
-        _field(name, one, name in required, one.get("description", "")) for name, one in properties
+        _documented_field(name, one, name in required, one.get("description", ""))
+        for name, one in properties
     ]
 
 
 def parameter_field(described: Any) -> Field:
     name, schema = described["name"], described["schema"]
-    return _field(name, schema, described["required"], described["description"])
+    return _documented_field(name, schema, described["required"], described["description"])
 
 
-def _field(name: str, schema: Any, required: bool, text: str) -> Field:
+def _documented_field(name: str, schema: Any, required: bool, text: str) -> Field:
     branches = schema.get("oneOf") or schema.get("anyOf") or ()
     others = [one for one in branches if one != {"type": "null"}]
     inner = others[0] if len(others) == 1 else schema
@@ -220,7 +221,7 @@ def kind(schema: Any) -> Markup:
     if branches := schema.get("oneOf") or schema.get("anyOf"):
         return _joined_by_or(kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
-        return _code_list(_word(one) for one in schema["enum"] if one is not None)
+        return _code_list(_json_word(one) for one in schema["enum"] if one is not None)
     types = schema.get("type", "anything")
     words = [word for word in ([types] if isinstance(types, str) else types) if word != "null"]
     if words == ["array"] and "items" in schema:
@@ -240,13 +241,13 @@ def _joined_by_or(words: Iterable[str]) -> Markup:
 
 def bounds(schema: Any) -> str:
     """Return the range of a number, or the length of a text or list; empty if anything goes."""
-    found = [_range(schema), _lengths(schema)]
+    found = [_number_range(schema), _length_bounds(schema)]
     if pattern := schema.get("pattern"):
         found.append(f"matching {pattern}")
     return ", ".join(filter(None, found))
 
 
-def _range(schema: Any) -> str:
+def _number_range(schema: Any) -> str:
     above = schema.get("exclusiveMinimum")
     least, most = schema.get("minimum", above), schema.get("maximum")
     low = "" if least is None or least <= -_LARGE else f"{least:g}"
@@ -260,7 +261,7 @@ def _range(schema: Any) -> str:
     return f"{low} or more" if low and above is None else low
 
 
-def _lengths(schema: Any) -> str:
+def _length_bounds(schema: Any) -> str:
     for size, noun in (("Length", "character"), ("Items", "item")):
         if (bound := schema.get(f"max{size}")) is not None:
             return f"no {noun}s" if bound == 0 else f"up to {bound:,} {noun}{'s'[: bound != 1]}"
@@ -272,12 +273,12 @@ def _lengths(schema: Any) -> str:
 # The value where none is sent. A sampling parameter has the model's before its own.
 def _default_words(name: str, schema: Any) -> str:
     if schema.get("default") is not None:
-        return _word(schema["default"])
+        return _json_word(schema["default"])
     declared = PARAMETERS.get(name)
     neutral = declared.facts.neutral if declared else ()
     if not neutral or neutral[0] in ([], {}):
         return ""
-    value = _word(neutral[0]).removesuffix(".0")
+    value = _json_word(neutral[0]).removesuffix(".0")
     return f"the model's, else {value}" if name in _MODEL_DEFAULTS else value
 
 
@@ -285,5 +286,5 @@ def _code_list(words: Iterable[str]) -> Markup:
     return Markup(", ").join(Markup("<code>{}</code>").format(word) for word in words)
 
 
-def _word(value: object) -> str:
+def _json_word(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

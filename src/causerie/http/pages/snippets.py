@@ -83,15 +83,15 @@ BLANKS = tuple(
 
 def request_snippets(base: str, key: str, model: str) -> list[SnippetGroup]:
     """Return a first request to the door at ``base`` in each API, and settings of agents."""
-    toml = _filled(_TABLE["codex"], base=_quoted(base), model=_quoted(model))
+    toml = _filled_template(_TABLE["codex"], base=_quoted_json(base), model=_quoted_json(model))
     codex = f"export CAUSERIE_API_KEY={shlex.quote(key)}"
     files = [Snippet("file", "config.toml", toml), Snippet("environment", "Environment", codex)]
     requests = []
     for api in APIS:
-        environment = _environment(api, api.environment, base, key)
-        snippets = [*_requests(api, base, key, model), environment]
+        environment = _environment_snippet(api, api.environment, base, key)
+        snippets = [*_request_snippets(api, base, key, model), environment]
         requests.append(SnippetGroup(api.id, api.title, snippets))
-    claude = _environment(APIS[-1], _TABLE["claude_code"], base, key, model)
+    claude = _environment_snippet(APIS[-1], _TABLE["claude_code"], base, key, model)
     return [
         *requests,
         SnippetGroup("claude", "Claude Code", [claude]),
@@ -104,21 +104,23 @@ def first_bodies(base: str, model: str) -> dict[str, dict[str, Any]]:
     return {api.id: {"url": base + api.path, "body": {"model": model, **api.first}} for api in APIS}
 
 
-def _requests(api: CodeApi, base: str, key: str, model: str) -> list[Snippet]:
+def _request_snippets(api: CodeApi, base: str, key: str, model: str) -> list[Snippet]:
     body = {"model": model, **api.first}
     address = _client_base(api, base)
     values = {
         **{"package": api.package, "module": api.module, "client": api.client, "call": api.call},
-        **{"base": _quoted(address or ""), "key": _quoted(key)},
-        "arguments": "\n".join(f"    {name}={_quoted(value)}," for name, value in body.items()),
+        **{"base": _quoted_json(address or ""), "key": _quoted_json(key)},
+        "arguments": "\n".join(
+            f"    {name}={_quoted_json(value)}," for name, value in body.items()
+        ),
         "body": re.sub(r'^( *)"(\w+)":', r"\1\2:", json.dumps(body, indent=2), flags=re.MULTILINE),
     }
     sent = shlex.quote(json.dumps(body, ensure_ascii=False))
     url = shlex.quote(base + api.path)
     texts = {
-        "curl": _filled(_REQUESTS["curl"], unbuffered="", url=url, key=key, body=sent),
-        "python": _filled(_REQUESTS["python"], **values, shown=api.python[0]),
-        "javascript": _filled(_REQUESTS["javascript"], **values, shown=api.javascript[0]),
+        "curl": _filled_template(_REQUESTS["curl"], unbuffered="", url=url, key=key, body=sent),
+        "python": _filled_template(_REQUESTS["python"], **values, shown=api.python[0]),
+        "javascript": _filled_template(_REQUESTS["javascript"], **values, shown=api.javascript[0]),
     }
     if address is None:
         texts |= {"python": f"# {_UNREACHED}", "javascript": f"// {_UNREACHED}"}
@@ -131,18 +133,22 @@ def _client_base(api: CodeApi, base: str) -> str | None:
     return base.removesuffix(_VERSION) if base.endswith(_VERSION) else None
 
 
-def _environment(api: CodeApi, template: str, base: str, key: str, model: str = "") -> Snippet:
+def _environment_snippet(
+    api: CodeApi, template: str, base: str, key: str, model: str = ""
+) -> Snippet:
     address, text = _client_base(api, base), f"# {_UNREACHED}"
     if address is not None:
         words = {"base": address, "key": key, "model": model}
-        text = _filled(template, **{name: shlex.quote(word) for name, word in words.items()})
+        text = _filled_template(
+            template, **{name: shlex.quote(word) for name, word in words.items()}
+        )
     return Snippet("environment", "Environment", text)
 
 
-def _filled(template: str, **values: str) -> str:
+def _filled_template(template: str, **values: str) -> str:
     return re.sub(r"<(\w+)>", lambda found: values[found[1]], template)
 
 
-def _quoted(value: object) -> str:
+def _quoted_json(value: object) -> str:
     # Texts, numbers and lists of them look alike in Python, JavaScript and TOML.
     return json.dumps(value, ensure_ascii=False)

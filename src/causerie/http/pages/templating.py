@@ -55,10 +55,10 @@ class Templates(Environment):
     async def ready(self, name: str) -> Template:
         """Return a template, compiled beside the event loop with all that it names."""
         if name not in self.compiled:
-            self.compiled |= await offload(self._prepare, name, frozenset())
+            self.compiled |= await offload(self._prepare_template, name, frozenset())
         return self.get_template(name)
 
-    def _prepare(self, name: str, known: frozenset[str]) -> frozenset[str]:
+    def _prepare_template(self, name: str, known: frozenset[str]) -> frozenset[str]:
         assert self.loader is not None
         source, _, _ = self.loader.get_source(self, name)
         self.get_template(name)
@@ -66,7 +66,7 @@ class Templates(Environment):
         named = meta.find_referenced_templates(self.parse(source))  # None: one of the frames
         others = {each for one in named for each in ((one,) if one else _FRAMES)}
         for other in others - self.compiled:
-            known = known if other in known else self._prepare(other, known)
+            known = known if other in known else self._prepare_template(other, known)
         return known
 
 
@@ -82,9 +82,9 @@ def environment(statics: Statics, brand: Branding, logos: Mapping[str, str] = {}
     )
     filters = (coded, ago, exact, price, count, counted, short, seconds, day)
     made.filters |= {each.__name__: each for each in filters}
-    made.filters |= {look: partial(_time, look) for look in _LOOKS}
+    made.filters |= {look: partial(_time_element, look) for look in _LOOKS}
     made.filters["money"] = rounded
-    made.globals |= {"static": statics.address, "module": partial(_module, statics)}
+    made.globals |= {"static": statics.address, "module": partial(_module_script, statics)}
     made.globals |= {"seconds": seconds}
     made.globals |= {"brand": brand, "logo_address": logos.get, "initials": initials, "hue": hue}
     made.globals |= {"code_table": CODE, "code_blanks": BLANKS}
@@ -121,7 +121,7 @@ class StandalonePage:
         await send_cached(exchange, page, headers, content_type="text/html; charset=utf-8")
 
 
-def _module(statics: Statics, name: str) -> Markup:
+def _module_script(statics: Statics, name: str) -> Markup:
     preload = Markup('<link rel="modulepreload" href="{}">')
     script = Markup('<script src="{}" type="module"></script>').format(statics.address(name))
     return Markup("").join([*map(preload.format, statics.imports(name)), script])
@@ -140,7 +140,7 @@ def coded(words: str) -> Markup:
 
 def ago(at: datetime | None, empty: str = "never") -> Markup:
     """Return the time since or until then; the full time is in its title."""
-    return _time("ago", at, empty, since(at, datetime.now(UTC)) if at is not None else "")
+    return _time_element("ago", at, empty, since(at, datetime.now(UTC)) if at is not None else "")
 
 
 def since(at: datetime, now: datetime) -> str:
@@ -206,7 +206,7 @@ def day(at: datetime) -> str:
     return f"{utc.day} {utc:%b}"
 
 
-def _time(look: str, at: datetime | None, empty: str = "never", words: str = "") -> Markup:
+def _time_element(look: str, at: datetime | None, empty: str = "never", words: str = "") -> Markup:
     # A script shows it in the visitor's own zone.
     if at is None:
         return Markup('<span class="quiet">{}</span>').format(empty)

@@ -60,7 +60,7 @@ def listed_length(entry: object) -> int | None:
 
 
 @question("base", "1, 9", alone=True, asks=0)
-def _base(subject: Subject) -> Script:
+def _base_has_version(subject: Subject) -> Script:
     """Does the base URL end with a version?"""
     yield from ()
     if _VERSION.search(subject.base_url):
@@ -83,7 +83,7 @@ def _models(subject: Subject) -> Script:
 
 
 @question("models.parameters", "1 rule 3", alone=True, asks=0)
-def _claims(subject: Subject) -> Script:
+def _entry_claims_parameters(subject: Subject) -> Script:
     """Does the model's entry say which parameters it supports?"""
     yield from ()
     claimed = dig(subject.entry, "supported_parameters")
@@ -93,7 +93,7 @@ def _claims(subject: Subject) -> Script:
 
 
 @question("models.open", "5 rule 5", alone=True)
-def _open(subject: Subject) -> Script:
+def _listing_without_key(subject: Subject) -> Script:
     """Are models listed without a key?"""
     if not subject.keyed:
         return unclear("asked without a key anyway")
@@ -103,7 +103,7 @@ def _open(subject: Subject) -> Script:
     return no(f"without a key: status {reply.status}") if reply.status else unclear(reply.trouble)
 
 
-QUESTIONS = (_base, _models, _claims, _open)
+QUESTIONS = (_base_has_version, _models, _entry_claims_parameters, _listing_without_key)
 
 
 LONGEST_ASKED = 32_768  # tokens; a longer prompt would cost too much if it were not refused
@@ -186,7 +186,7 @@ CONTEXT_QUESTIONS = (_context_length, _too_long)
 _QUERY, _NEAR, _FAR = "Which animal barks?", "A dog barks.", "Iron is a metal."
 
 
-def _asked(subject: Subject, operation: str, **fields: object) -> Steps[ProbeReply]:
+def _operation_request(subject: Subject, operation: str, **fields: object) -> Steps[ProbeReply]:
     body = msgspec.json.encode({"model": subject.model, **fields})
     reply = yield ProbeRequest("POST", f"/{operation}", body)
     reply.settle()
@@ -196,7 +196,7 @@ def _asked(subject: Subject, operation: str, **fields: object) -> Steps[ProbeRep
 @question("embeddings", "contract 5", tokens=20, alone=True)
 def _embeddings(subject: Subject) -> Script:
     """Are embeddings made?"""
-    reply = yield from _asked(subject, "embeddings", input=[_NEAR, _FAR])
+    reply = yield from _operation_request(subject, "embeddings", input=[_NEAR, _FAR])
     first, second = (reply.at("data", index, "embedding") for index in range(2))
     if not (isinstance(first, list) and first and isinstance(second, list) and second):
         return no("the reply has no vector for each text")
@@ -211,7 +211,7 @@ def _embeddings(subject: Subject) -> Script:
 @question("rerank", "contract 5", tokens=40, alone=True)
 def _rerank(subject: Subject) -> Script:
     """Are documents ranked?"""
-    reply = yield from _asked(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
+    reply = yield from _operation_request(subject, "rerank", query=_QUERY, documents=[_FAR, _NEAR])
     results = reply.at("results") or reply.at("data")
     if not isinstance(dig(results, 0, "relevance_score"), int | float):
         return no("the reply has no `relevance_score`")
@@ -223,7 +223,9 @@ def _rerank(subject: Subject) -> Script:
 @question("completions", "contract 5", tokens=10, alone=True)
 def _completions(subject: Subject) -> Script:
     """Are plain texts completed?"""
-    reply = yield from _asked(subject, "completions", prompt="One, two, three,", max_tokens=4)
+    reply = yield from _operation_request(
+        subject, "completions", prompt="One, two, three,", max_tokens=4
+    )
     if not isinstance(reply.at("choices", 0, "text"), str):
         return no("the reply has no `text`")
     return yes()

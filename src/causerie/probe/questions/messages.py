@@ -39,22 +39,22 @@ _RED_SQUARE = (
 )
 
 
-def _is(kind: type) -> Callable[[object], bool]:
+def _type_check(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind) and not isinstance(value, bool)
 
 
 _FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
-    (("id",), _is(str)),
-    (("model",), _is(str)),
-    (("created",), _is(int)),
+    (("id",), _type_check(str)),
+    (("model",), _type_check(str)),
+    (("created",), _type_check(int)),
     (("object",), lambda value: value == "chat.completion"),
     (("choices", 0, "index"), lambda value: value == 0),
     (("choices", 0, "message", "role"), lambda value: value == "assistant"),
-    (("choices", 0, "message", "content"), _is(str)),
+    (("choices", 0, "message", "content"), _type_check(str)),
     (("choices", 0, "finish_reason"), lambda value: value in ("stop", "length")),
-    (("usage", "prompt_tokens"), _is(int)),
-    (("usage", "completion_tokens"), _is(int)),
-    (("usage", "total_tokens"), _is(int)),
+    (("usage", "prompt_tokens"), _type_check(int)),
+    (("usage", "completion_tokens"), _type_check(int)),
+    (("usage", "total_tokens"), _type_check(int)),
 )
 
 
@@ -150,7 +150,7 @@ def _optional_parameters(subject: Subject) -> Script:
 
 
 @question("unknown", "contract 1", tokens=50)
-def _unknown(subject: Subject) -> Script:
+def _unknown_field(subject: Subject) -> Script:
     """Is an unknown field told of?"""
     reply = yield subject.ask("Say ok.", 4, zz_unknown_field=1)
     refused = reply.refusal
@@ -202,7 +202,15 @@ def _modalities(subject: Subject) -> Script:
     return yes("accepted; replies are text anyway")
 
 
-QUESTIONS = (_roles, _optional_parameters, _unknown, _documents, _images, _session, _modalities)
+QUESTIONS = (
+    _roles,
+    _optional_parameters,
+    _unknown_field,
+    _documents,
+    _images,
+    _session,
+    _modalities,
+)
 
 
 # Errors and keys: wrong requests get the right status and form.
@@ -213,7 +221,7 @@ def _say_ok(subject: Subject, credential: Credential) -> ProbeRequest:
     return replace(chat(fields), credential=credential)
 
 
-def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
+def _refusal_faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
     missing = []
     if reply.status not in statuses:
         wanted = " or ".join(map(str, statuses))
@@ -228,7 +236,7 @@ def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
     return missing
 
 
-def _refused(
+def _refusal_question(
     id: str, rule: str, words: str, request: Callable[[Subject], ProbeRequest], *statuses: int
 ) -> ProbeQuestion:
     @question(id, rule, words, tokens=50, alone=True)
@@ -238,12 +246,12 @@ def _refused(
             return unclear(reply.trouble)
         if reply.status == 200:
             return no("taken: status 200")
-        return weighed(_faults(reply, statuses), of=2)
+        return weighed(_refusal_faults(reply, statuses), of=2)
 
     return script
 
 
-def _key(credential: Credential, words: str) -> ProbeQuestion:
+def _key_question(credential: Credential, words: str) -> ProbeQuestion:
     @question(f"key.{credential}", "5 rule 1", words, tokens=50, alone=True)
     def script(subject: Subject) -> Script:
         if not subject.keyed:
@@ -251,7 +259,7 @@ def _key(credential: Credential, words: str) -> ProbeQuestion:
         reply = yield _say_ok(subject, credential)
         if reply.status == 200:
             return partly("no key is needed")
-        missing = _faults(reply, (401,)) if reply.status else [reply.trouble]
+        missing = _refusal_faults(reply, (401,)) if reply.status else [reply.trouble]
         if "www-authenticate" not in reply.headers:
             missing.append("no header WWW-Authenticate")
         return weighed(missing, of=3)
@@ -290,7 +298,7 @@ def _names_parameter(subject: Subject) -> Script:
 
 
 REFUSAL_QUESTIONS = (
-    _refused(
+    _refusal_question(
         "errors.json",
         "7, contract 3",
         "Is broken JSON refused with 400?",
@@ -299,21 +307,21 @@ REFUSAL_QUESTIONS = (
         ),
         400,
     ),
-    _refused(
+    _refusal_question(
         "errors.missing",
         "7, contract 3",
         "Are missing messages refused with 400?",
         lambda one: chat({"model": one.model}),
         *(400, 422),
     ),
-    _refused(
+    _refusal_question(
         "errors.model",
         "7, contract 3",
         "Is an unknown model refused with 404?",
         lambda one: _say_ok(replace(one, model="no-such-model-probe"), "ours"),
         404,
     ),
-    _refused(
+    _refusal_question(
         "errors.value",
         "contract 1",
         "Is a value out of range refused?",
@@ -321,15 +329,15 @@ REFUSAL_QUESTIONS = (
         *(400, 422),
     ),
     _names_parameter,
-    _refused(
+    _refusal_question(
         "errors.path",
         "contract 3",
         "Is an unknown path refused with 404?",
         lambda _: ProbeRequest("GET", "/no/such/path"),
         404,
     ),
-    _key("none", "Is a request without a key refused?"),
-    _key("wrong", "Is a wrong key refused?"),
+    _key_question("none", "Is a request without a key refused?"),
+    _key_question("wrong", "Is a wrong key refused?"),
     _placeholder,
 )
 
@@ -347,7 +355,7 @@ def _usage_stream(subject: Subject) -> ProbeRequest:
 
 
 @question("stream", "S, 6", tokens=80)
-def _form(subject: Subject) -> Script:
+def _stream_form(subject: Subject) -> Script:
     """Is a stream `data:` lines that end with [DONE]?"""
     stream = (yield _plain_stream(subject)).stream()
     return weighed(list(stream.faults), of=4)
@@ -387,7 +395,7 @@ def _stream_usage(subject: Subject) -> Script:
 
 
 @question("stream.unasked", "2.6", tokens=80)
-def _unasked(subject: Subject) -> Script:
+def _no_unasked_usage(subject: Subject) -> Script:
     """And no usage when not asked for?"""
     stream = (yield _plain_stream(subject)).stream()
     if stream.usage is not None:
@@ -396,7 +404,7 @@ def _unasked(subject: Subject) -> Script:
 
 
 @question("stream.same", "contract 2", asks=3, tokens=80)
-def _same(subject: Subject) -> Script:
+def _stream_equals_plain(subject: Subject) -> Script:
     """Does a stream say what the plain answer says?"""
     plain = (yield subject.ask(HELLO, MOST).once()).answer()
     stream = (yield _usage_stream(subject)).stream().answer()
@@ -416,7 +424,7 @@ def _same(subject: Subject) -> Script:
     return partly("; ".join(missing)) if missing else yes()
 
 
-STREAM_QUESTIONS = (_form, _chunks, _stream_usage, _unasked, _same)
+STREAM_QUESTIONS = (_stream_form, _chunks, _stream_usage, _no_unasked_usage, _stream_equals_plain)
 
 
 _LONG = "Count from 1 to 500 in words, one number a line."
@@ -462,16 +470,16 @@ _PAGES: tuple[tuple[str, BusyReader], ...] = (
 def _left_stream(subject: Subject) -> Script:
     """Does the work end when a stream is left?"""
     ask = subject.ask(_LONG, _MOST, stream=True)
-    return _left(subject, replace(ask, leave_at_data=True))
+    return _busy_after_leaving(subject, replace(ask, leave_at_data=True))
 
 
 @question("cancel.plain", "contract 2", asks=3 + _LOOKS, tokens=60)
 def _left_plain(subject: Subject) -> Script:
     """Does the work end when a plain request is left?"""
-    return _left(subject, replace(subject.ask(_LONG, _MOST), leave_after=0.5))
+    return _busy_after_leaving(subject, replace(subject.ask(_LONG, _MOST), leave_after=0.5))
 
 
-def _left(subject: Subject, ask: ProbeRequest) -> Script:
+def _busy_after_leaving(subject: Subject, ask: ProbeRequest) -> Script:
     for path, busy_in in _PAGES:
         look = ProbeRequest("GET", path, at_root=True)
         if (before := busy_in((yield look))) is not None:

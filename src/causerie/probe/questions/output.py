@@ -43,12 +43,12 @@ _STRUCTURED = ("structured_outputs",)
 _CODE = re.compile(r"code-[0-9]{3}")
 
 
-def _format(schema: object) -> dict[str, object]:
+def _schema_format(schema: object) -> dict[str, object]:
     inner = {"name": "probe", "strict": True, "schema": schema}
     return {"type": "json_schema", "json_schema": inner}
 
 
-def _json(text: str) -> object:
+def _json_or_none(text: str) -> object:
     try:
         return bounded_json.decode(text.encode())
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -59,7 +59,7 @@ def _json(text: str) -> object:
 def _object(subject: Subject) -> Script:
     """Does `json_object` give an object?"""
     answer = (yield subject.ask(_SAID, 96, response_format={"type": "json_object"})).answer()
-    if isinstance(_json(answer.text), dict):
+    if isinstance(_json_or_none(answer.text), dict):
         return yes()
     if answer.finish == "length" and re.match(r'\s*\{\s*("|\Z)', answer.text):
         return yes("an object that the output limit cut")
@@ -67,7 +67,7 @@ def _object(subject: Subject) -> Script:
 
 
 def _follows(schema: Mapping[str, object], text: str) -> bool:
-    value = _json(text)
+    value = _json_or_none(text)
     return value is not None and Draft202012Validator(schema).is_valid(value)
 
 
@@ -82,14 +82,14 @@ def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
 @question("response_format.schema", "R1", decides=("response_format",), tokens=160)
 def _schema(subject: Subject) -> Script:
     """Does `json_schema` hold?"""
-    answer = (yield subject.ask(_SAID, 64, response_format=_format(_SCHEMA))).answer()
+    answer = (yield subject.ask(_SAID, 64, response_format=_schema_format(_SCHEMA))).answer()
     return _by_schema(answer)
 
 
 @question("response_format.schema.thinking", "R1, contract 1", tokens=420, loud=True)
 def _schema_loud(subject: Subject) -> Script:
     """And with thinking on?"""
-    answer = (yield subject.loudly(_SAID, 320, response_format=_format(_SCHEMA))).answer()
+    answer = (yield subject.loudly(_SAID, 320, response_format=_schema_format(_SCHEMA))).answer()
     verdict = _by_schema(answer)
     if verdict == yes() and not answer.reasoning:
         return partly("followed, but without thinking")
@@ -100,7 +100,7 @@ def _schema_loud(subject: Subject) -> Script:
 def _strict(subject: Subject) -> Script:
     """Is every keyword of a schema enforced, or the schema refused?"""
     # With a keyword that few providers enforce.
-    reply = yield subject.ask(_SAID, 48, response_format=_format(_UNIQUE))
+    reply = yield subject.ask(_SAID, 48, response_format=_schema_format(_UNIQUE))
     if (refused := reply.refusal) is not None:
         return yes(refused)
     if reply.status >= 500:
@@ -278,7 +278,7 @@ def _history(subject: Subject) -> Script:
 
 
 @question("tool_choice.none", "contract 1", asks=2, tokens=360)
-def _none(subject: Subject) -> Script:
+def _choice_of_none(subject: Subject) -> Script:
     """Does `tool_choice: none` keep it from calling?"""
     free = (yield may(subject)).answer()
     answer = (yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="none")).answer()
@@ -306,7 +306,7 @@ def _parallel(subject: Subject) -> Script:
     return unclear(f"nothing to tell it by: {words}")
 
 
-TOOL_QUESTIONS = (_tools, _tool_stream, _tool_exchange, _history, _none, _parallel)
+TOOL_QUESTIONS = (_tools, _tool_stream, _tool_exchange, _history, _choice_of_none, _parallel)
 
 
 _NAMED = {"type": "function", "function": {"name": "now"}}
@@ -323,7 +323,7 @@ def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
     return weighed(faults, of=len(faults) + 1)
 
 
-def _forced(kind: str, words: str, choice: object, name: str | None) -> ProbeQuestion:
+def _forced_call_question(kind: str, words: str, choice: object, name: str | None) -> ProbeQuestion:
     loud, required = kind.endswith(".thinking"), choice == "required"
     facts = {"decides": ("tool_choice",) if kind == "required" else (), "loud": loud}
 
@@ -341,9 +341,11 @@ def _forced(kind: str, words: str, choice: object, name: str | None) -> ProbeQue
 
 
 FORCED_TOOL_QUESTIONS = (
-    _forced("required", "Does `tool_choice: required` make it call?", "required", None),
-    _forced("required.thinking", "And with thinking on?", "required", None),
-    _forced("named", "Does a named function get called?", _NAMED, "now"),
-    _forced("named.thinking", "And with thinking on?", _NAMED, "now"),
-    _forced("allowed", "Does `allowed_tools` leave only those?", _ALLOWED, "now"),
+    _forced_call_question(
+        "required", "Does `tool_choice: required` make it call?", "required", None
+    ),
+    _forced_call_question("required.thinking", "And with thinking on?", "required", None),
+    _forced_call_question("named", "Does a named function get called?", _NAMED, "now"),
+    _forced_call_question("named.thinking", "And with thinking on?", _NAMED, "now"),
+    _forced_call_question("allowed", "Does `allowed_tools` leave only those?", _ALLOWED, "now"),
 )

@@ -38,20 +38,20 @@ _HOT = 1.5
 _STILL = "the text never varies, so no effect can be seen"
 
 
-def _hot(subject: Subject, **fields: object) -> ProbeRequest:
+def _hot_request(subject: Subject, **fields: object) -> ProbeRequest:
     return subject.ask(_OPEN, 16, **({"temperature": _HOT} | fields))
 
 
-def _varies(subject: Subject) -> Steps[bool]:
+def _text_varies(subject: Subject) -> Steps[bool]:
     texts = set()
     for _ in range(3):
-        texts.add((yield _hot(subject)).answer().text)
+        texts.add((yield _hot_request(subject)).answer().text)
         if len(texts) > 1:
             return True
     return False
 
 
-def _repeated(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
+def _repeats_text(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
     # Up to three texts: the first may be computed otherwise, for its prompt was not cached.
     before = (yield ask).answer().text
     for _ in range(2):
@@ -65,9 +65,9 @@ def _repeated(ask: ProbeRequest) -> Steps[tuple[bool, str]]:
 @of_parameter("temperature", asks=5, tokens=80)
 def _temperature(subject: Subject) -> Script:
     """Does `temperature` heat and cool?"""
-    still, cold = yield from _repeated(subject.ask(_OPEN, 16, temperature=0))
-    hot = (yield _hot(subject)).answer().text
-    hotter = (yield _hot(subject)).answer().text
+    still, cold = yield from _repeats_text(subject.ask(_OPEN, 16, temperature=0))
+    hot = (yield _hot_request(subject)).answer().text
+    hotter = (yield _hot_request(subject)).answer().text
     moved = len({hot, hotter, cold}) > 1
     if still and moved:
         return yes(f"at 0 it repeats itself, at {_HOT} it does not")
@@ -76,14 +76,14 @@ def _temperature(subject: Subject) -> Script:
     return no("the text varies at temperature 0")
 
 
-def _narrowed(name: str, value: float) -> ProbeQuestion:
+def _narrowing_question(name: str, value: float) -> ProbeQuestion:
     # Texts at a high temperature are equal if only the likeliest token is left.
     @of_parameter(name, f"Does `{name}` narrow?", asks=6, tokens=80)
     def script(subject: Subject) -> Script:
-        same, _ = yield from _repeated(_hot(subject, **{name: value}))
+        same, _ = yield from _repeats_text(_hot_request(subject, **{name: value}))
         if not same:
             return no(f"accepted, no effect: three texts at {value:g} all differ")
-        if not (yield from _varies(subject)):
+        if not (yield from _text_varies(subject)):
             return unclear(_STILL)
         return yes(f"at {value:g} hot texts are the same, without it they differ")
 
@@ -93,16 +93,16 @@ def _narrowed(name: str, value: float) -> ProbeQuestion:
 @of_parameter("seed", asks=5, tokens=80)
 def _seed(subject: Subject) -> Script:
     """Does `seed` repeat a text?"""
-    same, text = yield from _repeated(_hot(subject, seed=7))
+    same, text = yield from _repeats_text(_hot_request(subject, seed=7))
     if not same:
         return no("accepted, no effect: three texts with the same seed all differ")
     for other in (8, 9):
-        if (yield _hot(subject, seed=other)).answer().text != text:
+        if (yield _hot_request(subject, seed=other)).answer().text != text:
             return yes("the same seed gives the same text, another one another text")
     return unclear(_STILL)
 
 
-def _changed(name: str, value: float) -> ProbeQuestion:
+def _changing_question(name: str, value: float) -> ProbeQuestion:
     # A text that repeats itself must change under a penalty on repetition.
     @of_parameter(name, f"Does `{name}` change a text that repeats?", asks=4, tokens=80)
     def script(subject: Subject) -> Script:
@@ -170,9 +170,9 @@ def _of_effects(
 
 QUESTIONS = (
     _temperature,
-    *_of_effects("narrows", _narrowed),
+    *_of_effects("narrows", _narrowing_question),
     _seed,
-    *_of_effects("penalises", _changed),
+    *_of_effects("penalises", _changing_question),
     *(_bias, _logprobs),
 )
 
@@ -185,7 +185,7 @@ BRIEF_MOST = 48
 _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
-def _limit(name: str, words: str) -> ProbeQuestion:
+def _limit_question(name: str, words: str) -> ProbeQuestion:
     @of_parameter(name, words, tokens=60)
     def cuts(subject: Subject) -> Script:
         fields: dict[str, object] = {subject.limit: None, name: 8}
@@ -203,7 +203,7 @@ def _limit(name: str, words: str) -> ProbeQuestion:
 
 
 @question("limits.both", "contract 1", tokens=60)
-def _both(subject: Subject) -> Script:
+def _contradicting_limits(subject: Subject) -> Script:
     """Are both limits, different, refused?"""
     fields: dict[str, object] = {subject.limit: None, "max_tokens": 8, "max_completion_tokens": 9}
     reply = yield subject.ask(COUNT, 8, **fields)
@@ -213,7 +213,7 @@ def _both(subject: Subject) -> Script:
     return no("two limits that differ are taken, and one is dropped in silence")
 
 
-def _longer(name: str, value: object, least: int) -> ProbeQuestion:
+def _longer_answer_question(name: str, value: object, least: int) -> ProbeQuestion:
     @of_parameter(name, f"Does `{name}` keep an answer going?", asks=2, tokens=90)
     def grows(subject: Subject) -> Script:
         brief = (yield subject.ask(BRIEF, BRIEF_MOST).once()).answer()
@@ -278,11 +278,11 @@ def _choices(subject: Subject) -> Script:
 
 
 LENGTH_QUESTIONS = (
-    _limit("max_tokens", "Does `max_tokens` cut, with finish reason length?"),
-    _limit("max_completion_tokens", "Does `max_completion_tokens` cut?"),
-    _both,
-    _longer("min_tokens", 40, 40),
-    _longer("ignore_eos", True, BRIEF_MOST),
+    _limit_question("max_tokens", "Does `max_tokens` cut, with finish reason length?"),
+    _limit_question("max_completion_tokens", "Does `max_completion_tokens` cut?"),
+    _contradicting_limits,
+    _longer_answer_question("min_tokens", 40, 40),
+    _longer_answer_question("ignore_eos", True, BRIEF_MOST),
     *(_stop, _stop_ids, _choices),
 )
 
@@ -294,7 +294,7 @@ _FEW = 5  # tokens; saying all of it anew takes more
 _FIELDS: Mapping[str, object] = {"continue_final_message": True, "add_generation_prompt": False}
 
 
-def _talk(**fields: object) -> Messages:
+def _started_talk(**fields: object) -> Messages:
     return [_ASKED, {"role": "assistant", "content": _STARTED} | fields]
 
 
@@ -307,9 +307,9 @@ def _goes_on(answer: ProbeAnswer) -> bool:
 
 
 @of_parameter("continue_final_message", asks=2, tokens=70)
-def _field(subject: Subject) -> Script:
+def _continue_field(subject: Subject) -> Script:
     """Does `continue_final_message` go on where the last message ends?"""
-    answer = (yield subject.ask(_talk(), 8, **_FIELDS).once()).answer()
+    answer = (yield subject.ask(_started_talk(), 8, **_FIELDS).once()).answer()
     if _goes_on(answer):
         if answer.text.startswith(_STARTED):
             return partly("it goes on, and repeats what was sent")
@@ -321,7 +321,7 @@ def _field(subject: Subject) -> Script:
 
 
 def _fewer(subject: Subject, answer: ProbeAnswer) -> Steps[int]:
-    reply = yield subject.ask(_talk(), 8).once()
+    reply = yield subject.ask(_started_talk(), 8).once()
     if reply.refusal is not None:
         return 0
     other = reply.answer()
@@ -333,15 +333,18 @@ def _continues(subject: Subject) -> Script:
     """Can a reply that has started be continued, one way or another?"""
     # Any of the three ways will do.
     ways = (
-        ("whenever an assistant message is the last one", subject.ask(_talk(), 8, stream=True)),
-        ("by `continue_final_message`", subject.ask(_talk(), 8, **_FIELDS, stream=True)),
-        ("by `prefix`", subject.ask(_talk(prefix=True), 8, stream=True)),
+        (
+            "whenever an assistant message is the last one",
+            subject.ask(_started_talk(), 8, stream=True),
+        ),
+        ("by `continue_final_message`", subject.ask(_started_talk(), 8, **_FIELDS, stream=True)),
+        ("by `prefix`", subject.ask(_started_talk(prefix=True), 8, stream=True)),
     )
     for how, ask in ways:
         reply = yield ask
         if reply.refusal is None and reply.stream().answer().text.startswith(_NEXT):
             return yes(how, learned=replace(subject, continues=True))
-    marked = yield subject.ask(_talk(), 8, **_FIELDS).once()
+    marked = yield subject.ask(_started_talk(), 8, **_FIELDS).once()
     if marked.refusal is None and (yield from _fewer(subject, marked.answer())):
         return yes("by `continue_final_message`", learned=replace(subject, continues=True))
     return no("it begins anew", learned=replace(subject, continues=False))
@@ -360,7 +363,7 @@ def _bare_prompt(subject: Subject) -> Script:
     return no("accepted, no effect: the prompt is as long with it as without")
 
 
-CONTINUING_QUESTIONS = (_field, _continues, _bare_prompt)
+CONTINUING_QUESTIONS = (_continue_field, _continues, _bare_prompt)
 
 
 # Thinking: its switches, its fields, its length (interface 2.2, 2.5, 4.2, S, G; contract 1).

@@ -176,12 +176,14 @@ def completion(context: ResponseContext, events: Sequence[Event]) -> Completion:
         model=context.model,
         system_fingerprint=context.fingerprint,
         provider=context.provider,
-        choices=_choices(context, events[:-1]),
+        choices=_completion_choices(context, events[:-1]),
         usage=usage_body(usage, context.cost),
     )
 
 
-def _choices(context: ResponseContext, events: Sequence[Event]) -> list[CompletionChoice]:
+def _completion_choices(
+    context: ResponseContext, events: Sequence[Event]
+) -> list[CompletionChoice]:
     if len(events) == 2:  # one text and its end, as most are
         text, end = events
         if isinstance(text, TextDelta) and isinstance(end, Finished) and not text.logprobs:
@@ -191,10 +193,12 @@ def _choices(context: ResponseContext, events: Sequence[Event]) -> list[Completi
                 choice.verified = False
             return [choice]
     by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
-    return [_choice(context, index, group) for index, group in by_choice]
+    return [_completion_choice(context, index, group) for index, group in by_choice]
 
 
-def _choice(context: ResponseContext, index: int, events: Iterable[Event]) -> CompletionChoice:
+def _completion_choice(
+    context: ResponseContext, index: int, events: Iterable[Event]
+) -> CompletionChoice:
     texts: list[str] = []
     thoughts: list[ReasoningDelta] = []
     logprobs: list[TokenLogprob] = []
@@ -224,7 +228,9 @@ def _choice(context: ResponseContext, index: int, events: Iterable[Event]) -> Co
         message.reasoning_content = reasoning or UNSET
         if context.router_names:
             message.reasoning = reasoning or UNSET
-            message.reasoning_details = joined(chain.from_iterable(map(_blocks, thoughts)))
+            message.reasoning_details = joined(
+                chain.from_iterable(map(_reasoning_blocks, thoughts))
+            )
     for place, call in calls.items():
         call.function.arguments = "".join(arguments[place])
     message.tool_calls = [calls[place] for place in sorted(calls)] or UNSET
@@ -237,7 +243,7 @@ def _choice(context: ResponseContext, index: int, events: Iterable[Event]) -> Co
     )
 
 
-def _chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
+def _make_chunk(context: ResponseContext, choices: list[ChunkChoice]) -> Chunk:
     return Chunk(
         id=context.identity.id,
         created=context.identity.created,
@@ -257,7 +263,7 @@ class ChunkEncoder:
         self._context = context
         self._usage = usage
         # Common part of all events: a chunk up to its first choice.
-        self._prefix = sse.BEFORE + _encode_json(_chunk(context, [])).removesuffix(b"]}")
+        self._prefix = sse.BEFORE + _encode_json(_make_chunk(context, [])).removesuffix(b"]}")
         # By choice that has started: what its chunks have in common, up to what their delta holds.
         self._prefixes: dict[int, bytes] = {}
         self._ended: set[int] = set()
@@ -279,8 +285,8 @@ class ChunkEncoder:
                     pieces += (self._prefix, b'],"usage":', _encode_json(usage), b"}", _EVENT_END)
             elif not isinstance(event, PassedBytes):
                 if event.choice not in prefixes:
-                    pieces += self._begin(event.choice)
-                pieces += self._encode(event, prefixes[event.choice])
+                    pieces += self._begin_choice(event.choice)
+                pieces += self._encode_event(event, prefixes[event.choice])
         return b"".join(pieces)
 
     def broken(self, error: ErrorDetails) -> bytes:
@@ -290,19 +296,19 @@ class ChunkEncoder:
             ChunkChoice(index=index, delta=Delta(), finish_reason="error")
             for index in sorted(prefixes - self._ended)
         ]
-        chunk = _chunk(self._context, choices)
+        chunk = _make_chunk(self._context, choices)
         chunk.error = error
         return sse.encode(_encode_json(chunk))
 
     def end(self) -> bytes:
         return sse.DONE
 
-    def _begin(self, index: int) -> Sequence[bytes]:
+    def _begin_choice(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._prefix, b'{"index":', _encode_json(index), b',"delta":{'))
         self._prefixes[index] = before
         return (before, b'"role":"assistant","content":""', _GOES_ON)
 
-    def _encode(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
+    def _encode_event(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
         if isinstance(event, Finished):
             self._ended.add(event.choice)
             end = b"}]}" if event.verified else b',"verified":false}]}'
@@ -310,10 +316,10 @@ class ChunkEncoder:
         if not isinstance(event, ReasoningDelta):
             if isinstance(event, TextDelta) and not event.logprobs:
                 return (before, b'"content":', _encode_json(event.text), _GOES_ON)
-            return (self._prefix, _encode_json(self._content(event)), b"]}", _EVENT_END)
+            return (self._prefix, _encode_json(self._content_choice(event)), b"]}", _EVENT_END)
         context = self._context
         if context.reasoning_visible and context.router_names:
-            delta = Delta(reasoning_details=_blocks(event))
+            delta = Delta(reasoning_details=_reasoning_blocks(event))
             if event.text:
                 delta.reasoning_content = delta.reasoning = event.text
             choice = ChunkChoice(index=event.choice, delta=delta)
@@ -322,7 +328,7 @@ class ChunkEncoder:
             return (before, b'"reasoning_content":', _encode_json(event.text), _GOES_ON)
         return ()
 
-    def _content(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
+    def _content_choice(self, event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
         match event:
             case TextDelta(text, logprobs):
                 told = Logprobs(content=list(map(logprob_body, logprobs))) if logprobs else UNSET
@@ -353,7 +359,7 @@ def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> Us
     )
 
 
-def _blocks(event: ReasoningDelta) -> Sequence[Block]:
+def _reasoning_blocks(event: ReasoningDelta) -> Sequence[Block]:
     return event.blocks or (block_of(event.text),)
 
 

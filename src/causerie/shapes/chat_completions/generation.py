@@ -128,7 +128,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     """
     if _THINKING_FIELDS.isdisjoint(body.values):
         return requests.Thinking()
-    reasoning = _reasoning(body, rules)
+    reasoning = _reasoning_object(body, rules)
     kwargs = body.child("chat_template_kwargs") or ObjectReader({})
     # Values of other types mean something else to some templates.
     switch, word = kwargs.get("thinking"), kwargs.get("reasoning_effort")
@@ -160,7 +160,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     if enabled is None and reasoning.get("max_tokens"):
         enabled = True
     if enabled is False and budget:
-        raise _contradiction(enabled_param, budget_param)
+        raise _contradicting_fields(enabled_param, budget_param)
     usual = enabled and reasoning.boolean("enabled") and effort is None and budget is None
     return requests.Thinking(
         enabled=enabled,
@@ -171,7 +171,7 @@ def read_thinking(body: ObjectReader, rules: parameters.ParsingRules) -> request
     )
 
 
-def _reasoning(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectReader:
+def _reasoning_object(body: ObjectReader, rules: parameters.ParsingRules) -> ObjectReader:
     if body.has("reasoning") and not rules.reasoning_object:
         raise unsupported(
             "reasoning",
@@ -193,11 +193,11 @@ def _agreed_setting(*settings: _Setting[T]) -> _Setting[T]:
     given = [setting for setting in settings if setting[0] is not None]
     for value, param in given[1:]:
         if value != given[0][0]:
-            raise _contradiction(given[0][1], param)
+            raise _contradicting_fields(given[0][1], param)
     return given[0] if given else (None, "")
 
 
-def _contradiction(first: str, second: str) -> InvalidRequest:
+def _contradicting_fields(first: str, second: str) -> InvalidRequest:
     return InvalidRequest(
         f"`{second}` contradicts `{first}`; send one of them, or the same in both.", param=second
     )
@@ -215,7 +215,7 @@ def read_output(body: ObjectReader) -> requests.OutputFormat | None:
             "send one of them.",
             param="structured_outputs",
         )
-    return output if structured is None else _structured(structured)
+    return output if structured is None else _structured_output(structured)
 
 
 def _response_format(body: ObjectReader) -> requests.OutputFormat | None:
@@ -244,7 +244,7 @@ def _response_format(body: ObjectReader) -> requests.OutputFormat | None:
     return requests.JsonSchema(wanted.values, name or "response")
 
 
-def _structured(fields: ObjectReader) -> requests.OutputFormat:
+def _structured_output(fields: ObjectReader) -> requests.OutputFormat:
     given = [name for name in _STRUCTURED_KINDS if fields.has(name)]
     if not given:
         raise InvalidRequest(

@@ -60,7 +60,7 @@ def read_messages(values: Iterable[tuple[int, object]]) -> tuple[Message, ...]:
     messages = []
     for index, value in values:
         fields = as_object(value, f"messages[{index}]", "an object with `role` and `content`")
-        message = _message(fields, known_calls)
+        message = _parsed_message(fields, known_calls)
         if message.tool_calls:
             known_calls.update(call.id for call in message.tool_calls)
         messages.append(message)
@@ -80,12 +80,12 @@ def plain_length(messages: Sequence[Message]) -> int | None:
     return characters
 
 
-def _message(fields: ObjectReader, known_calls: set[str]) -> Message:
-    role = _role(fields)
+def _parsed_message(fields: ObjectReader, known_calls: set[str]) -> Message:
+    role = _parsed_role(fields)
     name = fields.string("name", most=MAX_NAME)
     if role == "assistant":
-        return _assistant(fields, name)
-    content = _content(fields, role)
+        return _assistant_message(fields, name)
+    content = _message_content(fields, role)
     if content is None:
         raise missing(fields.param("content"), "a string or an array of parts")
     if role != "tool":
@@ -103,7 +103,7 @@ def _message(fields: ObjectReader, known_calls: set[str]) -> Message:
     return Message(role=role, content=content, name=name, tool_call_id=value)
 
 
-def _role(fields: ObjectReader) -> Role:
+def _parsed_role(fields: ObjectReader) -> Role:
     value = fields.required_string("role", expected=f"one of {', '.join(ROLES)}")
     if value == "function":
         raise unsupported(fields.param("role"), _SEND_RESULT)
@@ -115,14 +115,14 @@ def _role(fields: ObjectReader) -> Role:
     return role
 
 
-def _assistant(fields: ObjectReader, name: str | None) -> Message:
+def _assistant_message(fields: ObjectReader, name: str | None) -> Message:
     if fields.has("function_call"):
         raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
-    content, refusal = _content(fields, "assistant"), fields.string("refusal")
+    content, refusal = _message_content(fields, "assistant"), fields.string("refusal")
     if content is None:
         content = refusal  # said instead, as clients send it back
-    reasoning = _reasoning(fields)
-    calls = tuple(_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
+    reasoning = _past_reasoning(fields)
+    calls = tuple(_past_call(call) for call in fields.objects("tool_calls", most=MAX_PAST_CALLS))
     if content is None and not calls and reasoning is None:
         raise missing(fields.param("content"), "a string, unless there are `tool_calls`")
     return Message(
@@ -130,7 +130,7 @@ def _assistant(fields: ObjectReader, name: str | None) -> Message:
     )
 
 
-def _reasoning(fields: ObjectReader) -> str | None:
+def _past_reasoning(fields: ObjectReader) -> str | None:
     reasoning = fields.string("reasoning_content")
     if reasoning is None:
         reasoning = fields.string("reasoning")
@@ -140,7 +140,7 @@ def _reasoning(fields: ObjectReader) -> str | None:
     return reasoning
 
 
-def _call(fields: ObjectReader) -> ToolCall:
+def _past_call(fields: ObjectReader) -> ToolCall:
     if fields.get("type") != "function":
         raise unsupported(fields.param("type"), 'Only calls of type "function" are known.')
     fields.child("extra_content")  # goes to its provider as it is
@@ -160,7 +160,7 @@ def _call(fields: ObjectReader) -> ToolCall:
     )
 
 
-def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
+def _message_content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
     value = fields.get("content")
     if value is None or isinstance(value, str):
         return value

@@ -68,7 +68,7 @@ def mend(values: Sequence[Any], mark: str = "") -> tuple[list[tuple[int, Any]], 
             mender = _MessageMender(f"messages[{index}]", role, changes)
             value = mender.mended(_without_mark(value, index, mark, changes))
         mended.append((index, value))
-    return _paired(mended, changes), changes.reported()
+    return _paired_results(mended, changes), changes.reported()
 
 
 class Changes(Struct, eq=False):
@@ -122,20 +122,20 @@ class _MessageMender(Struct, eq=False):
             kept = [block for block in blocks or () if isinstance(block, dict)][:MAX_PARTS]
             if blocks is not None and len(kept) < len(blocks):
                 message["reasoning_details"] = kept
-                self._note("reasoning_details", "repaired")
+                self._note_change("reasoning_details", "repaired")
             old = message.pop("function_call", None)
             if old is not None and not message.get("tool_calls"):
                 message["tool_calls"] = [{"type": "function", "function": old}]
-                self._note("function_call->tool_calls", "repaired")
+                self._note_change("function_call->tool_calls", "repaired")
             self._drop_unless(message, "tool_calls", list)
             calls = message.get("tool_calls")
             if calls:
-                made = [self._call(call, at) for at, call in enumerate(calls)]
+                made = [self._mended_call(call, at) for at, call in enumerate(calls)]
                 message["tool_calls"] = [call for call in made if call is not None]
         self._mend_content(message)
         return message
 
-    def _note(self, place: str, what: str) -> None:
+    def _note_change(self, place: str, what: str) -> None:
         self._changes.note(f"{self._place}.{place} {what}")
 
     def _drop_unless(
@@ -145,26 +145,26 @@ class _MessageMender(Struct, eq=False):
         if value is None or (isinstance(value, kind) and (most is None or len(value) <= most)):
             return
         del message[name]
-        self._note(name, "dropped")
+        self._note_change(name, "dropped")
 
-    def _call(self, call: Any, at: int) -> Entry | None:
+    def _mended_call(self, call: Any, at: int) -> Entry | None:
         place = f"tool_calls[{at}]"
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or at >= MAX_PAST_CALLS:
-            self._note(place, "dropped")
+            self._note_change(place, "dropped")
             return None
         if call.get("type") != "function":
             call = {**call, "type": "function"}
-            self._note(f"{place}.type", "repaired")
+            self._note_change(f"{place}.type", "repaired")
         if call.get("extra_content") is not None and not isinstance(call["extra_content"], dict):
             call = {**call, "extra_content": None}
-            self._note(f"{place}.extra_content", "dropped")
+            self._note_change(f"{place}.extra_content", "dropped")
         if not (isinstance(function.get("name"), str) and function["name"]):
             function = {**function, "name": _UNKNOWN}
-            self._note(f"{place}.function.name", "repaired")
+            self._note_change(f"{place}.function.name", "repaired")
         if not is_object(function.get("arguments")):
-            function = {**function, "arguments": _arguments(function.get("arguments"))}
-            self._note(f"{place}.function.arguments", "repaired")
+            function = {**function, "arguments": _mended_arguments(function.get("arguments"))}
+            self._note_change(f"{place}.function.arguments", "repaired")
         return {**call, "function": function}
 
     def _mend_content(self, message: Entry) -> None:
@@ -175,21 +175,21 @@ class _MessageMender(Struct, eq=False):
             if content is None and (message.get("tool_calls") or message.get("refusal")):
                 return
             message["content"] = ""
-            self._note("content", "emptied")
+            self._note_change("content", "emptied")
         elif isinstance(content, list):
             kept: list[Entry] = []
             for at, part in enumerate(content):
-                made = self._part(part) if at < MAX_PARTS else None
+                made = self._mended_part(part) if at < MAX_PARTS else None
                 if made is not part:
-                    self._note(f"content[{at}]", "dropped" if made is None else "repaired")
+                    self._note_change(f"content[{at}]", "dropped" if made is None else "repaired")
                 if made is not None:
                     kept.append(made)
             message["content"] = kept or ""
         else:
             message["content"] = msgspec.json.encode(content).decode()
-            self._note("content", "repaired")
+            self._note_change("content", "repaired")
 
-    def _part(self, part: Any) -> Entry | None:
+    def _mended_part(self, part: Any) -> Entry | None:
         if isinstance(part, str):
             return {"type": "text", "text": part}
         if not isinstance(part, dict):
@@ -216,7 +216,7 @@ def _text_part(part: Entry, kind: str) -> Entry | None:
     return {**others, "type": kind, kind: text}
 
 
-def _arguments(given: Any) -> str:
+def _mended_arguments(given: Any) -> str:
     if given is None or (isinstance(given, str) and not given.strip()):
         return "{}"
     text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
@@ -283,7 +283,7 @@ class _OpenCalls:
         return None
 
 
-def _paired(messages: Sequence[tuple[int, Any]], changes: Changes) -> list[tuple[int, Any]]:
+def _paired_results(messages: Sequence[tuple[int, Any]], changes: Changes) -> list[tuple[int, Any]]:
     ids = _CallIds()
     calls = {
         index: [_call_of(call, ids) for call in message["tool_calls"]]

@@ -237,22 +237,22 @@ def read_preferences(fields: ObjectReader) -> Preferences:
     collection = provider.word("data_collection", ("allow", "deny"))
     return Preferences(
         order=tuple(provider.strings("order", most=body_types.MAX_PROVIDER_NAMES)),
-        only=_set(provider, "only"),
-        ignore=_set(provider, "ignore") or frozenset(),
-        quantizations=_set(provider, "quantizations"),
+        only=_name_set(provider, "only"),
+        ignore=_name_set(provider, "ignore") or frozenset(),
+        quantizations=_name_set(provider, "quantizations"),
         allow_fallbacks=allow is not False,
         require_parameters=require or False,
         private=collection == "deny" or provider.boolean("zdr") or False,
         sort=_SORTS.get(_sort_word(provider)),
         max_price=MostPrice(
-            *(_money(prices, name) for name in body_types.PriceCeiling.__struct_fields__)
+            *(_price_limit(prices, name) for name in body_types.PriceCeiling.__struct_fields__)
         )
         if (prices := provider.child("max_price"))
         else ANY_PRICE,
     )
 
 
-def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
+def _name_set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     # Programs send an empty list where nothing was chosen.
     return frozenset(fields.strings(name, most=body_types.MAX_PROVIDER_NAMES)) or None
 
@@ -263,7 +263,7 @@ def _sort_word(provider: ObjectReader) -> str:
     return provider.word("sort", _SORTS) or ""
 
 
-def _money(prices: ObjectReader, name: str) -> Decimal | None:
+def _price_limit(prices: ObjectReader, name: str) -> Decimal | None:
     value = prices.get(name)
     if value is None:
         return None
@@ -365,7 +365,7 @@ def read_fields(
 ) -> ChatRequest:
     """Read a request field by field; ``mark`` stands for halves of characters in the past."""
     _refuse_known(fields)
-    fields, messages, tools, names, changes = _repaired(fields, rules, mark)
+    fields, messages, tools, names, changes = _mended_request(fields, rules, mark)
     sent, unlisted = sift(without_router_fields(fields.values, rules), KNOWN)
     max_tokens, min_tokens = generation.read_length(fields)
     model, fallbacks = read_models(fields, rules)
@@ -424,7 +424,7 @@ def _asked_for(fields: ObjectReader) -> frozenset[str]:
     return frozenset(names - {"logprobs"} if fields.get("logprobs") is False else names)
 
 
-def _repaired(
+def _mended_request(
     fields: ObjectReader, rules: parameters.ParsingRules, mark: str
 ) -> tuple[ObjectReader, tuple[Message, ...], tuple[Tool, ...], Mapping[str, str], Sequence[str]]:
     fields, messages, changes = _read_conversation(fields, rules, mark)
@@ -542,9 +542,11 @@ def _parse_usual(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
     return None if request is None else with_reply(request)
 
 
-def _parse(body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+def _parsed_request(
+    body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
+) -> ParsedRequest:
     request = parse(body, rules)
     return ParsedRequest(request, _REPLIES[request.include_usage])
 
 
-CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parse, _parse_usual)
+CHAT_COMPLETIONS = Shape("chat", "/chat/completions", "chatcmpl-", _parsed_request, _parse_usual)

@@ -199,10 +199,10 @@ class _Blocks(Struct, eq=False):
         match event:
             case TextDelta(text) if text:
                 if self._kind != "text":
-                    yield from self._begin("text", TextBlock())
+                    yield from self._begin_block("text", TextBlock())
                 yield BlockDelta(self._open, TextPiece(text))
             case ReasoningDelta() if self._context.reasoning_visible:
-                yield from self._reason(event)
+                yield from self._add_reasoning(event)
             case ToolCallStarted():
                 yield from self._start_call(event)
             case ToolCallDelta(index, arguments) if index in self._calls and arguments:
@@ -214,20 +214,20 @@ class _Blocks(Struct, eq=False):
                     yield BlockStop(place)
             case Finished():
                 self.finish = event
-                yield from self._close()
+                yield from self._close_block()
                 for place, _ in self._calls.values():
                     yield BlockStop(place)
                 self._calls.clear()
             case Usage():
                 self.usage = event
 
-    def _begin(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
-        yield from self._close()
+    def _begin_block(self, kind: str, block: ContentBlock) -> Iterator[BlockEvent]:
+        yield from self._close_block()
         self._open, self._kind = self._next, kind
         self._next += 1
         yield BlockStart(self._open, block)
 
-    def _close(self) -> Iterator[BlockEvent]:
+    def _close_block(self) -> Iterator[BlockEvent]:
         if self._kind == "thinking" and not self._signed:
             text = "".join(self._held_thinking)
             signature = (
@@ -242,27 +242,27 @@ class _Blocks(Struct, eq=False):
 
     def _start_call(self, event: ToolCallStarted) -> Iterator[BlockEvent]:
         if event.extra and not self._context.reasoning_visible:  # else it was said as reasoning
-            yield from self._redact(seal_of(event.id, event.extra))
+            yield from self._add_redacted(seal_of(event.id, event.extra))
         name = self._context.function_name(event.name)
-        yield from self._begin("call", ToolUseBlock(id=event.id, name=name))
+        yield from self._begin_block("call", ToolUseBlock(id=event.id, name=name))
         self._calls[event.index] = self._open, Brackets()
         self._kind = ""
 
-    def _reason(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
+    def _add_reasoning(self, event: ReasoningDelta) -> Iterator[BlockEvent]:
         if event.text and not any(_text_of(block) for block in event.blocks):
-            yield from self._think(event.text, self._key, "")
+            yield from self._add_thinking(event.text, self._key, "")
         for block in event.blocks:
             if block["type"] in READABLE:
                 signature = block.get("signature") or ""
-                yield from self._think(_text_of(block), block.get("index"), signature)
+                yield from self._add_thinking(_text_of(block), block.get("index"), signature)
             else:
-                yield from self._redact(block)
+                yield from self._add_redacted(block)
 
-    def _think(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
+    def _add_thinking(self, text: str, key: object, signature: str) -> Iterator[BlockEvent]:
         if self._kind != "thinking" or self._signed or (key != self._key and self._key is not None):
-            yield from self._close()  # by what is kept of that block
+            yield from self._close_block()  # by what is kept of that block
             self._digest, self._held_thinking, self._signed = Digest(), [], False
-            yield from self._begin("thinking", ThinkingBlock())
+            yield from self._begin_block("thinking", ThinkingBlock())
         self._key = key
         if text and self._reply.omits_thinking:
             self._held_thinking.append(text)
@@ -271,21 +271,21 @@ class _Blocks(Struct, eq=False):
             yield BlockDelta(self._open, ThinkingPiece(text))
         if signature:
             self._signed = True
-            yield BlockDelta(self._open, SignaturePiece(self._sealed(signature)))
+            yield BlockDelta(self._open, SignaturePiece(self._sealed_signature(signature)))
 
-    def _sealed(self, signature: str) -> str:
+    def _sealed_signature(self, signature: str) -> str:
         if not self._reply.omits_thinking:
             return signature
         text = "".join(self._held_thinking)
         block = {"type": "reasoning.text", "text": text, "signature": signature}
         return seal(SealedReasoning("", [{**block, "format": MESSAGES_FORMAT}]))
 
-    def _redact(self, block: Block) -> Iterator[BlockEvent]:
+    def _add_redacted(self, block: Block) -> Iterator[BlockEvent]:
         data = block.get("data")
         if block.get("format") != MESSAGES_FORMAT or not isinstance(data, str):
             data = seal(SealedReasoning("", [block]))
-        yield from self._begin("redacted", RedactedThinkingBlock(data=data))
-        yield from self._close()
+        yield from self._begin_block("redacted", RedactedThinkingBlock(data=data))
+        yield from self._close_block()
 
     def ending(self) -> Ending:
         stopped = self.finish.stop_sequence
@@ -300,7 +300,7 @@ def _text_of(block: Block) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _usage(usage: Usage) -> MessageUsage:
+def _message_usage(usage: Usage) -> MessageUsage:
     return MessageUsage(
         usage.prompt - usage.cached - usage.written,
         usage.written,
@@ -344,7 +344,7 @@ class MessagesReply(Struct, frozen=True):
             content=content,
             stop_reason=ending.stop_reason,
             stop_sequence=ending.stop_sequence,
-            usage=_usage(blocks.usage),
+            usage=_message_usage(blocks.usage),
         )
 
     def encoder(self, context: ResponseContext) -> MessagesEncoder:
@@ -373,7 +373,7 @@ class MessagesEncoder(_Blocks, eq=False):
     _text: bytes = b""  # beginning of a piece of text in that block
 
     def feed(self, batch: Batch) -> bytes:
-        pieces = [] if self._started else [self._start()]
+        pieces = [] if self._started else [self._start_message()]
         for event in batch:
             if isinstance(event, TextDelta) and self._kind == "text" and event.text:
                 if self._open != self._text_block:
@@ -393,16 +393,16 @@ class MessagesEncoder(_Blocks, eq=False):
         usage = self.usage
         if self._failed or usage is None:
             return b""
-        last = MessageDelta(self.ending(), _usage(usage))
+        last = MessageDelta(self.ending(), _message_usage(usage))
         return encoded(last) + encoded(MessageStop())
 
-    def _start(self) -> bytes:
+    def _start_message(self) -> bytes:
         self._started = True
         context = self._context
         message = MessageObject(id=context.identity.id, model=context.model)
         used = None if context.used is None else context.used()
         if used is not None and not used.estimated:
-            message.usage = msgspec.structs.replace(_usage(used), output_tokens=0)
+            message.usage = msgspec.structs.replace(_message_usage(used), output_tokens=0)
         return encoded(MessageStart(message))
 
 

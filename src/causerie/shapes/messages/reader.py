@@ -98,8 +98,8 @@ class MessagesTranslation(Translation, eq=False):
             raise wrong_type("system", "a string or an array of text blocks", system)
         content = system
         if isinstance(system, list):
-            content = self._parts(system, "system", new=True, only_text=True)
-        self._add({"role": "system", "content": content}, "system", "system")
+            content = self._translated_parts(system, "system", new=True, only_text=True)
+        self._add_message({"role": "system", "content": content}, "system", "system")
 
     def add_turns(self, turns: object) -> None:
         """Add all turns; drop unsupported blocks before the last user turn, refuse later ones."""
@@ -125,16 +125,18 @@ class MessagesTranslation(Translation, eq=False):
         content = turn.get("content")
         others = {name: value for name, value in turn.items() if name not in ("role", "content")}
         if not isinstance(content, list):
-            self._add({"role": role, "content": content, **others}, place, f"{place}.content")
+            self._add_message(
+                {"role": role, "content": content, **others}, place, f"{place}.content"
+            )
         elif role == "assistant":
             self._add_answer(content, place, others)
         elif role == "system":
-            parts = self._parts(content, f"{place}.content", new=new, only_text=True)
-            self._add({"role": role, "content": parts, **others}, place, f"{place}.content")
+            parts = self._translated_parts(content, f"{place}.content", new=new, only_text=True)
+            self._add_message({"role": role, "content": parts, **others}, place, f"{place}.content")
         else:
             self._add_user(content, place, others, new=new)
 
-    def _add(self, message: Entry, place: str, content: str) -> None:
+    def _add_message(self, message: Entry, place: str, content: str) -> None:
         index = len(self.messages)
         if isinstance(message.get("content"), list):
             sources = message["content"]
@@ -167,17 +169,17 @@ class MessagesTranslation(Translation, eq=False):
                 if said:
                     self.note(f"{where} moved")
             else:
-                said += self._block(block, where, new=new)
+                said += self._translated_block(block, where, new=new)
         parts = shown_images + said
         if parts or not results:
             message: Entry = {"role": "user", "content": parts, **others}
-            self._add(message, place, f"{place}.content")
+            self._add_message(message, place, f"{place}.content")
 
     def _add_result(self, block: Entry, where: str) -> list[tuple[Entry, str]]:
         content = block.get("content")
         images: list[tuple[Entry, str]] = []
         if isinstance(content, list):
-            parts = self._parts(content, f"{where}.content", new=False)
+            parts = self._translated_parts(content, f"{where}.content", new=False)
             content = [each for each in parts if each[0]["type"] != "image_url"]
             for image, source in parts:
                 if image["type"] != "image_url":
@@ -193,12 +195,12 @@ class MessagesTranslation(Translation, eq=False):
             "role": "tool",
             "tool_call_id": block.get("tool_use_id"),
             "content": content or "",
-            **_others(block),
+            **_unknown_members(block),
         }
         if message.get("is_error") is False:
             del message["is_error"]
         self.names[f"messages[{len(self.messages)}].tool_call_id"] = f"{where}.tool_use_id"
-        self._add(message, where, f"{where}.content")
+        self._add_message(message, where, f"{where}.content")
         return images
 
     def _add_answer(self, blocks: list[Any], place: str, others: Entry) -> None:
@@ -220,10 +222,10 @@ class MessagesTranslation(Translation, eq=False):
                 here = f"messages[{index}].tool_calls[{len(calls)}]"
                 self.names[here] = self.names[f"{here}.function"] = where
                 self.names[f"{here}.function.arguments"] = f"{where}.input"
-                calls.append(_call(block))
+                calls.append(_tool_call(block))
                 self.called.add(str(block.get("name")))
             else:
-                said += self._block(block, where, new=False)
+                said += self._translated_block(block, where, new=False)
         message: Entry = {"role": "assistant", "content": said or None, **others}
         if said == [] and not calls:
             message["content"] = ""
@@ -233,21 +235,23 @@ class MessagesTranslation(Translation, eq=False):
             message["reasoning_content"] = "".join(plain)
         if signed := [block for block in thoughts if block.keys() != {"text"}]:
             message["reasoning_details"] = signed
-        self._add(message, place, f"{place}.content")
+        self._add_message(message, place, f"{place}.content")
 
-    def _parts(
+    def _translated_parts(
         self, blocks: Sequence[Any], place: str, *, new: bool, only_text: bool = False
     ) -> list[tuple[Entry, str]]:
         parts: list[tuple[Entry, str]] = []
         for at, block in enumerate(blocks):
             where = f"{place}[{at}]"
-            made = self._block(block, where, new=new)
+            made = self._translated_block(block, where, new=new)
             if only_text and any(part.get("type") == "image_url" for part, _ in made):
                 raise unsupported(f"{where}.type", "The system prompt is text.")
             parts += made
         return parts
 
-    def _block(self, block: object, where: str, *, new: bool) -> Iterable[tuple[Entry, str]]:
+    def _translated_block(
+        self, block: object, where: str, *, new: bool
+    ) -> Iterable[tuple[Entry, str]]:
         if not isinstance(block, dict):
             if new:
                 raise wrong_type(where, "an object with a `type`", block)
@@ -255,14 +259,16 @@ class MessagesTranslation(Translation, eq=False):
             return ()
         match block.get("type"):
             case "text":
-                return (({"type": "text", "text": block.get("text"), **_others(block)}, where),)
-            case "image" if (url := _address(block.get("source"))) is not None:
+                return (
+                    ({"type": "text", "text": block.get("text"), **_unknown_members(block)}, where),
+                )
+            case "image" if (url := _image_address(block.get("source"))) is not None:
                 self.unread.note_addresses(block, where)
-                image = {"type": "image_url", "image_url": {"url": url}, **_others(block)}
+                image = {"type": "image_url", "image_url": {"url": url}, **_unknown_members(block)}
                 return ((image, where),)
             case "document":
                 self.unread.note_addresses(block, where)
-                parts = list(_document(block, self))
+                parts = list(_document_parts(block, self))
                 if parts:
                     return [(part, where) for part in parts]
                 what = f"{where}.source"
@@ -284,19 +290,24 @@ class MessagesTranslation(Translation, eq=False):
         return ()
 
 
-def _others(block: Entry) -> Entry:
+def _unknown_members(block: Entry) -> Entry:
     known = _NOT_PASSED[block["type"]]
     return {name: value for name, value in block.items() if name not in known}
 
 
-def _call(block: Entry) -> Entry:
+def _tool_call(block: Entry) -> Entry:
     given = block.get("input")
     arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
     function = {"name": block.get("name"), "arguments": arguments}
-    return {"id": block.get("id"), "type": "function", "function": function, **_others(block)}
+    return {
+        "id": block.get("id"),
+        "type": "function",
+        "function": function,
+        **_unknown_members(block),
+    }
 
 
-def _address(source: object) -> str | None:
+def _image_address(source: object) -> str | None:
     if not isinstance(source, dict):
         return None
     url = source.get("url")
@@ -308,7 +319,7 @@ def _address(source: object) -> str | None:
     return None
 
 
-def _document(block: Entry, made: MessagesTranslation) -> Iterable[Entry]:
+def _document_parts(block: Entry, made: MessagesTranslation) -> Iterable[Entry]:
     source = block.get("source")
     content: object = None
     if isinstance(source, dict):
@@ -323,11 +334,11 @@ def _document(block: Entry, made: MessagesTranslation) -> Iterable[Entry]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
             yield {"type": "text", "text": part.get("text")}
-        elif kind == "image" and (url := _address(part.get("source"))) is not None:
+        elif kind == "image" and (url := _image_address(part.get("source"))) is not None:
             yield {"type": "image_url", "image_url": {"url": url}}
         else:
             made.note("a part of a document dropped")
-    yield {"type": "text", "text": "\n</document>", **_others(block)}
+    yield {"type": "text", "text": "\n</document>", **_unknown_members(block)}
 
 
 class _PlainBody(Unread, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -377,7 +388,7 @@ def parse(body: bytes, rules: parameters.ParsingRules, headers: Mapping[str, str
     if len(body) <= LARGE and (plain := _read_plain(body, rules, headers)) is not None:
         return plain
     document, mark = decoded(body, rules)
-    made = _translated(document, rules, headers)
+    made = _translate_body(document, rules, headers)
     lenient = structs.replace(rules, reasoning_object=True, reject_unknown=False)
     request, places = made.read(lenient, _PLACES, mark, len(body))
     thinking = request.thinking
@@ -409,7 +420,7 @@ def _native(body: Mapping[str, Any], headers: Mapping[str, str]) -> NativeReques
     return NativeRequest("messages", body, betas, unsealed, told)
 
 
-def _translated(
+def _translate_body(
     body: ObjectReader, rules: parameters.ParsingRules, headers: Mapping[str, str]
 ) -> MessagesTranslation:
     known = _FIELDS_OF_ROUTERS if rules.router else _FIELDS
@@ -472,14 +483,14 @@ def _write_tools(made: MessagesTranslation) -> None:
             here = f"tools[{len(tools)}]"
             made.names[here] = made.names[f"{here}.function"] = tool.path
             made.names[f"{here}.function.parameters"] = f"{tool.path}.input_schema"
-            tools.append(_function(tool))
+            tools.append(_function_tool(tool))
     if tools:
         made.values["tools"] = tools
     if choice is not None:
         _write_choice(made, choice, foreign)
 
 
-def _function(tool: ObjectReader) -> dict[str, object]:
+def _function_tool(tool: ObjectReader) -> dict[str, object]:
     name = tool.required_string("name")
     schema = tool.required_object("input_schema", "a JSON Schema of type object")
     function: dict[str, object] = {"name": name, "parameters": schema.values}

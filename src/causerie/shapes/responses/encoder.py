@@ -279,16 +279,16 @@ class ResponseEncoder(Struct, eq=False):
 
     def feed(self, batch: Batch) -> bytes:
         if not self._started:
-            self._start()
+            self._start_response()
         for event in batch:
             if isinstance(event, TextDelta):
-                self._text(event)
+                self._add_text(event)
             elif isinstance(event, ToolCallDelta):
-                self._arguments(event)
+                self._add_arguments(event)
             elif isinstance(event, ReasoningDelta):
-                self._reason(event)
+                self._add_reasoning(event)
             elif isinstance(event, ToolCallStarted):
-                self._call(event)
+                self._begin_call(event)
             elif isinstance(event, Finished):
                 self._verified = event.verified
                 self._incomplete = _INCOMPLETE.get(event.reason)
@@ -297,17 +297,17 @@ class ResponseEncoder(Struct, eq=False):
                 self._status = status
             elif isinstance(event, Usage):
                 self._usage = event
-        return self._taken()
+        return self._take_bytes()
 
     def end(self) -> bytes:
         if self._status == "failed":
             return b""
-        self._send(f"response.{self._status}", {"response": self.response()})
-        return self._taken() + _DONE
+        self._send_event(f"response.{self._status}", {"response": self.response()})
+        return self._take_bytes() + _DONE
 
     def broken(self, error: ErrorDetails) -> bytes:
         if not self._started:
-            self._start()
+            self._start_response()
         self._close_all("incomplete")
         self._status = "failed"
         code = str(error.code) if error.type == "invalid_request_error" else _CODES.get(error.type)
@@ -316,9 +316,9 @@ class ResponseEncoder(Struct, eq=False):
             **{"type": error.type, "code": str(error.code)},
             **{"message": error.message, "param": error.param},
         }
-        self._send("error", {"error": told})
-        self._send("response.failed", {"response": self.response()})
-        return self._taken() + _DONE
+        self._send_event("error", {"error": told})
+        self._send_event("response.failed", {"response": self.response()})
+        return self._take_bytes() + _DONE
 
     def resume(self, first: bytes, newest: bytes) -> None:
         """Go on after events that a provider sent, of which these are the first and the newest."""
@@ -346,50 +346,52 @@ class ResponseEncoder(Struct, eq=False):
             verified=UNSET if self._verified else False,
         )
 
-    def _taken(self) -> bytes:
+    def _take_bytes(self) -> bytes:
         data = b"".join(self._out)
         self._out.clear()
         return data
 
-    def _send(self, type: str, fields: Mapping[str, Any]) -> None:
+    def _send_event(self, type: str, fields: Mapping[str, Any]) -> None:
         if not self._is_collecting:
             event = {"type": type, "sequence_number": self._sequence, **fields}
             self._out += (b"event: ", type.encode(), b"\ndata: ", _encode(event), b"\n\n")
             self._sequence += 1
 
-    def _start(self) -> None:
+    def _start_response(self) -> None:
         self._started = True
         self._echo = self._reply.echo()
         response = None if self._is_collecting else self.response()
-        self._send("response.created", {"response": response})
-        self._send("response.in_progress", {"response": response})
+        self._send_event("response.created", {"response": response})
+        self._send_event("response.in_progress", {"response": response})
 
     def _new_id(self, prefix: str) -> str:
         id = self._context.identity.id
         return f"{prefix}_{id.partition('_')[2] or id}_{len(self._items)}"
 
-    def _add(self, item: Item) -> None:
-        self._send("response.output_item.added", {"output_index": len(self._items), "item": item})
+    def _add_item(self, item: Item) -> None:
+        self._send_event(
+            "response.output_item.added", {"output_index": len(self._items), "item": item}
+        )
         self._items.append(item)
 
     def _item_done(self, at: int, item: Item, status: ItemStatus) -> None:
         item.status = status
-        self._send("response.output_item.done", {"output_index": at, "item": item})
+        self._send_event("response.output_item.done", {"output_index": at, "item": item})
 
-    def _part(self, item: Item, at: int, **more: object) -> dict[str, object]:
+    def _part_place(self, item: Item, at: int, **more: object) -> dict[str, object]:
         return {"item_id": item.id, "output_index": at, **more}
 
     # The text of the answer.
 
-    def _text(self, event: TextDelta) -> None:
+    def _add_text(self, event: TextDelta) -> None:
         if self._message is None:
             if not event.text and not event.logprobs:
                 return
             self._close_all("completed")
             self._message = item = MessageItem(id=self._new_id("msg"))
-            self._add(item)
-            place = self._part(item, len(self._items) - 1, content_index=0)
-            self._send("response.content_part.added", {**place, "part": OutputText()})
+            self._add_item(item)
+            place = self._part_place(item, len(self._items) - 1, content_index=0)
+            self._send_event("response.content_part.added", {**place, "part": OutputText()})
             delta = {"type": "response.output_text.delta", **place}
             start = _encode(delta).removesuffix(b"}")
             self._text_prefix = b"event: response.output_text.delta\ndata: " + start + b',"delta":'
@@ -416,16 +418,16 @@ class ResponseEncoder(Struct, eq=False):
         part = OutputText(text="".join(self._texts), logprobs=self._logprobs)
         self._texts, self._logprobs = [], []
         at = self._items.index(item)
-        place = self._part(item, at, content_index=0)
+        place = self._part_place(item, at, content_index=0)
         told = {"text": part.text, "logprobs": part.logprobs}
-        self._send("response.output_text.done", {**place, **told})
-        self._send("response.content_part.done", {**place, "part": part})
+        self._send_event("response.output_text.done", {**place, **told})
+        self._send_event("response.content_part.done", {**place, "part": part})
         item.content = [part]
         self._item_done(at, item, status)
 
     # Reasoning: a summary that is streamed, or content that comes with the finished item.
 
-    def _reason(self, event: ReasoningDelta) -> None:
+    def _add_reasoning(self, event: ReasoningDelta) -> None:
         if not self._context.reasoning_visible:
             return
         if self._reasoning is None:
@@ -434,19 +436,19 @@ class ResponseEncoder(Struct, eq=False):
             self._close_all("completed")
             self._reasoning = ReasoningItem(id=self._new_id("rs"))
             self._thoughts, self._blocks = [], []
-            self._add(self._reasoning)
+            self._add_item(self._reasoning)
         self._blocks += event.blocks
         if event.text:
             if self._reply.summarized:
-                self._summarize(self._reasoning, event.text)
+                self._add_summary(self._reasoning, event.text)
             self._thoughts.append(event.text)
 
-    def _summarize(self, item: ReasoningItem, text: str) -> None:
-        place = self._part(item, self._items.index(item), summary_index=0)
+    def _add_summary(self, item: ReasoningItem, text: str) -> None:
+        place = self._part_place(item, self._items.index(item), summary_index=0)
         if not self._thoughts:
             part = {**place, "part": SummaryText("")}
-            self._send("response.reasoning_summary_part.added", part)
-        self._send("response.reasoning_summary_text.delta", {**place, "delta": text})
+            self._send_event("response.reasoning_summary_part.added", part)
+        self._send_event("response.reasoning_summary_text.delta", {**place, "delta": text})
 
     def _close_reasoning(self, status: ItemStatus) -> None:
         item, self._reasoning = self._reasoning, None
@@ -454,10 +456,10 @@ class ResponseEncoder(Struct, eq=False):
             return
         text, at = "".join(self._thoughts), self._items.index(item)
         if text and self._reply.summarized:
-            place = self._part(item, at, summary_index=0)
-            self._send("response.reasoning_summary_text.done", {**place, "text": text})
+            place = self._part_place(item, at, summary_index=0)
+            self._send_event("response.reasoning_summary_text.done", {**place, "text": text})
             part = SummaryText(text)
-            self._send("response.reasoning_summary_part.done", {**place, "part": part})
+            self._send_event("response.reasoning_summary_part.done", {**place, "part": part})
             item.summary = [part]
         elif text:
             item.content = [ReasoningText(text)]
@@ -468,7 +470,7 @@ class ResponseEncoder(Struct, eq=False):
 
     # Calls.
 
-    def _call(self, event: ToolCallStarted) -> None:
+    def _begin_call(self, event: ToolCallStarted) -> None:
         most = self._reply.most_calls
         if most is not None and self._call_count >= most:
             self._ignored.add(event.index)
@@ -480,7 +482,7 @@ class ResponseEncoder(Struct, eq=False):
             if is_object("".join(call.arguments)):
                 self._close_call(call, "completed")
         item = self._call_item(event)
-        self._add(item)
+        self._add_item(item)
         reader = InputReader() if isinstance(item, CustomCallItem) else None
         self._calls[event.index] = _OpenCall(len(self._items) - 1, event.index, item, reader)
 
@@ -497,7 +499,7 @@ class ResponseEncoder(Struct, eq=False):
             namespace=form.namespace or UNSET,
         )
 
-    def _arguments(self, event: ToolCallDelta) -> None:
+    def _add_arguments(self, event: ToolCallDelta) -> None:
         call = self._calls.get(event.index)
         if call is None or not event.arguments:
             return
@@ -510,21 +512,27 @@ class ResponseEncoder(Struct, eq=False):
         if not delta or isinstance(call.item, SearchCallItem):
             return
         name = "custom_tool_call_input" if call.reader else "function_call_arguments"
-        self._send(f"response.{name}.delta", {**self._part(call.item, call.at), "delta": delta})
+        self._send_event(
+            f"response.{name}.delta", {**self._part_place(call.item, call.at), "delta": delta}
+        )
         if isinstance(call.item, CustomCallItem):
             call.item.input += delta
 
     def _close_call(self, call: _OpenCall, status: ItemStatus) -> None:
         del self._calls[call.index]
-        arguments, item, place = "".join(call.arguments), call.item, self._part(call.item, call.at)
+        arguments, item, place = (
+            "".join(call.arguments),
+            call.item,
+            self._part_place(call.item, call.at),
+        )
         if isinstance(item, FunctionCallItem):
             item.arguments = arguments
             told = {"name": item.name, "arguments": arguments}
-            self._send("response.function_call_arguments.done", {**place, **told})
+            self._send_event("response.function_call_arguments.done", {**place, **told})
         elif isinstance(item, CustomCallItem):
             assert call.reader is not None
             self._tell_arguments(call, call.reader.finish())
-            self._send("response.custom_tool_call_input.done", {**place, "input": item.input})
+            self._send_event("response.custom_tool_call_input.done", {**place, "input": item.input})
         elif is_object(arguments):
             item.arguments = msgspec.json.decode(arguments)
         self._item_done(call.at, item, status)

@@ -70,7 +70,9 @@ class ItemReader(Translation, eq=False):
         elif isinstance(value, list):
             newest = max((at for at, item in enumerate(value) if _is_news(item)), default=0)
             for at, item in enumerate(value):
-                self._item(as_object(item, f"input[{at}]", "an object with a `type`"), at < newest)
+                self._read_item(
+                    as_object(item, f"input[{at}]", "an object with a `type`"), at < newest
+                )
             self._close_turn()
             self._add_images()
         elif value is not None:
@@ -80,7 +82,7 @@ class ItemReader(Translation, eq=False):
         self.messages.append(message)
         self.places.append(place)
 
-    def _item(self, item: ObjectReader, past: bool) -> None:
+    def _read_item(self, item: ObjectReader, past: bool) -> None:
         sort = item.get("type") or ("message" if item.has("role") else None)
         if not isinstance(sort, str):
             item.required_string("type", expected="the type of an item, like message")
@@ -95,7 +97,7 @@ class ItemReader(Translation, eq=False):
             self._add_images()
         if sort not in _READERS:
             self.unread.add(item.values, item.path)
-            self._note(item.path, sort, "dropped")
+            self._note_change(item.path, sort, "dropped")
             return
         reader, fields = _READERS[sort]
         if fields:
@@ -103,50 +105,52 @@ class ItemReader(Translation, eq=False):
         reader(self, item, past)
         self._last = sort
 
-    def _note(self, place: str, sort: str, what: str) -> None:
+    def _note_change(self, place: str, sort: str, what: str) -> None:
         shown = f" {quote(sort[:64], safe='')}" if sort else ""
         self.changes.note(f"{place}{shown} {what}")
 
-    def _message(self, item: ObjectReader, past: bool) -> None:
+    def _read_message(self, item: ObjectReader, past: bool) -> None:
         role = item.get("role")
         if role == "assistant":
-            self._said(item)
+            self._read_reply(item)
             return
         self._close_turn()
         content = item.get("content")
         if isinstance(content, list):
             place = item.param("content")
-            parts = [self._part(part, f"{place}[{at}]", past) for at, part in enumerate(content)]
+            parts = [
+                self._read_part(part, f"{place}[{at}]", past) for at, part in enumerate(content)
+            ]
             content = [part for part in parts if part is not None]
             if content == [] and parts:
                 content = ""
         self.add({"role": role, "content": content}, item.path)
 
-    def _part(self, part: object, place: str, past: bool) -> object:
+    def _read_part(self, part: object, place: str, past: bool) -> object:
         if not isinstance(part, dict):
             return part
         sort = part.get("type")
         if (field := _text_field(sort)) is not None:
             for name in part.keys() - {"type", "text", "refusal", "annotations", "logprobs"}:
                 if part[name]:
-                    self._note(f"{place}.{quote(name[:64], safe='')}", "", "dropped")
+                    self._note_change(f"{place}.{quote(name[:64], safe='')}", "", "dropped")
             return {"type": field, field: part.get(field)}
         if sort == "input_image" and isinstance(part.get("image_url"), str):
             self.unread.note_addresses(part, place)
             at = f"messages[{len(self.messages)}]" + place[place.index(".content[") :]
             self.names[f"{at}.image_url.url"] = f"{place}.image_url"
-            return _image(part)
+            return _image_part(part)
         if not past and (not isinstance(sort, str) or sort == "image_url"):
             return part  # which the reader of chat completions judges
         self.unread.add(part, place)
         if past:
-            self._note(place, str(sort), "dropped")
+            self._note_change(place, str(sort), "dropped")
         else:
             name = "file_id" if sort == "input_image" and part.get("file_id") else "type"
             self.refuse(unsupported(f"{place}.{name}", _ADVICE.get(str(sort), _PART_ADVICE)))
         return None
 
-    def _said(self, item: ObjectReader) -> None:
+    def _read_reply(self, item: ObjectReader) -> None:
         if self._turn is not None and self._last == "message":
             self._close_turn()
         turn, content = self._open_turn(item), item.get("content")
@@ -154,18 +158,18 @@ class ItemReader(Translation, eq=False):
             texts = [_text_of_part(part) for part in content]
             for at, text in enumerate(texts):
                 if text is None:
-                    self._note(f"{item.param('content')}[{at}]", "", "dropped")
+                    self._note_change(f"{item.param('content')}[{at}]", "", "dropped")
             content = "".join(text for text in texts if text is not None)
         if isinstance(content, str):
             content = (turn["content"] or "") + content
         turn["content"] = content
 
-    def _reasoning(self, item: ObjectReader, _: bool) -> None:
+    def _read_reasoning(self, item: ObjectReader, _: bool) -> None:
         sealed, found = item.get("encrypted_content"), None
         if sealed is not None:
             found = unseal(sealed)
             if found is None:
-                self._note(item.param("encrypted_content"), "", "dropped")
+                self._note_change(item.param("encrypted_content"), "", "dropped")
         if found is None:
             text = text_of(item.get("content")) or text_of(item.get("summary"))
             found = SealedReasoning(text)
@@ -177,7 +181,7 @@ class ItemReader(Translation, eq=False):
         if found.blocks:
             turn["reasoning_details"] = [*turn.get("reasoning_details", ()), *found.blocks]
 
-    def _call(self, item: ObjectReader, _: bool) -> None:
+    def _read_call(self, item: ObjectReader, _: bool) -> None:
         turn = self._open_turn(item)
         name, arguments = item.get("name"), item.get("arguments")
         match item.get("type"):
@@ -196,20 +200,20 @@ class ItemReader(Translation, eq=False):
         self.names[f"{place}.id"] = item.param("call_id")
         calls.append({"id": item.get("call_id"), "type": "function", "function": function})
 
-    def _output(self, item: ObjectReader, _: bool) -> None:
+    def _read_output(self, item: ObjectReader, _: bool) -> None:
         output = item.get("output")
         if isinstance(output, list):
-            output = self._texts(output, item.param("output"))
-        self._result(item, output)
+            output = self._output_texts(output, item.param("output"))
+        self._add_result(item, output)
 
-    def _result(self, item: ObjectReader, content: object) -> None:
+    def _add_result(self, item: ObjectReader, content: object) -> None:
         self._close_turn()
         self.names[f"messages[{len(self.messages)}].tool_call_id"] = item.param("call_id")
         self.names[f"messages[{len(self.messages)}].content"] = item.param("output")
         message = {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
         self.add(message, item.path)
 
-    def _texts(self, parts: Sequence[object], place: str) -> object:
+    def _output_texts(self, parts: Sequence[object], place: str) -> object:
         texts = []
         for at, part in enumerate(parts):
             text = _text_of_part(part)
@@ -218,10 +222,10 @@ class ItemReader(Translation, eq=False):
             elif (image := _valid_image(part)) is not None:
                 self._images.append(image)
                 self.returned_images.add(image["image_url"]["url"])
-                self._note(f"{place}[{at}]", "", "moved to a message of the user")
+                self._note_change(f"{place}[{at}]", "", "moved to a message of the user")
             else:
                 self.unread.add(part if isinstance(part, dict) else {}, f"{place}[{at}]")
-                self._note(f"{place}[{at}]", "", "dropped")
+                self._note_change(f"{place}[{at}]", "", "dropped")
         return texts[0]["text"] if len(texts) == 1 else texts or ""
 
     def _add_images(self) -> None:
@@ -236,7 +240,7 @@ class ItemReader(Translation, eq=False):
         if item.get("type") == "tool_search_output":
             found: Any = item.get("tools") or ()
             names = [tool.get("name") for tool in found if isinstance(tool, dict)]
-            self._result(item, msgspec.json.encode({"tools": names}).decode())
+            self._add_result(item, msgspec.json.encode({"tools": names}).decode())
 
     def _open_turn(self, item: ObjectReader) -> Entry:
         if self._turn is None:
@@ -274,7 +278,7 @@ def _text_field(sort: object) -> str | None:
     return _TEXTS.get(sort) if isinstance(sort, str) else None
 
 
-def _image(part: Mapping[str, Any]) -> Entry:
+def _image_part(part: Mapping[str, Any]) -> Entry:
     image = {"url": part["image_url"]}
     if isinstance(part.get("detail"), str):
         image["detail"] = part["detail"]
@@ -286,7 +290,7 @@ def _valid_image(part: object) -> Entry | None:
         return None
     if not isinstance(part.get("image_url"), str):
         return None
-    image = _image(part)
+    image = _image_part(part)
     return image if is_image(image) else None
 
 
@@ -294,13 +298,13 @@ _Read = Callable[[ItemReader, ObjectReader, bool], None]
 _READERS: Mapping[str, tuple[_Read, frozenset[str]]] = {
     name: (read, frozenset(fields.split()))
     for name, read, fields in (
-        ("message", ItemReader._message, "role content name"),
-        ("reasoning", ItemReader._reasoning, "summary content encrypted_content"),
-        ("function_call", ItemReader._call, "call_id name arguments namespace"),
-        ("custom_tool_call", ItemReader._call, "call_id name input namespace"),
-        ("tool_search_call", ItemReader._call, "call_id arguments execution"),
-        ("function_call_output", ItemReader._output, "call_id output"),
-        ("custom_tool_call_output", ItemReader._output, "call_id output"),
+        ("message", ItemReader._read_message, "role content name"),
+        ("reasoning", ItemReader._read_reasoning, "summary content encrypted_content"),
+        ("function_call", ItemReader._read_call, "call_id name arguments namespace"),
+        ("custom_tool_call", ItemReader._read_call, "call_id name input namespace"),
+        ("tool_search_call", ItemReader._read_call, "call_id arguments execution"),
+        ("function_call_output", ItemReader._read_output, "call_id output"),
+        ("custom_tool_call_output", ItemReader._read_output, "call_id output"),
         ("tool_search_output", ItemReader._more_tools, "call_id tools execution"),
         ("additional_tools", ItemReader._more_tools, ""),
     )
@@ -319,13 +323,13 @@ def echo_of(body: ObjectReader, request: ChatRequest) -> Mapping[str, Any]:
         "instructions": body.string("instructions"),
         "max_output_tokens": request.max_tokens,
         "max_tool_calls": body.integer("max_tool_calls", 1, 2**31 - 1),
-        "metadata": _object(body.get("metadata")),
+        "metadata": _object_or_empty(body.get("metadata")),
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "reasoning": {name: reasoning.get(name) for name in ("effort", "summary")}
         if isinstance(reasoning, dict)
         else None,
-        "text": _text_settings(_object(body.get("text"))),
-        "tool_choice": _choice(body.get("tool_choice")),
+        "text": _text_settings(_object_or_empty(body.get("text"))),
+        "tool_choice": _tool_choice(body.get("tool_choice")),
         "tools": [{**plain, **tool} if tool.get("type") == "function" else tool for tool in tools]
         if isinstance(tools, list)
         else (),
@@ -335,13 +339,13 @@ def echo_of(body: ObjectReader, request: ChatRequest) -> Mapping[str, Any]:
     }
 
 
-def _object(value: object) -> Mapping[str, Any]:
+def _object_or_empty(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
 def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
     # The specification has no schema in what is said again.
-    form = _object(text.get("format")) or {"type": "text"}
+    form = _object_or_empty(text.get("format")) or {"type": "text"}
     if form.get("type") == "json_schema":
         name, strict = form.get("name") or "response", form.get("strict")
         form = {
@@ -352,7 +356,7 @@ def _text_settings(text: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"format": form, **({"verbosity": verbosity} if verbosity else {})}
 
 
-def _choice(value: Any) -> Any:
+def _tool_choice(value: Any) -> Any:
     if isinstance(value, dict) and value.get("type") == "allowed_tools":
         return {"mode": "auto", **value}
     return "auto" if value is None else value
@@ -455,7 +459,9 @@ def _parse_plain(body: bytes, rules: parameters.ParsingRules) -> ParsedRequest |
     return ParsedRequest(request, passing, Places(tuple(places), _NAMES))
 
 
-def _parse(body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]) -> ParsedRequest:
+def _parsed_request(
+    body: bytes, rules: parameters.ParsingRules, _: Mapping[str, str]
+) -> ParsedRequest:
     if len(body) > SMALL:  # else reading all of it does no harm
         check_work(body, rules)
     if len(body) <= LARGE and (plain := _parse_plain(body, rules)) is not None:
@@ -494,7 +500,7 @@ class _Translation(ItemReader, eq=False):
         request, places = self.read(rules, {**_NAMES, **self.tools.places}, mark, size)
         native = None
         if not mark and "reasoning" not in fields:  # words of routers, which that API has not
-            native = _native(without_router_fields(body.values, rules))
+            native = _native_request(without_router_fields(body.values, rules))
         request = self._with_own(request, native)
         reply = ResponseReply(
             lambda: echo_of(body, request),
@@ -593,7 +599,7 @@ class _Translation(ItemReader, eq=False):
         return structs.replace(request, tools=tools, native=native, hints=_HINTS)
 
 
-def _native(body: Mapping[str, Any]) -> NativeRequest:
+def _native_request(body: Mapping[str, Any]) -> NativeRequest:
     items = body.get("input")
     if not isinstance(items, list) or not any(map(_is_lost, items)):
         return NativeRequest("responses", body)
@@ -615,7 +621,7 @@ RESPONSES = Shape(
     "responses",
     "/responses",
     "resp_",
-    _parse,
+    _parsed_request,
     counting="/responses/input_tokens",
     count_body=InputTokens,
 )

@@ -62,7 +62,7 @@ class ToolReader(Struct, eq=False):
         """Read a list of tools; ``repeated`` ones that are known by name are skipped."""
         reader = ObjectReader({"tools": tools}, place.rpartition(".")[0])
         for each in reader.objects("tools", most=MAX_TOOLS, expected=_TOOL):
-            self._tool(each, repeated)
+            self._read_tool(each, repeated)
 
     def resolve(self, name: object, namespace: object = None) -> str | None:
         if not isinstance(name, str):
@@ -72,7 +72,7 @@ class ToolReader(Struct, eq=False):
         found = [flat for flat, form in self.forms.items() if form.name == name]
         return found[0] if len(found) == 1 and not namespace else None
 
-    def _tool(self, tool: ObjectReader, repeated: bool) -> None:
+    def _read_tool(self, tool: ObjectReader, repeated: bool) -> None:
         sort = tool.required_string("type", expected="a type such as function or custom")
         if sort == "namespace":
             name = tool.required_string("name")
