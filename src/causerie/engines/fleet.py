@@ -386,8 +386,8 @@ class Fleet:
                 if until < deadline:
                     continue
                 raise base.EngineFailed(
-                    f"the model {entry.model} needs about {_gigabytes(need)}, and the memory budget "
-                    f"of {_gigabytes(budget)} is taken by models in use",
+                    f"the model {entry.model} needs about {_gigabytes(need)}, and the memory "
+                    f"budget of {_gigabytes(budget)} is taken by models in use",
                     loading=True,
                     retry_after=5,
                 ) from None
