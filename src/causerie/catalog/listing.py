@@ -115,7 +115,7 @@ class Listing:
 
     @property
     def supported(self) -> frozenset[str]:
-        """Return the parameters that an endpoint was measured to support."""
+        """Return the parameters that at least one endpoint was measured to support."""
         return self._combined_facts.supported
 
     @property

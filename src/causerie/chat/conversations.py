@@ -111,7 +111,7 @@ class Conversations:
     def report(
         self, caller: str, request: ChatRequest, asked: AskedBefore, reused: int
     ) -> CacheReport:
-        """Return the report on a request whose prompt the engine has started to read."""
+        """Return how many tokens of a prompt were reused, and why not more where that is known."""
         said = asked.conversation(caller)
         keys = self._by_first.get(said[0], ()) if said else ()
         alike = max(

@@ -134,7 +134,7 @@ def _lark_expression(found: Sequence[Piece]) -> str:
         text = "".join(piece.text for piece in found)
         slashed = re.sub(r"(\\.)|/", lambda each: each[1] or "\\/", text)
         return f"/{slashed}/" if text else '""'
-    ways = [" ".join(_sequence_in_json(way)) for way in _split_alternatives(found)]
+    ways = [" ".join(_alternative_in_json(way)) for way in _split_alternatives(found)]
     return " | ".join(way or '""' for way in ways)
 
 
@@ -147,7 +147,7 @@ def _split_alternatives(found: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     yield found[start:]
 
 
-def _sequence_in_json(way: Sequence[Piece]) -> Iterator[str]:
+def _alternative_in_json(way: Sequence[Piece]) -> Iterator[str]:
     plain: list[Piece] = []  # neighbours that are one terminal
     for unit, quantifier in _quantified_units(way):
         if all(piece.kind != "atom" or not _matched_escapes(piece.text) for piece in unit):

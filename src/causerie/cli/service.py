@@ -56,7 +56,7 @@ def install(
 
     `causerie service install -- --port 9000 --config ~/causerie.toml`
     """
-    agent = _service_agent((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
+    agent = _systemd_or_launchd((sys.executable, "-P", "-m", "causerie", "serve", *(words or ())))
     if show:
         typer.echo(agent.content.decode(), nl=False)
         return
@@ -82,7 +82,7 @@ def uninstall() -> None:
 
     `causerie service uninstall`
     """
-    agent = _service_agent(())
+    agent = _systemd_or_launchd(())
     if not agent.file.exists():
         raise CommandFailed(f"nothing is installed: there is no {agent.file}")
     _run_commands(agent.stops, fails=False)
@@ -100,7 +100,7 @@ class _Agent(NamedTuple):
     advice: str
 
 
-def _service_agent(command: Sequence[str]) -> _Agent:
+def _systemd_or_launchd(command: Sequence[str]) -> _Agent:
     from causerie.settings.environment import config_folder, variables
 
     if sys.platform == "darwin":

@@ -90,7 +90,7 @@ class AccountConditions(Struct):
     """Balance of credits below which the owners of a project are reminded."""
 
     async def look(self, alerts: Alerts) -> Sequence[Condition]:
-        """Return what holds now; raise ``StoreUnavailable``."""
+        """Return the alert conditions that hold now; raise ``StoreUnavailable``."""
         now = self._clock()
         budgets: list[WatchedBudget] = []
         if alerts.budget_percent:

@@ -31,7 +31,7 @@ _SECRET = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH)
 
 def base_environment() -> dict[str, str]:
     """Return the variables that every program needs."""
-    return _matching_variables(_BASE)
+    return _variables_without_secrets(_BASE)
 
 
 def engine_environment(passed: Collection[str] = ()) -> dict[str, str]:
@@ -41,15 +41,15 @@ def engine_environment(passed: Collection[str] = ()) -> dict[str, str]:
     """
     ours = os.environ  # noqa: TID251 - handed on, not read
     more = {name: ours[name] for name in passed if name in ours}
-    return base_environment() | _matching_variables(_ENGINE) | more
+    return base_environment() | _variables_without_secrets(_ENGINE) | more
 
 
 def package_index_environment() -> dict[str, str]:
     """Return the variables for pip, which may have the addresses of indexes."""
-    return engine_environment() | _matching_variables(re.compile(r"PIP_\w+"))
+    return engine_environment() | _variables_without_secrets(re.compile(r"PIP_\w+"))
 
 
-def _matching_variables(listed: re.Pattern[str]) -> dict[str, str]:
+def _variables_without_secrets(listed: re.Pattern[str]) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()  # noqa: TID251 - handed on, not read

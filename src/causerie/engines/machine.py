@@ -93,7 +93,7 @@ def cores(part: MachinePart = WHOLE) -> int:
 
 
 def quota(part: MachinePart = WHOLE) -> int | None:
-    """Return the whole cores that the control groups give this part, at least one.
+    """Return the cores of a part of the machine under the control groups' quota, at least one.
 
     ``None`` where no group has a quota.
     """

@@ -51,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 
 def sampling_of_gguf(told: Mapping[str, float], names: Iterable[str]) -> RecommendedSampling | None:
-    """Return the recommendation for a GGUF file.
+    """Return what a GGUF file recommends, or else what is usual for its family of models.
 
     ``told`` has its keys below ``general.sampling.``, and ``names`` the most telling name first.
     """

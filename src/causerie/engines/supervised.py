@@ -134,13 +134,13 @@ class EngineSupervisor(Generic[ChildT]):
             log.warning("engine ended", model=self._name, why=why)
             self.detail = why
             try:
-                child, delay = await self._restart_child(delay)
+                child, delay = await self._restart_until_ready(delay)
             except GivenUp:
                 self.state = base.EngineState.ABSENT
                 return
             started = time.monotonic()
 
-    async def _restart_child(self, delay: float) -> tuple[ChildT, float]:
+    async def _restart_until_ready(self, delay: float) -> tuple[ChildT, float]:
         while True:
             self.state = base.EngineState.FAILED
             wait = delay * random.uniform(0.8, 1.2)

@@ -182,7 +182,7 @@ class HttpClient:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._keeps_idle = reach.idle_seconds > 0
-        self._now = 0.0  # when it was last watched, on the monotonic clock
+        self._watched_at = 0.0  # when it was last watched, on the monotonic clock
         self._fixed = self._fixed_lines()
 
     async def send(
@@ -269,7 +269,7 @@ class HttpClient:
 
     def _expire_connections(self) -> None:
         # One timer for everything: a timer per request would cost more than the request.
-        now = self._now = monotonic()
+        now = self._watched_at = monotonic()
         due = [connection.expire(now) for connection in tuple(self._connections)]
         oldest = now - self._reach.idle_seconds
         while self._idle and self._idle[0].idle_since <= oldest:
@@ -285,7 +285,7 @@ class HttpClient:
         if not self._keeps_idle:
             connection.close()
             return
-        connection.idle_since = self._now
+        connection.idle_since = self._watched_at
         self._idle.append(connection)
         if self._waiting:
             self._call_next()
@@ -334,7 +334,7 @@ class HttpClient:
             self._dialing -= 1
         self._connections.add(connection)
         if self._timer is None:
-            self._now = monotonic()
+            self._watched_at = monotonic()
             self._timer = connection.loop.call_later(_WATCH_SECONDS, self._expire_connections)
         return connection
 

@@ -165,8 +165,8 @@ class DoorTable:
         self._by_name = {door.name: door for door in self.doors}
         self._default = self._by_name[default]
         self._private = private
-        self._domains = ("localhost", *(domain.lower() for domain in domains))
-        self._names = frozenset((*self._domains, *(name.lower() for name in names)))
+        self._own_domains = ("localhost", *(domain.lower() for domain in domains))
+        self._names = frozenset((*self._own_domains, *(name.lower() for name in names)))
         self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
         self._by_prefix = sorted(
             ((door.prefix, door) for door in self.doors),
@@ -222,7 +222,7 @@ class DoorTable:
         return host_name(host) in self._by_host
 
     def _check_below(self, name: str) -> None:
-        below = any(name.endswith(f".{domain}") for domain in self._domains)
+        below = any(name.endswith(f".{domain}") for domain in self._own_domains)
         if below and name not in self._names:
             raise NotFound(
                 f"No door has the host name {name}; add it to the `hosts` of a door or to "

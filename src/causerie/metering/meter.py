@@ -43,7 +43,7 @@ class Contents(Struct, eq=False):
     _kept_events: list[events.Event] = []
     _open: dict[int, bool] = {}  # choices that have started: whether they have not ended
     _usage: events.Usage | None = None
-    _size: int = 0
+    _kept_size: int = 0
     _is_cut: bool = False
 
     @property
@@ -51,7 +51,7 @@ class Contents(Struct, eq=False):
         """Return about how many bytes of memory it takes."""
         passed = self._request.passed
         size = 0 if passed is None else _CHARACTERS * passed.tokens
-        return self._size + size + sum(map(_message_size, self._request.messages))
+        return self._kept_size + size + sum(map(_message_size, self._request.messages))
 
     def see(self, batch: events.Batch) -> None:
         """Keep events; beyond the bound only the ends of choices."""
@@ -61,7 +61,7 @@ class Contents(Struct, eq=False):
         """Forget all events, as the reply starts anew."""
         self._kept_events.clear()
         self._open.clear()
-        self._size, self._is_cut = 0, False
+        self._kept_size, self._is_cut = 0, False
 
     def request(self) -> Excerpt:
         """Return the request as it was sent: messages, tools and response format.
@@ -93,8 +93,8 @@ class Contents(Struct, eq=False):
             self._open[event.choice] = False
             return True
         self._open.setdefault(event.choice, True)
-        self._size += _size(event)
-        self._is_cut = self._is_cut or self._size > _HELD
+        self._kept_size += _event_size(event)
+        self._is_cut = self._is_cut or self._kept_size > _HELD
         return not self._is_cut
 
 
@@ -105,7 +105,7 @@ def _message_size(message: Message) -> int:
     return sum(len(one.text if isinstance(one, TextPart) else one.url) for one in content)
 
 
-def _size(event: events.Event) -> int:
+def _event_size(event: events.Event) -> int:
     match event:
         case events.TextDelta():
             return len(event.text) + sum(_LOGPROB * (1 + len(one.top)) for one in event.logprobs)

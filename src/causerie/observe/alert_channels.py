@@ -35,7 +35,7 @@ class Email:
         del now  # a letter is dated by what sends it
         place = f"{self.server.host}:{self.server.port}"
         try:
-            await mail.in_thread(partial(mail.send_now, self.server, self._mail_letter(message)))
+            await mail.in_thread(partial(mail.send_now, self.server, self._letter_of(message)))
         except asyncio.CancelledError:
             log.warning("alert left", message=message.id, reason="the service stops")
             raise
@@ -44,7 +44,7 @@ class Email:
             return Outcome(delivered=False, words=words, final=mail.is_final(failure))
         return Outcome(delivered=True, words=f"{place} took the letter.")
 
-    def _mail_letter(self, message: Delivery) -> mail.Letter:
+    def _letter_of(self, message: Delivery) -> mail.Letter:
         lines = [message.title + ("" if message.title.endswith(".") else "."), ""]
         lines += [f"{name.replace('_', ' ')}: {value}" for name, value in message.details.items()]
         lines += ["", f"At {message.at:%Y-%m-%d %H:%M} UTC."]

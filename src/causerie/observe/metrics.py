@@ -101,7 +101,7 @@ class MetricsCounters(Collector):
         self._shared = shared
         self._ended: list[Record] = []
         self._names: set[str] = set()  # that labels have below wildcards
-        self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
+        self._by_door_and_model: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -121,7 +121,7 @@ class MetricsCounters(Collector):
         """Return how many requests each model has had, and how many of them failed (5xx)."""
         self._count_ended()
         found: dict[str, tuple[int, int]] = {}
-        for (_, model), place in self._places.items():
+        for (_, model), place in self._by_door_and_model.items():
             requests, failed = found.get(model, (0, 0))
             requests += place.requests.total()
             failed += sum(n for (status, *_), n in place.requests.items() if status >= 500)
@@ -138,7 +138,7 @@ class MetricsCounters(Collector):
         yield from self._counter_metrics()
 
     def _counter_metrics(self) -> Iterator[Metric]:
-        places = self._places.items()
+        places = self._by_door_and_model.items()
         ended = [((*place, *end), n) for place, it in places for end, n in it.ended()]
         yield _metric_family("requests", ended)
         tokens = [((*place, kind), n) for place, it in places for kind, n in it.tokens.items()]
@@ -207,7 +207,7 @@ class MetricsCounters(Collector):
         for record in ended:
             places[record.door, self._model_label(record)].append(record)
         for place, records in places.items():
-            self._places[place].add(records)
+            self._by_door_and_model[place].add(records)
 
 
 class _Times:

@@ -182,7 +182,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question, its verdict and what was seen."""
+    """A question, its verdict, and the requests and replies that led to it."""
 
     question: ProbeQuestion
     verdict: ProbeVerdict

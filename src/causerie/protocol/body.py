@@ -263,7 +263,7 @@ def check_work(body: bytes, rules: ParsingRules) -> None:
     try:
         bounded_json.check(body, rules.work)
     except bounded_json.TooMuchWork as error:
-        _check_plain(body)
+        _check_uncompressed(body)
         setting = BOUND_SETTINGS.get(error.bound)
         further = f", or have the operator raise `{setting}`" if setting else ""
         raise invalid_json(
@@ -276,7 +276,7 @@ def decode_object(body: bytes) -> dict[str, object]:
         raise invalid_json("The body is empty; send a JSON object.")
     if body.startswith(b"\xef\xbb\xbf"):
         raise invalid_json("The body begins with a byte order mark; send UTF-8 without one.")
-    _check_plain(body)
+    _check_uncompressed(body)
     try:
         document = msgspec.json.decode(body)
     except UnicodeDecodeError as error:
@@ -294,7 +294,7 @@ def decode_object(body: bytes) -> dict[str, object]:
     return document
 
 
-def _check_plain(body: bytes) -> None:
+def _check_uncompressed(body: bytes) -> None:
     for name, beginnings in _COMPRESSED.items():
         if body.startswith(beginnings):
             raise invalid_json(

@@ -97,14 +97,14 @@ class Passed(Struct):
                         at = event.choice, event.index
                         arguments.setdefault(at, []).append(event.arguments)
                     case events.Finished():
-                        self._record_end(event)
+                        self._note_choice_end(event)
         self.batches.clear()
         self._reasoning.append("".join(reasoning))
         self._text.append("".join(text))
         for at, pieces in arguments.items():
             self._arguments.setdefault(at, []).append("".join(pieces))
 
-    def _record_end(self, event: events.Finished) -> None:
+    def _note_choice_end(self, event: events.Finished) -> None:
         self._finish = event.reason
         self._finished += 1
         if event.reason in ("stop", "tool_calls"):

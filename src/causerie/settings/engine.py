@@ -204,7 +204,7 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     yield from _option_rules(at, vllm)
     if vllm.address is not None:
         yield from _address_rules((*at, "address"), vllm.address)
-        if _of_service(vllm.address):
+        if _is_srv_name(vllm.address):
             words = "names a service, which may have several servers; put it into `addresses`"
             yield Broken((*at, "address"), words)
         if vllm.kv_events is not None:
@@ -249,7 +249,7 @@ def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
     seen = [address.rstrip("/") for address in vllm.addresses]
     for index, address in enumerate(seen):
         yield from _address_rules((*at, index), vllm.addresses[index])
-        if _of_service(address) and urlsplit(address).port:
+        if _is_srv_name(address) and urlsplit(address).port:
             yield Broken((*at, index), "has a port, which its SRV records name; take it out")
         if address in seen[:index]:
             yield Broken((*at, index), "stands there twice; each server is named once")
@@ -260,7 +260,7 @@ def _pool_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
             yield Broken((*at, index), f"{words}; take them out, or start both by `replicas`")
 
 
-def _of_service(address: str) -> bool:
+def _is_srv_name(address: str) -> bool:
     return _host_of_address(address).startswith("_")
 
 

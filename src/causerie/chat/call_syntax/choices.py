@@ -169,7 +169,9 @@ def _choices_of_part(
         {key: of for key, of in schema.items() if key not in ("$ref", "allOf", *_ALTERNATIVES)}
     ]
     for options in _applied_subschemas(schema):
-        each = _distinct_choices([_of_option(option, shared, known) for option in options], shared)
+        each = _without_duplicates(
+            [_of_option(option, shared, known) for option in options], shared
+        )
         if len(each) > max(len(options), _MOST_UNITED):
             raise refused(schema, "it has too many alternatives.")
         if len(found) > 1 and len(found) * len(each) > _MOST:
@@ -192,7 +194,7 @@ def _of_option(
     return known[id(option)][1]
 
 
-def _distinct_choices(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Schema]:
+def _without_duplicates(options: Sequence[Sequence[Schema]], shared: Schema) -> Sequence[Schema]:
     each = [choice for option in options for choice in option]
     if len(each) <= len(options):
         return each

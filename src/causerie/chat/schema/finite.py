@@ -237,7 +237,7 @@ class _Judge:
     def _admits_kind(self, kind: str, schema: Schema) -> bool:
         if self.contradictions.of(kind, schema):
             return False
-        return all(self.admits(part) for part, _ in self._required_inside(kind, schema, "#"))
+        return all(self.admits(part) for part, _ in self._required_subschemas(kind, schema, "#"))
 
     def culprit(self, schema: object, pointer: str = "#", depth: int = 0) -> tuple[str, str]:
         if depth > _DEEPEST:
@@ -259,9 +259,9 @@ class _Judge:
             place = target.get("$comment", pointer) if isinstance(target, Mapping) else pointer
             yield target, str(place)
         if len(kinds) == 1:
-            yield from self._required_inside(kinds[0], schema, pointer)
+            yield from self._required_subschemas(kinds[0], schema, pointer)
 
-    def _required_inside(
+    def _required_subschemas(
         self, kind: str, schema: Schema, pointer: str
     ) -> Iterator[tuple[object, str]]:
         named, fewest = as_mapping(schema.get("properties")), schema.get("minItems", 0)

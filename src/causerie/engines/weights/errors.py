@@ -24,7 +24,7 @@ class WeightsNotFound(WeightsError):
 
 
 class NoGgufFile(WeightsNotFound):
-    """The ``repository`` holds no GGUF file; ``instead`` says what to do."""
+    """A repository holds no GGUF file; the message ends with ``instead``: what to do."""
 
     def __init__(self, repository: str, instead: str) -> None:
         super().__init__(f"{repository} holds no .gguf file; {instead}.")

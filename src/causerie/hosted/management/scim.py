@@ -278,7 +278,9 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
     """Return a person as the body describes them; raise :class:`InvalidRequest`."""
     user_name, name = _required(body, "userName"), body.get("name")
     parts = name if isinstance(name, dict) else {}
-    emails = [each for each in _elements(body.get("emails")).values() if _text(each, "value")]
+    emails = [
+        each for each in _elements_by_value(body.get("emails")).values() if _text(each, "value")
+    ]
     emails.sort(key=lambda each: (not _as_boolean(each.get("primary")), each.get("type") != "work"))
     both = " ".join(filter(None, (_text(parts, "givenName"), _text(parts, "familyName"))))
     shown = _text(body, "displayName") or _text(parts, "formatted") or both
@@ -293,7 +295,7 @@ def person_of(body: Mapping[str, Any]) -> ProvisionedPerson:
 
 def group_of(body: Mapping[str, Any]) -> WantedGroup:
     """Return a group as the body describes it; raise :class:`InvalidRequest`."""
-    members = frozenset(_elements(body.get("members")))
+    members = frozenset(_elements_by_value(body.get("members")))
     return WantedGroup(_required(body, "displayName"), _text(body, "externalId"), members)
 
 
@@ -366,7 +368,7 @@ def patched(resource: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str
     """Return a resource after the operations of a patch; raise :class:`InvalidRequest`."""
     result = dict(resource)
     for name in _LISTS:  # by value, for there may be thousands
-        result[name] = _elements(result.get(name))
+        result[name] = _elements_by_value(result.get(name))
     operations = body.get("Operations")
     if not isinstance(operations, list) or len(operations) > _MOST_OPERATIONS:
         words = f"`Operations` is a list of at most {_MOST_OPERATIONS} operations."
@@ -401,7 +403,7 @@ def _name(given: str) -> str:
     return _NAMES.get(given.lower(), given)
 
 
-def _elements(value: Any) -> _Elements:
+def _elements_by_value(value: Any) -> _Elements:
     listed = value if isinstance(value, list) else [] if value is None else [value]
     found = [each if isinstance(each, dict) else {"value": each} for each in listed]
     return {str(each.get("value", number)): dict(each) for number, each in enumerate(found)}
@@ -410,7 +412,7 @@ def _elements(value: Any) -> _Elements:
 def _patched(held: _Elements, verb: str, match: tuple[str, str], sub: str, value: Any) -> _Elements:
     key, wanted = match
     if not key and not sub:
-        given = _elements(value)
+        given = _elements_by_value(value)
         if verb == "remove":
             return {name: each for name, each in held.items() if given and name not in given}
         return held | given if verb == "add" else given

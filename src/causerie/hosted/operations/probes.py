@@ -228,7 +228,7 @@ class Examination:
         one = self._examinee
         async with ProbeClient(one.base_url, one.key, one.reach, self._bounds) as asker:
             listed = await asker.put(LIST)
-            if trouble := self._listing_failure(listed):
+            if trouble := self._access_failure(listed):
                 self.end("failed", trouble)
                 return
             subject = Subject(
@@ -254,7 +254,7 @@ class Examination:
         self.asked += 1
         self.question = question.words
 
-    def _listing_failure(self, listed: ProbeReply) -> str:
+    def _access_failure(self, listed: ProbeReply) -> str:
         if not listed.status:
             return f"the provider cannot be reached: {listed.trouble}"
         if listed.status in (401, 403):

@@ -87,7 +87,7 @@ def taken_over(
     gone: Collection[str] = (),
     prefix: str = "",
 ) -> Sequence[EntryStep]:
-    """Return the entry changes that configure the ``picked`` models and drop the ``gone`` ones.
+    """Return the changes that make aliases of the ``picked`` models and drop the ``gone`` ones.
 
     Entries of the file stay as they are.
     """

@@ -337,14 +337,14 @@ def plain_request(
         else parameters.SamplingParams(temperature)
         if top_p is None
         else parameters.SamplingParams(temperature, top_p=top_p),
-        params=_params_by_given.get(given) or _params_of(given),
+        params=_params_by_given.get(given) or _names_of_given(given),
         keeps_output_limit=rules.reject_long_output,
         sent=fields,
         **of_api,
     )
 
 
-def _params_of(given: _Given) -> frozenset[str]:
+def _names_of_given(given: _Given) -> frozenset[str]:
     sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
     names = _params_by_given[given] = frozenset(["model", "messages", *sent])
     return names
