@@ -146,6 +146,7 @@ async def test_a_background_service_ends_after_the_last_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, ended = tmp_path / "run", list[int]()
+    folder.mkdir()
     monkeypatch.setattr(app, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(app, "_UNUSED_SECONDS", 0.05)
     monkeypatch.setattr(os, "kill", lambda _, signal: ended.append(signal))

@@ -143,7 +143,7 @@ async def test_the_model_that_was_asked_is_recorded_at_the_price_of_the_wildcard
             for name in ("openai/gpt-5", "openai/gpt-5-mini"):
                 status, headers, answer = await there.ask("/gateway/v1", name, key=key)
                 assert (status, answer["model"]) == (200, name)
-                assert headers["x-served-model"] == name
+                assert "x-served-model" not in headers, "it is the one that was asked"
                 assert headers["x-served-by"] == f"a/{name.replace('openai', 'models')}"
             records = await opened.records()
         assert {(one.model, one.served_by) for one in records} == {

@@ -15,7 +15,8 @@ from servicekit import ServiceView, service_view
 from waiting import eventually
 
 from causerie.cli.keys import digest_line, new_key
-from causerie.http.pages.templating import Templates
+from causerie.hosted.console import application
+from causerie.http.pages.templating import Templates, environment
 from causerie.routing import circuit_breaker
 
 R = "/router/v1"
@@ -241,6 +242,7 @@ async def test_no_template_is_compiled_in_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first visit of a page compiles it and what it names: together up to 100 ms."""
+    monkeypatch.setattr(application, "environment", environment)  # not those of other tests
     async with upstream(Reply("Yes.")) as up:
         text = DEAD.format(operator=digest_line(new_key()), port=free_port(), base_url=up.base_url)
         async with service_view(tmp_path, text) as running:

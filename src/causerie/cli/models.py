@@ -368,15 +368,11 @@ def remove(
     from causerie.cli.services import services
     from causerie.composition.engine_makers import weights_cache
     from causerie.engines.weights.cache import delete_weights
-    from causerie.engines.weights.errors import BadReference
 
     settings = command.settings_in_force(config, pairs).settings
     known, cache = command.library(), weights_cache(settings)
     every = cache.every()
-    found: Sequence[CachedWeights] = []
-    with suppress(BadReference):
-        wanted = command.reference_of(settings, name)
-        found = [one for one in every if command.same_weights(one.ref, wanted)]
+    found = _weights_named(name, settings, every)
     if not found:
         names = ", ".join(dict.fromkeys(known.name(one.ref) for one in every)) or "nothing"
         raise command.CommandFailed(
@@ -398,3 +394,14 @@ def remove(
     for one in found:
         asyncio.run(delete_weights(cache.folder, one))
     typer.echo(f"Deleted {name}: {size}.")
+
+
+def _weights_named(
+    name: str, settings: Settings, every: Sequence[CachedWeights]
+) -> Sequence[CachedWeights]:
+    from causerie.engines.weights.errors import BadReference
+
+    with suppress(BadReference):
+        wanted = command.reference_of(settings, name)
+        return [one for one in every if command.same_weights(one.ref, wanted)]
+    return ()

@@ -95,9 +95,8 @@ def serve(
     """
     from causerie.cli.cached_models import served_models
 
-    flags = _flag_overrides(
-        {"host": host, "port": port, "keys": keys, "workers": workers}, refs or model
-    )
+    server = {"host": host, "port": port, "keys": keys, "workers": workers}
+    flags = _flag_overrides(server, refs or model)
     options = {
         "context": context,
         "parallel": parallel,

@@ -57,7 +57,7 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise :class:`ValueError` for a wrong price."""
         for part in PRICE_PARTS:
-            if (price := getattr(self, f"{part}_price_per_million")) is not None:
+            if (price := getattr(self, f"{part}_price")) is not None:
                 money(price)
 
 
