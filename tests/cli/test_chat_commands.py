@@ -157,10 +157,13 @@ def test_thinking_is_chosen_in_the_conversation(
     ],
 )
 def test_where_nothing_answers_a_service_is_named_or_can_be_started(
-    monkeypatch: pytest.MonkeyPatch, address: str, runs: bool, advice: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, runs: bool, advice: str
 ) -> None:
-    other = Service(ControlSocket(Path(), 1), ServiceFacts(1, None, "0.0.0.0:8421"))
-    monkeypatch.setattr("causerie.cli.chat_session.services", lambda: [other] if runs else [])
+    (tmp_path / "2.key").write_text("of a service that `causerie run` started")
+    facts = ServiceFacts(1, None, "0.0.0.0:8421")
+    kept, other = (Service(ControlSocket(tmp_path / f"{n}.sock", n), facts) for n in (2, 1))
+    found = [kept, other] if runs else [kept]
+    monkeypatch.setattr("causerie.cli.chat_session.services", lambda: found)
     with pytest.raises(CommandFailed) as failed, explain_failures(address):
         raise ServiceError("It failed.") from TransportFailed("refused", "no answer", sent=False)
     assert str(failed.value) == f"{address} cannot be reached: no answer{advice}"
