@@ -63,8 +63,8 @@ def serving(
     (folder / "causerie.toml").write_text(config)
     log = folder / "serve.log"
     words = ["serve", "--port", str(port), "--config", str(folder / "causerie.toml")]
-    own = {"NO_COLOR": "1", "XDG_DATA_HOME": str(folder)}  # not the data of who runs the tests
-    variables = {**environment, **os.environ, **own}
+    own = {"XDG_DATA_HOME": str(folder)}  # not the data of who runs the tests
+    variables = {**own, **environment, **os.environ, "NO_COLOR": "1"}
     with log.open("wb") as out:
         process = started(words, variables, out, program)
     service = Service(f"http://127.0.0.1:{port}", process, log)
