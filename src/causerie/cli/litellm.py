@@ -52,7 +52,7 @@ def translate(source: Path) -> tuple[str | None, list[str]]:
     The text is ``None`` if no model can be carried over. Raises :class:`CommandFailed` if the file
     cannot be read.
     """
-    translation = Translation(_read_document(source), variables())
+    translation = LitellmTranslation(_read_document(source), variables())
     text = "\n".join(translation.lines()) + "\n" if translation.aliases else None
     return text, translation.notes
 
@@ -95,7 +95,7 @@ class ImportedTarget:
         return f"{self.provider}/{self.model}"
 
 
-class Translation:
+class LitellmTranslation:
     """Tables of our configuration, by their names; ``notes`` are settings without a counterpart."""
 
     def __init__(self, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
