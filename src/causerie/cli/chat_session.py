@@ -254,7 +254,7 @@ def advice(status: object, base_url: str) -> str:
 
 
 class Endpoint(NamedTuple):
-    """Where a chat is held; without a model it is the first one there."""
+    """Address, key and model of a chat; without a model, the first that is listed answers."""
 
     base_url: str
     key: str | None

@@ -144,7 +144,7 @@ METADATA = MetaData(
 )
 
 
-def _metadata_table(name: str, *parts: SchemaItem) -> Table:
+def _new_table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, METADATA, *parts)
 
 
@@ -222,7 +222,7 @@ identities = _table_of(
 # Groups that identity providers provision by SCIM.
 identity_groups = _table_of(IdentityGroup, "identity_groups", UniqueConstraint("provider", "name"))
 
-identity_group_members = _metadata_table(
+identity_group_members = _new_table(
     "identity_group_members",
     Column("group_id", Text, ForeignKey("identity_groups.id"), primary_key=True),
     _of_user(primary_key=True, index=True),
@@ -247,7 +247,7 @@ one_time_links = _table_of(
 )
 
 # When somebody last left a project: older invitations let them in no more.
-departures = _metadata_table(
+departures = _new_table(
     "departures",
     _of_project(primary_key=True),
     _of_user(primary_key=True),
@@ -258,7 +258,7 @@ sessions = _table_of(Session, "sessions", _digest_column(), _of_user(index=True)
 
 totp = _table_of(Authenticator, "totp", _of_user(primary_key=True))
 
-recovery_codes = _metadata_table(
+recovery_codes = _new_table(
     "recovery_codes", _of_user(primary_key=True), *_key_columns(LargeBinary, "digest")
 )
 
@@ -353,7 +353,7 @@ operator_keys = _table_of(OperatorKey, "operator_keys", _digest_column())
 # Amounts paid in for projects; withdrawals have a minus.
 credits = _table_of(Credit, "credits", Index(None, "project_id", "at"))
 
-schema_state = _metadata_table(
+schema_state = _new_table(
     "schema_state",
     *_key_columns(Integer, "id"),
     Column("served_from", Text),  # the revision that a version must know to serve these tables
@@ -362,13 +362,13 @@ schema_state = _metadata_table(
 
 # One row, raised by whoever changes a key or project: its lock makes the order of
 # numbers the order of commits, which a sequence does not.
-change_counter = _metadata_table(
+change_counter = _new_table(
     "change_counter", *_key_columns(Integer, "id"), *_required_columns(BigInteger, "number")
 )
 _when_made(schema_state, "INSERT INTO schema_state (id) VALUES (1)")
 _when_made(change_counter, "INSERT INTO change_counter (id, number) VALUES (1, 0)")
 
-changes = _metadata_table(
+changes = _new_table(
     "changes",
     *_key_columns(BigInteger, "number"),
     *_required_columns(Text, "subject"),
@@ -413,7 +413,7 @@ _SEARCHED = ("key_id", "user_id", "tag", "served_by")
 
 
 def _usage_sums(name: str, *places: str) -> Table:
-    return _metadata_table(
+    return _new_table(
         name,
         *_key_columns(Text, "project_id"),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
@@ -439,7 +439,7 @@ usage_tags = _usage_sums("usage_tags", "tag", "user_id", "model")
 usage_targets = _usage_sums("usage_targets", "model", "served_by")
 
 # What was charged for, by day, as the invoices of providers list it. Statements are made of it.
-usage_charged = _metadata_table(
+usage_charged = _new_table(
     "usage_charged",
     *_key_columns(Text, "project_id"),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
@@ -452,7 +452,7 @@ usage_charged = _metadata_table(
 )
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = _metadata_table(
+usage_first_token = _new_table(
     "usage_first_token",
     *_key_columns(Text, "project_id"),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
@@ -463,7 +463,7 @@ usage_first_token = _metadata_table(
 
 
 def _measurements_table(name: str) -> Table:
-    return _metadata_table(
+    return _new_table(
         name,
         *_key_columns(Text, "target"),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
@@ -486,6 +486,6 @@ alert_deliveries = _table_of(
 )
 
 
-probe_results = _metadata_table(
+probe_results = _new_table(
     "probe_results", *_key_columns(Text, "provider", "model"), *_required_columns(Text, "kept")
 )
