@@ -109,8 +109,9 @@ def _without_single_reference(whole: Schema) -> Schema:
     if not isinstance(reference, str) or not all(map(words.is_annotation, others)):
         return whole
     target = resolved(whole, reference)
-    rest = {key: of for key, of in whole.items() if key != "$ref"}
-    return {**rest, **target} if isinstance(target, Mapping) else whole
+    if not isinstance(target, Mapping) or target.get("type") != whole.get("type", target.get("type")):
+        return whole
+    return {**{key: of for key, of in whole.items() if key != "$ref"}, **target}
 
 
 def _holds_subschemas(key: str, schema: Schema) -> bool:
