@@ -121,9 +121,7 @@ def _running_model(
     from causerie.settings.tree import DEFAULT_MODEL
 
     if isinstance(context, int) and context < 1:
-        raise command.CommandFailed(
-            f"--context takes a number from 1, and got {context}", command.ExitCode.USAGE
-        )
+        raise command.WrongUsage(f"--context takes a number from 1, and got {context}")
     known = command.library()
     for service in services():
         if service.facts.background and (context is not None or service.outdated):
@@ -181,15 +179,13 @@ def question_of(words: Sequence[str], patience: float = _PATIENCE_SECONDS) -> st
     before, after = _valid_text(" ".join(words[:at])), _valid_text(" ".join(words[at + reads :]))
     if sys.stdin is None:
         if reads or not words:
-            raise command.CommandFailed(
-                "stdin is closed; ask with an argument", command.ExitCode.USAGE
-            )
+            raise command.WrongUsage("stdin is closed; ask with an argument")
         return after
     if sys.stdin.isatty() and not reads:
         return after if words else None
     parts = [part for part in (before, _piped_text(patience), after) if part]
     if not parts:
-        raise command.CommandFailed("stdin held no question", command.ExitCode.USAGE)
+        raise command.WrongUsage("stdin held no question")
     return "\n\n".join(parts)
 
 
@@ -206,11 +202,9 @@ def _piped_text(patience: float) -> str:
     raw = sys.stdin.buffer.read(_MOST_PIPED + 1)
     if len(raw) > _MOST_PIPED:
         size = f"{_MOST_PIPED // 2**20} MiB"
-        raise command.CommandFailed(
-            f"stdin holds more than {size}; pipe less text", command.ExitCode.USAGE
-        )
+        raise command.WrongUsage(f"stdin holds more than {size}; pipe less text")
     if b"\0" in raw:  # as git and grep tell
-        raise command.CommandFailed("stdin holds binary data; pipe text", command.ExitCode.USAGE)
+        raise command.WrongUsage("stdin holds binary data; pipe text")
     return raw.decode("utf-8", "replace").replace("\r\n", "\n").strip()
 
 

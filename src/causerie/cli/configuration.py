@@ -21,7 +21,6 @@ from causerie.cli import command
 if TYPE_CHECKING:
     import msgspec
 
-    from causerie.composition.configuring import ImportStep
     from causerie.hosted.accounts.operating import Entries
     from causerie.hosted.accounts.records import StoredEntry
     from causerie.settings.entries import Entry, EntryKey, ReadWith
@@ -125,21 +124,13 @@ def _table_lines(
             each = f"[[{names}.{field.name}]]"
             inner += [(each, one, (field.name, index)) for index, one in enumerate(found)]
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
-            if found != _default_of(field):
+            if found != field.default:
                 inner.append((f"[{names}.{field.name}]", found, (field.name,)))
         elif everything or (*path, field.name) in origins:
             lines.append(_setting_line(field, found, origins.get((*path, field.name), "default")))
     for each, found, below in inner:
         lines += _table_lines(each, found, (*path, *below), origins, everything)
     return [f"\n{header}", *lines] if lines or path in origins else []
-
-
-def _default_of(field: msgspec.structs.FieldInfo) -> object:
-    import msgspec
-
-    if field.default_factory is not msgspec.NODEFAULT:
-        return field.default_factory()
-    return field.default
 
 
 def _setting_line(field: Any, value: object, origin: str) -> str:
@@ -246,14 +237,14 @@ _HEAD = """\
 
 def export_text(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
     """Return the entries as TOML: by kind, oldest first."""
-    from causerie.composition.entries import SECTIONS, entry_of, known
-    from causerie.settings.entries import without_switched_off
+    from causerie.composition.entries import entry_of, known
+    from causerie.settings.entries import TABLES, without_switched_off
 
     usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
     kept = {one.key: one for one in usable}
     tables = [
         "\n".join(_entry_lines(each, kept, loaded))
-        for kind in SECTIONS
+        for kind in TABLES
         for each in stored
         if each.kind == kind
     ]
@@ -264,7 +255,6 @@ def _entry_lines(
     stored: StoredEntry, kept: Mapping[EntryKey, Entry], loaded: Loaded
 ) -> Iterator[str]:
     from causerie.composition.entries import entry_of, reasons
-    from causerie.settings.entries import KEYS, NAMES, PATHS
     from causerie.settings.toml import table_text
 
     full, entry = entry_of(stored), kept[entry_of(stored).key]
@@ -273,13 +263,13 @@ def _entry_lines(
         yield f"# Not in force: {' '.join(why.split())}"
     elif entry.body != full.body:
         yield "# Without its targets that are switched off."
-    values = {NAMES[entry.section]: stored.name, **(full.body if why else entry.body)}
+    values = {entry.table.name: stored.name, **(full.body if why else entry.body)}
     remarks = {}
     if stored.credential is not None or stored.unreadable:
-        label = KEYS[entry.section]
+        label = entry.table.key
         values[label] = {"env": key_variable(stored.name, label)}
         remarks[label] = f"the {label} itself stays in the database"
-    for line in table_text(PATHS[entry.section], _without_null(values), remarks).split("\n"):
+    for line in table_text(entry.table.path, _without_null(values), remarks).split("\n"):
         yield f"# {line}" if why else line
 
 
@@ -363,6 +353,7 @@ def import_entries(
 
     With ``prune`` entries that the file does not name are deleted.
     """
+    from causerie.cli.terminal import print_table
     from causerie.composition.configuring import EntryImport
     from causerie.settings.environment import variables
     from causerie.settings.load import read_entry_file
@@ -376,7 +367,8 @@ def import_entries(
     async def work(entries: Entries) -> int:
         importing = EntryImport(entries, alone, read, variables())
         steps = await importing.plan(found.entries, prune=prune)
-        _print_steps(steps)
+        rows = [(it.action, it.entry.kind, it.entry.name, it.what or "-") for it in steps]
+        print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
         count = sum(each.changes for each in steps)
         if count and not yes:
             command.confirm(f"Write {_entry_count(count)} into the database?")
@@ -385,14 +377,6 @@ def import_entries(
 
     count = with_entries(alone, work)
     typer.echo(f"{_entry_count(count)} written." if count else "Nothing to write.", err=True)
-
-
-def _print_steps(steps: Sequence[ImportStep]) -> None:
-    from causerie.cli.terminal import print_table
-    from causerie.settings.entries import KINDS
-
-    rows = [(it.action, KINDS[it.entry.section], it.entry.name, it.what or "-") for it in steps]
-    print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
 
 
 def _entry_count(count: int) -> str:

@@ -19,6 +19,7 @@ from causerie.cli.command import (
     Engine,
     ExitCode,
     Set,
+    WrongUsage,
     library,
     ref_of,
     reference_of,
@@ -94,9 +95,13 @@ def serve(
     `causerie serve --config causerie.toml --model small`
     """
     from causerie.cli.cached_models import served_models
+    from causerie.settings.load import Override
 
     server = {"host": host, "port": port, "keys": keys, "workers": workers}
-    flags = _flag_overrides(server, refs or model)
+    flags = [Override(f"server.{name}", server[name], f"--{name}") for name in server]
+    flags = [each for each in flags if each.value is not None]
+    if refs or model:
+        flags.append(Override("weights.serve", False, "the command line"))
     options = {
         "context": context,
         "parallel": parallel,
@@ -109,14 +114,6 @@ def serve(
 
     read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
     _serve_until_stopped(read)
-
-
-def _flag_overrides(server: Mapping[str, str | None], named: list[str] | None) -> list[Override]:
-    from causerie.settings.load import Override
-
-    given = {name: value for name, value in server.items() if value is not None}
-    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
-    return [*flags, Override("weights.serve", False, "the command line")] if named else flags
 
 
 def _serve_until_stopped(read: ReadWith) -> None:
@@ -196,10 +193,10 @@ def chosen_models(
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
             if said is not None:
-                raise CommandFailed(f"{flag} of REF, and there is no REF", ExitCode.USAGE)
+                raise WrongUsage(f"{flag} of REF, and there is no REF")
         return _models_named(settings, only) if only else settings.models
     if only:
-        raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
+        raise WrongUsage("give REF or --model, not both")
     names = library()
     parsed = reference_of(settings, ref)
     wanted = ref_of(parsed)
@@ -239,7 +236,7 @@ def with_options(
         options = getattr(model, name)
         if missing := sorted(given.keys() - set(options.__struct_fields__)):
             flag = missing[0].replace("_", "-")
-            raise CommandFailed(f"--{flag} is not for the engine {name}", ExitCode.USAGE)
+            raise WrongUsage(f"--{flag} is not for the engine {name}")
         return msgspec.structs.replace(model, **{name: msgspec.structs.replace(options, **given)})
 
     return tuple(with_given(model) for model in models)

@@ -17,6 +17,7 @@ import causerie
 from causerie.cli.command import (
     CommandFailed,
     ExitCode,
+    WrongUsage,
     library,
     local_url,
     print_json,
@@ -364,4 +365,4 @@ def _only_one(
     lines = (
         f"  --pid {one.facts.pid}  {one.facts.address}  {describe(one)}" for one in fitting or found
     )
-    raise CommandFailed("\n".join((f"{some}:", *lines)), ExitCode.USAGE)
+    raise WrongUsage("\n".join((f"{some}:", *lines)))

@@ -8,8 +8,8 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -241,13 +241,11 @@ async def account_backend(
         accounts = Accounts(sql, Passwords(), _clock)
         scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
         recorder, retention = Recorder(sql, _clock), Retention(SqlRetention(database), _clock)
-        try:
+        with _failures_reported():
             await stack.enter_async_context(ledger)
             if place is None or place.number == 1:
                 await _take_over_journals(database, store, 1 if place is None else place.count)
             await stack.enter_async_context(key_cache)
-        except StoreUnavailable as failure:
-            raise _unusable_database(failure) from failure
         scopes = scope_budgets.follow(key_cache.scopes_changed)
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))
@@ -287,10 +285,8 @@ async def entries_of(
     """
     async with opened(store) as database:
         cipher = await sealed(database, store, secret_keys, complete=complete)
-        try:
+        with _failures_reported():
             yield Entries(SqlStore(database, cipher), _clock)
-        except StoreUnavailable as failure:
-            raise _unusable_database(failure) from failure
 
 
 async def migrated(store: StoreSettings) -> str:
@@ -303,9 +299,8 @@ async def planned(store: StoreSettings) -> UpgradePlan:
     """Return what :func:`migrated` would do; raise :class:`CannotStart`."""
     database = await asyncio.to_thread(_database, store)
     try:
-        return await upgrade_plan(database)
-    except (OtherSchema, StoreUnavailable) as failure:
-        raise _unusable_database(failure) from failure
+        with _failures_reported():
+            return await upgrade_plan(database)
     finally:
         await database.close()
 
@@ -315,10 +310,8 @@ async def opened(store: StoreSettings) -> AsyncIterator[Database]:
     """Open the database and update its tables; raise :class:`CannotStart`."""
     database = await asyncio.to_thread(_database, store)
     try:
-        try:
+        with _failures_reported():
             await upgrade(database)
-        except (OtherSchema, StoreUnavailable) as failure:
-            raise _unusable_database(failure) from failure
         yield database
     finally:
         await database.close()
@@ -331,21 +324,20 @@ async def sealed(
 
     A credential that cannot be decrypted is an error only if all must be ``complete``.
     """
-    try:
-        file = Path(store.folder or ".") / "secret.key"
-        made = not secret_keys and not file.exists()
+    file = Path(store.folder or ".") / "secret.key"
+    made = not secret_keys and not file.exists()
+    with _failures_reported():
         if complete and made and await holds_secrets(database):
             raise CannotStart(
                 f"{file} is missing, and what the database holds was encrypted with "
                 "its key; restore the file (or set store.secret_keys)"
             )
-        cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
-        await seal_secrets(database, cipher)
-        unopened = await unopened_entries(database, cipher) if complete else ()
-    except (WrongKey, ValueError) as failure:
-        raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
-    except StoreUnavailable as failure:
-        raise _unusable_database(failure) from failure
+        try:
+            cipher = Cipher(secret_keys or [await asyncio.to_thread(_key_of_file, file)])
+            await seal_secrets(database, cipher)
+            unopened = await unopened_entries(database, cipher) if complete else ()
+        except (WrongKey, ValueError) as failure:
+            raise CannotStart(f"{failure} ({_WHERE_KEYS})") from failure
     if unopened:
         raise CannotStart(
             f"the keys of these entries were encrypted with another key: {', '.join(unopened)}; "
@@ -375,8 +367,13 @@ def _database(store: StoreSettings) -> Database:
         raise CannotStart(f"store.url: {failure}") from failure
 
 
-def _unusable_database(failure: Exception) -> CannotStart:
-    return CannotStart(f"the database cannot be used: {obstacle_of(failure)} (store.url)")
+@contextmanager
+def _failures_reported() -> Iterator[None]:
+    try:
+        yield
+    except (OtherSchema, StoreUnavailable) as failure:
+        words = f"the database cannot be used: {obstacle_of(failure)} (store.url)"
+        raise CannotStart(words) from failure
 
 
 async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from causerie.composition.entries import (
-    SECTIONS,
     entry_of,
     in_force,
     known,
@@ -47,10 +46,7 @@ from causerie.protocol.alike import alike
 from causerie.settings.credentials import Credentials, one_word, secret_value
 from causerie.settings.decode import fields
 from causerie.settings.entries import (
-    KEYS,
-    KINDS,
-    NAMES,
-    PATHS,
+    TABLES,
     Entry,
     ReadWith,
     filed_index,
@@ -120,7 +116,7 @@ class EntryImport(Struct):
         if taken and (locked := refusals(entry, self._alone)):
             return ImportStep("locked", entry, "; ".join(locked))
         credential = self._credential(filed, before)
-        draft = EntryDraft(KINDS[entry.section], entry.name, entry.body, credential)
+        draft = EntryDraft(entry.kind, entry.name, entry.body, credential)
         if before is None:
             made = self._entries.drafted(SYSTEM, draft)
             moment = made.created_at + timedelta(microseconds=index)  # the file's order stays
@@ -133,7 +129,7 @@ class EntryImport(Struct):
 
     def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
         # None: the stored key stays.
-        label = KEYS.get(filed.entry.section, "")
+        label = filed.entry.table.key
         if filed.key is None:
             if label == "secret" and filed.entry.body.get("format", "standard") == "standard":
                 advice = "is missing; receivers check signatures by it"
@@ -191,7 +187,7 @@ class LiveConfiguration:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
         await self._entries.require(actor, Action.PROVIDERS_SEE)
         loaded, stored = self._configuration.loaded, await self._entries.every()
-        order = {kind: number for number, kind in enumerate(SECTIONS)}
+        order = {kind: number for number, kind in enumerate(TABLES)}
         found = [*_file_entries(loaded), *(_entry_view(each, loaded) for each in stored)]
         return sorted(found, key=lambda each: order.get(each.kind, len(order)))
 
@@ -201,13 +197,13 @@ class LiveConfiguration:
 
     async def create(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
-            made = self._new_entry(actor, kind, wish)
-            return await self._store_entry(actor, stored, EntryChange(None, made))
+            change = EntryChange(None, self._wished_entry(actor, None, kind, wish))
+            return await self._store_entry(actor, stored, change)
 
     async def change(self, actor: Actor, id: str, wish: EntryWish) -> EntryView:
         async with self._locked_entries(actor) as stored:
             before = _by_id(stored, id)
-            after = self._changed_entry(actor, before, wish)
+            after = self._wished_entry(actor, before, before.kind, wish)
             return await self._store_entry(actor, stored, EntryChange(before, after))
 
     async def switch(self, actor: Actor, id: str, *, enabled: bool) -> EntryView:
@@ -223,9 +219,12 @@ class LiveConfiguration:
 
     async def apply(self, actor: Actor, steps: Sequence[EntryStep]) -> None:
         async with self._locked_entries(actor) as stored:
-            await self._apply(
-                actor, stored, [self._planned_change(actor, stored, each) for each in steps]
-            )
+            changes = []
+            for step in steps:
+                before = _by_id(stored, step.id) if step.id else None
+                wished = step.wish and self._wished_entry(actor, before, step.kind, step.wish)
+                changes.append(EntryChange(before, wished))
+            await self._apply(actor, stored, changes)
 
     @asynccontextmanager
     async def _locked_entries(self, actor: Actor) -> AsyncIterator[Sequence[StoredEntry]]:
@@ -261,26 +260,27 @@ class LiveConfiguration:
         await self._entries.write(actor, changes)
         return await self._configuration.reload()
 
-    def _planned_change(
-        self, actor: Actor, stored: Sequence[StoredEntry], step: EntryStep
-    ) -> EntryChange:
-        before = _by_id(stored, step.id) if step.id else None
-        if step.wish is None:
-            return EntryChange(before, None)
+    def _wished_entry(
+        self, actor: Actor, before: StoredEntry | None, kind: EntryKind, wish: EntryWish
+    ) -> StoredEntry:
         if before is None:
-            return EntryChange(None, self._new_entry(actor, step.kind, step.wish))
-        return EntryChange(before, self._changed_entry(actor, before, step.wish))
-
-    def _new_entry(self, actor: Actor, kind: EntryKind, wish: EntryWish) -> StoredEntry:
-        return _with_signing_secret(self._entries.drafted(actor, _entry_draft(kind, wish)))
-
-    def _changed_entry(self, actor: Actor, before: StoredEntry, wish: EntryWish) -> StoredEntry:
-        _check_known(before)
-        if wish.version not in (None, before.version):
-            raise meanwhile()
-        after = self._entries.changed(actor, before, _entry_draft(before.kind, wish))
-        _keep_the_key(before, after, wish)
-        return _with_signing_secret(after)
+            after = self._entries.drafted(actor, _entry_draft(kind, wish))
+        else:
+            _check_known(before)
+            if wish.version not in (None, before.version):
+                raise meanwhile()
+            after = self._entries.changed(actor, before, _entry_draft(before.kind, wish))
+            # A stored key is never sent to somebody else than it was given for.
+            keeps = wish.key is None and before.credential is not None
+            if keeps and moved(before.body, after.body):
+                words = "Where the provider is reached has changed, so give its key anew."
+                raise InvalidRequest(words, param="key")
+        # A webhook whose secret cannot be read now is left out until it is given anew.
+        signs = after.kind == "webhook" and after.body.get("format", "standard") == "standard"
+        if signs and after.credential is None and not after.unreadable:
+            words = "A webhook needs a secret to sign with; give it as `key`."
+            raise InvalidRequest(words, param="key")
+        return after
 
     async def listed(self, actor: Actor, provider: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -294,7 +294,12 @@ class LiveConfiguration:
     ) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
         with self._one_of_few():
-            return await self._trial_of_entry(actor, settings, key, model, entry)
+            loaded, tried = await self._entry_on_trial(settings, key, entry)
+            [one] = [each for each in loaded.settings.providers if each.name == tried.name]
+            keys = Credentials(keys={one.name: tried.credential or ""})
+            outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
+        await self._record_trial(actor, one, outcome)
+        return outcome
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
@@ -329,24 +334,23 @@ class LiveConfiguration:
             outcome="good" if good else "bad",
         )
 
-    async def _trial_of_entry(
-        self, actor: Actor, settings: dict[str, Any], key: str, model: str, entry: str
-    ) -> Trial:
-        stored = await self._entries.every()
+    async def _entry_on_trial(
+        self, settings: dict[str, Any], key: str, entry: str
+    ) -> tuple[Loaded, StoredEntry]:
+        stored, name = await self._entries.every(), f"trial-{uuid4().hex}"
         if entry:
-            tried = replace(_by_id(stored, entry), id="", name=f"trial-{uuid4().hex}", enabled=True)
+            tried = replace(_by_id(stored, entry), id="", name=name, enabled=True)
         else:
-            wish = EntryWish(settings={**settings, "name": f"trial-{uuid4().hex}"}, key=key)
+            wish = EntryWish(settings={**settings, "name": name}, key=key)
             tried = self._entries.drafted(SYSTEM, _entry_draft("provider", wish))
         try:
-            loaded = await self._check_stored([*stored, tried], tried)
+            return await self._check_stored([*stored, tried], tried), tried
         except InvalidRequest as failure:
-            raise _with_name(failure, tried.name, str(settings.get("name", ""))) from failure
-        [one] = [each for each in loaded.settings.providers if each.name == tried.name]
-        keys = Credentials(keys={one.name: tried.credential or ""})
-        outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
-        await self._record_trial(actor, one, outcome)
-        return outcome
+            problems, wished = failure.metadata.get("problems"), str(settings.get("name", ""))
+            if not isinstance(problems, list):
+                raise
+            named = [problem.replace(name, wished) for problem in problems]
+            raise _invalid_configuration(named) from failure
 
     async def _check_stored(self, stored: Sequence[StoredEntry], *touched: StoredEntry) -> Loaded:
         # What was broken before may stay so, other than what is `touched`.
@@ -374,10 +378,10 @@ async def _run_trial(
 
 
 def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
-    body, section = dict(wish.settings), SECTIONS[kind]
-    if (name := pop_name(section, body)) is None:
-        raise InvalidRequest(f"`settings` lacks `{NAMES[section]}`.", param="settings")
-    label = KEYS.get(section, "")
+    body, table = dict(wish.settings), TABLES[kind]
+    if (name := pop_name(kind, body)) is None:
+        raise InvalidRequest(f"`settings` lacks `{table.name}`.", param="settings")
+    label = table.key
     if label and label in body:
         words = f"`settings` holds `{label}`; give it itself as `key` next to them."
         raise InvalidRequest(words, param="settings")
@@ -387,7 +391,7 @@ def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
 def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
     if not key:
         return key
-    if SECTIONS[kind] not in KEYS:
+    if not TABLES[kind].key:
         raise InvalidRequest("Only a provider and a webhook have a key here.", param="key")
     try:
         word = one_word(key, "it holds")
@@ -399,25 +403,6 @@ def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
     return word
 
 
-def _with_signing_secret(entry: StoredEntry) -> StoredEntry:
-    # A webhook whose secret cannot be read now is left out until it is given anew.
-    signs = entry.kind == "webhook" and entry.body.get("format", "standard") == "standard"
-    if signs and entry.credential is None and not entry.unreadable:
-        words = "A webhook needs a secret to sign with; give it as `key`."
-        raise InvalidRequest(words, param="key")
-    return entry
-
-
-def _keep_the_key(before: StoredEntry, after: StoredEntry, wish: EntryWish) -> None:
-    # A stored key is never sent to somebody else than it was given for.
-    if wish.key is not None or before.credential is None:
-        return
-    if moved(before.body, after.body):
-        raise InvalidRequest(
-            "Where the provider is reached has changed, so give its key anew.", param="key"
-        )
-
-
 def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
     for each in stored:
         if each.id == id:
@@ -426,7 +411,7 @@ def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:
 
 
 def _check_known(stored: StoredEntry) -> StoredEntry:
-    if stored.kind not in SECTIONS:
+    if stored.kind not in TABLES:
         words = f"This version does not know entries of the kind {stored.kind!r}."
         raise InvalidRequest(f"{words} Change it with the version that made it.", status=409)
     return stored
@@ -438,15 +423,8 @@ def _invalid_configuration(problems: Sequence[str]) -> InvalidRequest:
     return InvalidRequest(words, code="invalid_configuration", metadata=metadata)
 
 
-def _with_name(failure: InvalidRequest, name: str, wished: str) -> InvalidRequest:
-    problems = failure.metadata.get("problems")
-    if not isinstance(problems, list):
-        return failure
-    return _invalid_configuration([problem.replace(name, wished) for problem in problems])
-
-
 def _entry_view(stored: StoredEntry, loaded: Loaded) -> EntryView:
-    label = NAMES[SECTIONS[stored.kind]] if stored.kind in SECTIONS else "name"
+    label = TABLES[stored.kind].name if stored.kind in TABLES else "name"
     return alike(
         EntryView,
         stored,
@@ -460,9 +438,9 @@ def _entry_view(stored: StoredEntry, loaded: Loaded) -> EntryView:
 
 
 def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
-    for kind, section in SECTIONS.items():
-        path = PATHS[section]
-        for index, one in enumerate(tables_of(loaded.settings, section)):
+    for kind, table in TABLES.items():
+        path = table.path
+        for index, one in enumerate(tables_of(loaded.settings, kind)):
             where = loaded.where((*path, index))
             if where.startswith(_BY_ENTRY):
                 continue
@@ -471,14 +449,14 @@ def _file_entries(loaded: Loaded) -> Iterator[EntryView]:
                 for name, value in _shown_values(one).items()
                 if not loaded.where((*path, index, name)).startswith(_BY_ENTRY)
             }
-            has_key = said.pop(KEYS.get(section, ""), None) is not None
+            has_key = said.pop(table.key, None) is not None
             if kind == "webhook":  # the path of an address can hold a secret
                 parts = urlsplit(said["url"])
                 said["url"] = f"{parts.scheme}://{parts.netloc}"
             yield EntryView(
                 id="",
                 kind=kind,
-                name=said[NAMES[section]],
+                name=said[table.name],
                 origin="file",
                 locked=True,
                 where=where,

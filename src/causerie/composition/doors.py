@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
@@ -143,36 +143,30 @@ _CHAT_STATIC = "/console/static"
 _DOCS = "/docs"
 _DOCS_STATIC = f"{_DOCS}/static"
 _READING = ("GET", "HEAD")
-P = TypeVar("P")
-
-
-def _made_once(make: Callable[[], P]) -> Callable[[], Awaitable[P]]:
-    return partial(asyncio.to_thread, cache(make))
 
 
 def mount_chat_page(edge: Edge, settings: Callable[[], Settings]) -> None:
     """Serve the chat page at `/`, while the settings in force want it."""
-    page = _made_once(lambda: _chat_page(settings().branding))
+
+    @cache
+    def page() -> ChatPage:
+        from causerie.http.pages.chat import ChatPage  # noqa: PLC0415 - memory, for visitors only
+
+        return ChatPage(_CHAT_STATIC, branding(settings().branding))
 
     async def answer(exchange: Exchange) -> None:
         shown = has_chat_page(settings())
         if shown and exchange.path.startswith(f"{_CHAT_STATIC}/") and exchange.method in _READING:
-            await (await page()).statics.answer(exchange)
+            await (await asyncio.to_thread(page)).statics.answer(exchange)
             return
         if _answered_plainly(exchange, settings().server):
             return
         if not shown:
             raise nothing_at(exchange.path)
-        await (await page()).show(exchange, chat_base_urls(settings()))
+        await (await asyncio.to_thread(page)).show(exchange, chat_base_urls(settings()))
 
     edge.mount("/", answer)
     edge.mount("/console", answer)
-
-
-def _chat_page(settings: BrandingSettings) -> ChatPage:
-    from causerie.http.pages.chat import ChatPage  # noqa: PLC0415 - memory, for visitors only
-
-    return ChatPage(_CHAT_STATIC, branding(settings))
 
 
 def leading_to(location: str, server: ServerSettings) -> Callable[[Exchange], Awaitable[None]]:
@@ -210,7 +204,13 @@ def _answered_plainly(exchange: Exchange, server: ServerSettings) -> bool:
 
 def mount_docs(edge: Edge, settings: Callable[[], Settings]) -> None:
     """Serve the page at `/docs`, while the settings in force want it."""
-    page = _made_once(lambda: _docs_page(settings()))
+
+    @cache
+    def page() -> DocsPage:
+        from causerie.http.pages.docs import DocsPage  # noqa: PLC0415 - memory, for visitors only
+
+        now = settings()
+        return DocsPage(_DOCS_STATIC, branding(now.branding), now.server.max_messages)
 
     async def answer(exchange: Exchange) -> None:
         now, path = settings(), exchange.path
@@ -220,15 +220,10 @@ def mount_docs(edge: Edge, settings: Callable[[], Settings]) -> None:
         if exchange.method not in _READING:
             raise method_not_allowed(exchange.method, ["GET"])
         if is_file:
-            await (await page()).statics.answer(exchange)
+            await (await asyncio.to_thread(page)).statics.answer(exchange)
             return
         routers = (one.prefix for one in door_addresses(now) if one.door.kind == "router")
-        await (await page()).show(exchange, chat_base_urls(now), next(routers, ""))
+        shown = await asyncio.to_thread(page)
+        await shown.show(exchange, chat_base_urls(now), next(routers, ""))
 
     edge.mount(_DOCS, answer, at_doors=True)
-
-
-def _docs_page(settings: Settings) -> DocsPage:
-    from causerie.http.pages.docs import DocsPage  # noqa: PLC0415 - memory, for visitors only
-
-    return DocsPage(_DOCS_STATIC, branding(settings.branding), settings.server.max_messages)

@@ -25,12 +25,10 @@ from causerie.settings.decode import SettingsDecoder, alone, extras, fields, pla
 from causerie.settings.doors import has_accounts
 from causerie.settings.entries import (
     DEFAULT_DOORS,
-    KEYS,
-    NAMES,
-    PATHS,
+    TABLES,
     Entry,
     EntryKey,
-    Section,
+    EntryKind,
     has_value,
     pop_name,
 )
@@ -126,7 +124,7 @@ def _absolute_path(path: str, folder: Path) -> str:
 # Layers: the file, variables, flags and entries.
 
 FILE_NAME = "causerie.toml"
-_BEHIND_NO_DOOR = {"providers", "policies", "webhooks", "emails"}
+_BEHIND_NO_DOOR = {"provider", "policy", "webhook", "email"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -348,33 +346,33 @@ def _problem_at(rule: Broken, layers: _Layers) -> Problem:
 def _is_stored_key(rule: Broken, layers: _Layers) -> bool:
     origin = layers.origins.get(rule.path[:-1], "line")
     return not origin.startswith("line") and any(
-        rule.path[:-2] == PATHS[section] and rule.path[-1] == key for section, key in KEYS.items()
+        rule.path[:-2] == each.path and rule.path[-1] == each.key for each in TABLES.values()
     )
 
 
 def _add_doors(values: dict[str, Any], entries: Sequence[Entry]) -> None:
     # Doors that only entries need come last, so that the door behind plain `/v1` stays.
-    filed = [kind for kind, key in DEFAULT_DOORS.items() if values.get(key)]
+    behind = {door: TABLES[kind].path[0] for door, kind in DEFAULT_DOORS.items()}
+    filed = [door for door, section in behind.items() if values.get(section)]
     doors = values.get("doors")
     listed = doors if isinstance(doors, list) else []
     named = [one.get("kind") for one in listed if isinstance(one, dict)]
     if filed or (named and all(kind in DEFAULT_DOORS for kind in named)):
         values.setdefault("models", [])
-    sections = {entry.section for entry in entries}
-    added = [kind for kind, key in DEFAULT_DOORS.items() if key in sections and kind not in filed]
-    if "doors" not in values and (filed or sections - _BEHIND_NO_DOOR):
+    kinds = {entry.kind for entry in entries}
+    added = [door for door, kind in DEFAULT_DOORS.items() if kind in kinds and door not in filed]
+    if "doors" not in values and (filed or kinds - _BEHIND_NO_DOOR):
         own = ["endpoint"] if values.get("models", True) else []
-        late = ["endpoint"] if "models" in sections and not own else []
-        kinds = (*filed, *own, *added, *late)
-        values["doors"] = [{"name": kind, "kind": kind} for kind in kinds]
+        late = ["endpoint"] if "model" in kinds and not own else []
+        doors = (*filed, *own, *added, *late)
+        values["doors"] = [{"name": door, "kind": door} for door in doors]
 
 
 def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
     filed: dict[KeyPath, Mapping[str, int]] = {}
     for entry in entries:
-        section, label = entry.section, NAMES[entry.section]
-        default = [msgspec.to_builtins(DEFAULT_MODEL)] if section == "models" else []
-        path, tables = PATHS[section], layers.values
+        path, label, tables = entry.table.path, entry.table.name, layers.values
+        default = [msgspec.to_builtins(DEFAULT_MODEL)] if entry.kind == "model" else []
         for part in path[:-1]:
             tables = tables.setdefault(part, {})
         tables = tables.setdefault(path[-1], default)
@@ -385,7 +383,7 @@ def _put_entries(layers: _Layers, entries: Sequence[Entry]) -> None:
         index = filed[path].get(entry.name)
         if index is None:
             layers.origins[*path, len(tables)] = entry.origin
-            default_door = section == "doors" and entry.name in DEFAULT_DOORS
+            default_door = entry.kind == "door" and entry.name in DEFAULT_DOORS
             kind = {"kind": entry.name} if default_door else {}
             tables.append({**kind, **entry.body, label: entry.name})
             continue
@@ -452,11 +450,12 @@ def read_entry_file(file: Path) -> EntryFile:
     text, values = parsed(file)
     lines, findings = line_numbers(text), Findings()
     found: dict[EntryKey, FiledEntry] = {}
-    for section, path in PATHS.items():
+    for kind, form in TABLES.items():
+        path = form.path
         for index, table in enumerate(_entry_tables(file, path, values, findings)):
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
-                filed = _entry_from_file(section, table, place)
+                filed = _entry_from_file(kind, table, place)
                 if (other := found.get(filed.entry.key)) is not None:
                     advice = f'"{filed.entry.name}" stands here twice ({other.entry.place})'
                     raise SettingsError([Problem(place, "", advice)])
@@ -466,9 +465,10 @@ def read_entry_file(file: Path) -> EntryFile:
 
 
 def _other_tables(values: Mapping[str, Any]) -> Iterator[str]:
+    paths = [each.path for each in TABLES.values()]
     for name, value in values.items():
-        inner = {path[1] for path in PATHS.values() if len(path) > 1 and path[0] == name}
-        if (name,) not in PATHS.values() and not (isinstance(value, dict) and set(value) <= inner):
+        inner = {path[1] for path in paths if len(path) > 1 and path[0] == name}
+        if (name,) not in paths and not (isinstance(value, dict) and set(value) <= inner):
             yield name
 
 
@@ -485,11 +485,11 @@ def _entry_tables(
     return []
 
 
-def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> FiledEntry:
+def _entry_from_file(kind: EntryKind, table: Mapping[str, Any], place: str) -> FiledEntry:
     body = dict(msgspec.to_builtins(table))  # days become text, as the database keeps them
-    if (name := pop_name(section, body)) is None:
-        raise SettingsError([Problem(place, NAMES[section], "is missing; it takes a name")])
-    label = KEYS.get(section, "")
+    if (name := pop_name(kind, body)) is None:
+        raise SettingsError([Problem(place, TABLES[kind].name, "is missing; it takes a name")])
+    label = TABLES[kind].key
     key = body.pop(label, None)
     try:
         secret = None if key is None else msgspec.convert(key, Secret)
@@ -501,4 +501,4 @@ def _entry_from_file(section: Section, table: Mapping[str, Any], place: str) -> 
     if secret is not None and secret.lifetime is not None:
         advice = "has a `lifetime`, and an import keeps what it reads once; keep it in the file"
         raise SettingsError([Problem(place, label, advice)])
-    return FiledEntry(Entry(section, name, body, place=place), secret)
+    return FiledEntry(Entry(kind, name, body, place=place), secret)
