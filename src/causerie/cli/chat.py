@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -195,10 +195,10 @@ def _valid_text(argument: str | None) -> str | None:
 
 
 def _piped_text(patience: float) -> str:
-    if not sys.stdin.isatty() and not _has_input(patience):
-        typer.echo(
-            "causerie: waiting for the end of stdin; `< /dev/null` asks without it", err=True
-        )
+    with suppress(OSError, ValueError):  # no file, or one that cannot be waited for
+        if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], patience)[0]:
+            words = "causerie: waiting for the end of stdin; `< /dev/null` asks without it"
+            typer.echo(words, err=True)
     raw = sys.stdin.buffer.read(_MOST_PIPED + 1)
     if len(raw) > _MOST_PIPED:
         size = f"{_MOST_PIPED // 2**20} MiB"
@@ -206,10 +206,3 @@ def _piped_text(patience: float) -> str:
     if b"\0" in raw:  # as git and grep tell
         raise command.WrongUsage("stdin holds binary data; pipe text")
     return raw.decode("utf-8", "replace").replace("\r\n", "\n").strip()
-
-
-def _has_input(patience: float) -> bool:
-    try:
-        return bool(select.select([sys.stdin], [], [], patience)[0])
-    except (OSError, ValueError):  # no file, or one that cannot be waited for
-        return True

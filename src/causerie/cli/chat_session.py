@@ -175,7 +175,7 @@ class Conversation:
         """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
 
         A complete answer joins the history. One that is stopped or breaks
-        joins by :meth:`keep_stopped`, if the caller wants it to.
+        joins by :meth:`keep`, if the caller wants it to.
         """
         async with self._chat.generate(self._request(self.messages)) as reply:
             async for batch in reply.events:
@@ -187,14 +187,6 @@ class Conversation:
     def keep(self, answer: ChatAnswer) -> None:
         if answer.text or answer.calls:
             self.messages.append(answer.message())
-
-    def keep_stopped(self, answer: ChatAnswer) -> bool:
-        """Add the text of a stopped answer to the history, without its incomplete calls.
-
-        Returns whether there was any.
-        """
-        self.keep(ChatAnswer(answer.reasoning, answer.text))
-        return bool(answer.text)
 
 
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
@@ -231,14 +223,6 @@ def provider_at(base_url: str, key: str | None) -> Provider:
     provider = Provider("endpoint", client, GENERIC, credential=key, deadlines=deadlines)
     provider.candid = True
     return provider
-
-
-async def first_model(provider: Provider, base_url: str) -> str:
-    with explain_failures(base_url):
-        found = [str(each["id"]) for each in await provider.listing()]
-    if not found:
-        raise CommandFailed(f"{base_url} lists no models; name one with --model")
-    return found[0]
 
 
 def advice(status: object, base_url: str) -> str:
@@ -312,8 +296,10 @@ class _ChatSession:
 
     def begin(self, fields: dict[str, object], system: str | None) -> None:
         """Begin a conversation with the model. Raises :class:`CommandFailed`."""
-        at = self._endpoint.base_url
-        name = self._endpoint.model or self._runner.run(first_model(self._provider, at))
+        name = self._endpoint.model or next(iter(self._models()), None)
+        if name is None:
+            base_url = self._endpoint.base_url
+            raise CommandFailed(f"{base_url} lists no models; name one with --model")
         self._conversation = Conversation(self._target, name, fields, system)
 
     def _target(self, model: str) -> ProviderTarget:
@@ -383,7 +369,8 @@ class _ChatSession:
                 self._stream_answer(view, answer)
             except KeyboardInterrupt:
                 view.stopped()
-                return self._conversation.keep_stopped(answer)
+                self._conversation.keep(ChatAnswer(answer.reasoning, answer.text))
+                return bool(answer.text)  # its incomplete calls are dropped
             except CommandFailed as error:
                 view.end()
                 self._notes.print(f"causerie: {printable(str(error))}", markup=False)

@@ -60,10 +60,9 @@ def translate(source: Path) -> tuple[str | None, list[str]]:
 def _read_document(path: Path) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise WrongUsage(f"cannot read {path}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WrongUsage(f"cannot read {path}: {why}") from error
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
         raise CommandFailed(f"{path} is no YAML: {where}", ExitCode.CONFIGURATION) from error
@@ -105,10 +104,8 @@ class LitellmTranslation:
         self.notes: list[str] = []
         self._operations: dict[tuple[str, str], str] = {}  # of models that do not chat
         self._keys: dict[str, list[str | None]] = {}  # in the file, by the variables that get them
-        router, lite = (
-            _table_of(document, "router_settings"),
-            _table_of(document, "litellm_settings"),
-        )
+        router = _table_of(document, "router_settings")
+        lite = _table_of(document, "litellm_settings")
         timeouts = {"timeout": lite.get("request_timeout")}
         timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
         for index, entry in enumerate(_as_list(document.get("model_list"))):

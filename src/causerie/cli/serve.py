@@ -188,39 +188,34 @@ def chosen_models(
     import msgspec
 
     from causerie.composition.engine_makers import engine_of
+    from causerie.settings.doors import has_accounts
     from causerie.settings.tree import ModelSettings
 
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
             if said is not None:
                 raise WrongUsage(f"{flag} of REF, and there is no REF")
-        return _models_named(settings, only) if only else settings.models
+        if not only:
+            return settings.models
+        missing = sorted(set(only) - {model.id for model in settings.models})
+        if missing and not has_accounts(settings):  # with accounts the database may have it
+            known = ", ".join(model.id for model in settings.models)
+            raise CommandFailed(
+                f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION
+            )
+        return tuple(model for model in settings.models if model.id in only)
     if only:
         raise WrongUsage("give REF or --model, not both")
     names = library()
     parsed = reference_of(settings, ref)
     wanted = ref_of(parsed)
     loads = engine or engine_of(settings, wanted)
-    known = next(
-        (model for model in settings.models if (model.ref, model.engine) == (wanted, loads)), None
-    )
-    model = known or ModelSettings(id=names.id_of(parsed), ref=wanted, engine=loads)
+    same = (each for each in settings.models if (each.ref, each.engine) == (wanted, loads))
+    model = next(same, ModelSettings(id=names.id_of(parsed), ref=wanted, engine=loads))
     also = [*model.aliases, *names.names_of(parsed)]
     id = id or model.id
     aliases = tuple(name for name in dict.fromkeys(also) if name != id)
     return (msgspec.structs.replace(model, id=id, aliases=aliases),)
-
-
-def _models_named(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
-    from causerie.settings.doors import has_accounts
-
-    missing = sorted(set(only) - {model.id for model in settings.models})
-    if missing and not has_accounts(settings):  # with accounts the database may have it
-        known = ", ".join(model.id for model in settings.models)
-        raise CommandFailed(
-            f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION
-        )
-    return tuple(model for model in settings.models if model.id in only)
 
 
 def with_options(

@@ -145,18 +145,13 @@ def _launchd(command: Sequence[str], library: Path, user: str) -> _Agent:
     )
 
 
-def _environment() -> dict[str, str]:
+def _run_commands(*commands: Sequence[str], fails: bool = True) -> None:
     from causerie.engines.child_environment import engine_environment
 
-    return engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user
-
-
-def _run_commands(*commands: Sequence[str], fails: bool = True) -> None:
+    environ = engine_environment(["DBUS_SESSION_BUS_ADDRESS"])  # with the folders of the user
     for command in commands:
         try:
-            done = subprocess.run(
-                command, env=_environment(), capture_output=True, text=True, check=False
-            )
+            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
             problem = done.stderr.strip() if done.returncode else ""
         except OSError as error:
             problem = error.strerror or str(error)

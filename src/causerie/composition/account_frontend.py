@@ -71,7 +71,7 @@ from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, GroupSettings, IdentityProvider, read_logo
+from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
 from causerie.settings.policies import PolicySettings, policy_of
@@ -144,28 +144,22 @@ def identity_providers(
                 verified_claim=each.email_verification or "",
                 provisioned=bool(each.scim_keys),
                 join=each.join_accounts,
-                groups=list(map(_group_grant, each.groups)),
+                groups=[
+                    alike(
+                        GroupGrant,
+                        group,
+                        project_id=group.project or "",
+                        role=Role(group.role),
+                        rights=frozenset(group.rights),
+                    )
+                    for group in each.groups
+                ],
             ),
             IdentityHttp(ca_file=each.ca_file, networks=networks),
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
         )
         for each in listed
     )
-
-
-def _group_grant(group: GroupSettings) -> GroupGrant:
-    named = {"project_id": group.project or "", "role": Role(group.role)}
-    return alike(GroupGrant, group, **named, rights=frozenset(group.rights))
-
-
-def directory_keys(
-    listed: Sequence[IdentityProvider], providers: Sequence[OidcProvider]
-) -> Mapping[KeyDigest, GroupClaims]:
-    return {
-        KeyDigest.parse(key): provider.options.directory
-        for each, provider in zip(listed, providers, strict=True)
-        for key in each.scim_keys
-    }
 
 
 def log_audit(entry: AuditEntry) -> None:
@@ -341,14 +335,17 @@ class AccountFrontend:
 
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         self.backed.bookkeeping.prices = model_prices(settings)
-        self._providers = identity_providers(
-            settings.identity_providers, credentials, private_networks(settings.server)
-        )
-        self._directories = directory_keys(settings.identity_providers, self._providers)
+        listed, free = settings.identity_providers, settings.free
+        self._providers = identity_providers(listed, credentials, private_networks(settings.server))
+        self._directories = {
+            KeyDigest.parse(key): provider.options.directory
+            for each, provider in zip(listed, self._providers, strict=True)
+            for key in each.scim_keys
+        }
         self.backed.free_days.options = FreeOptions(
-            requests=settings.free.requests_per_day,
-            paid_requests=settings.free.paid_requests_per_day,
-            paid_from=money(settings.free.paid_from),
+            requests=free.requests_per_day,
+            paid_requests=free.paid_requests_per_day,
+            paid_from=money(free.paid_from),
         )
         self.backed.conditions.low_balance = money(settings.payments.low_balance)
         governing = policies(settings)

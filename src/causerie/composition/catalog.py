@@ -39,7 +39,6 @@ from causerie.settings.catalog import (
     AliasSettings,
     AliasTarget,
     CatalogEndpointSettings,
-    CatalogModelSettings,
 )
 from causerie.settings.environment import own_library, variables
 from causerie.settings.prices import Prices, TargetPrice
@@ -152,10 +151,11 @@ def offered(
     listings = []
     for entry in settings.catalog:
         endpoints = tuple(_catalog_endpoint(one, known) for one in entry.endpoints)
-        listing = Listing(
-            _model_card(entry), endpoints, stats_of, figures_of=figures_of, ends=entry.ends
-        )
-        listings.append(listing)
+        day = entry.created
+        created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
+        name = entry.name or entry.id
+        card = ModelCard(entry.id, name, entry.description, created, entry.aliases)
+        listings.append(Listing(card, endpoints, stats_of, figures_of=figures_of, ends=entry.ends))
     fetchable = is_fetchable if settings.weights.serve else None
     return Catalog([*_served_models(settings, known, listed_by), *listings], fetchable)
 
@@ -218,12 +218,6 @@ def _wildcard_matches(targets: Sequence[AliasTarget], listed_by: ListReader) -> 
             fits = name.startswith(before) and name.endswith(behind)
             if fits and len(name) > len(before + behind):
                 yield name[len(before) : len(name) - len(behind)]
-
-
-def _model_card(entry: CatalogModelSettings) -> ModelCard:
-    day = entry.created
-    created = 0 if day is None else int(datetime.combine(day, time_of_day(), UTC).timestamp())
-    return ModelCard(entry.id, entry.name or entry.id, entry.description, created, entry.aliases)
 
 
 def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> CatalogEndpoint:

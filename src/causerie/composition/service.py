@@ -56,6 +56,7 @@ from causerie.metering.request_log import RequestLog
 from causerie.observe.logging import LogBuffer
 from causerie.observe.metrics import MetricsCounters
 from causerie.pipeline import Pipeline
+from causerie.protocol.alike import alike
 from causerie.routing.measurements import Measurements
 from causerie.routing.router import Router
 from causerie.routing.target import Target
@@ -305,7 +306,11 @@ class RunningService:
         """Serve by these parts from now on. The engines have the models already."""
         before = self.now
         self.now = self._make_in_force(prepared, before.targets, before.router)
-        self._retire_providers(before.targets)
+        self._retired = [one for one in self._retired if one.client.open_connections]
+        for name, one in before.targets.providers.items():
+            if prepared.providers.get(name) is not one:
+                one.client.retire()
+                self._retired.append(one)
         for key in self.changing_keys():
             key.use(prepared.credentials.keys[key.provider.name])
         self._changed.set()
@@ -384,20 +389,12 @@ class RunningService:
             members=members,
             check_calls=self.call_checker.take,
         )
-        return InForce(
-            settings,
-            prepared.credentials,
-            prepared.doors,
-            targets,
-            checks(settings, prepared.providers),
-            router,
-            catalog,
-            pipeline,
+        return alike(
+            InForce,
+            prepared,
+            targets=targets,
+            checks=checks(settings, prepared.providers),
+            router=router,
+            catalog=catalog,
+            pipeline=pipeline,
         )
-
-    def _retire_providers(self, before: Targets) -> None:
-        self._retired = [one for one in self._retired if one.client.open_connections]
-        for name, one in before.providers.items():
-            if self.now.targets.providers.get(name) is not one:
-                one.client.retire()
-                self._retired.append(one)

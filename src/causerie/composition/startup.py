@@ -55,10 +55,13 @@ async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]
     while True:
         await hangup.wait()
         hangup.clear()
-        if terminal is not None and _is_terminal_gone(terminal):
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            await reload()
+        if terminal is not None:
+            try:
+                os.tcgetpgrp(terminal)
+            except OSError:  # it was closed
+                os.kill(os.getpid(), signal.SIGTERM)
+                continue
+        await reload()
 
 
 def _terminal_descriptor() -> int | None:
@@ -67,14 +70,6 @@ def _terminal_descriptor() -> int | None:
     except (OSError, ValueError):  # there is none, or a test has replaced it
         return None
     return number if os.isatty(number) else None
-
-
-def _is_terminal_gone(terminal: int) -> bool:
-    try:
-        os.tcgetpgrp(terminal)
-    except OSError:
-        return True
-    return False
 
 
 log = structlog.get_logger(__name__)
