@@ -360,13 +360,13 @@ def import_entries(
 
     read = settings_reader(config, pairs)
     alone = read((), None)
-    found = read_entry_file(file)
-    for name in found.others:
+    filed, others = read_entry_file(file)
+    for name in others:
         typer.echo(f"{file}: `{name}` is not imported; it belongs into causerie.toml", err=True)
 
     async def work(entries: Entries) -> int:
         importing = EntryImport(entries, alone, read, variables())
-        steps = await importing.plan(found.entries, prune=prune)
+        steps = await importing.plan(filed, prune=prune)
         rows = [(it.action, it.entry.kind, it.entry.name, it.what or "-") for it in steps]
         print_table(("IMPORT", "KIND", "NAME", "CHANGES"), rows)
         count = sum(each.changes for each in steps)

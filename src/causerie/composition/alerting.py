@@ -297,18 +297,9 @@ def alert_options(settings: Settings) -> AlertOptions:
 
 
 def receivers(alerts: Alerts) -> list[Receiver]:
-    return [
-        *(Receiver(each.name, "", _alert_kinds(each.kinds)) for each in alerts.webhooks),
-        *(
-            Receiver(each.name, to, _alert_kinds(each.kinds))
-            for each in alerts.emails
-            for to in each.to
-        ),
-    ]
-
-
-def _alert_kinds(names: tuple[str, ...]) -> frozenset[AlertKind]:
-    return frozenset(map(AlertKind, names))
+    listed = [(each.name, "", each.kinds) for each in alerts.webhooks]
+    listed += [(each.name, to, each.kinds) for each in alerts.emails for to in each.to]
+    return [Receiver(name, to, frozenset(map(AlertKind, kinds))) for name, to, kinds in listed]
 
 
 def _is_used(settings: Settings, *, accounts: bool) -> bool:

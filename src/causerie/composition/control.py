@@ -61,13 +61,27 @@ async def answering(
 
     ``name`` hides it from commands. ``None``: there can be no socket, which is logged.
     """
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_SECONDS_TO_ASK):
+                line = await reader.readline()
+            if line:
+                wanted = msgspec.json.decode(line, type=ControlRequest).ask
+                writer.write(msgspec.json.encode(await answer(wanted)))
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError) as error:  # DecodeError is a ValueError
+            log.warning("a command was not understood", why=str(error))
+        finally:
+            writer.close()
+
     path = folder / (name or f"{os.getpid()}{_SUFFIX}")
     try:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError("this system has no sockets with a path")
         own_folder(folder)
         path.unlink(missing_ok=True)
-        server = await asyncio.start_unix_server(_connection_handler(answer), path=path)
+        server = await asyncio.start_unix_server(handle, path=path)
     except OSError as error:
         log.warning("no socket for `causerie reload`; SIGHUP reloads too", why=str(error))
         yield None
@@ -167,25 +181,6 @@ def _listens(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _connection_handler(
-    answer: Callable[[str], Awaitable[msgspec.Struct]],
-) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(_SECONDS_TO_ASK):
-                line = await reader.readline()
-            if line:
-                wanted = msgspec.json.decode(line, type=ControlRequest).ask
-                writer.write(msgspec.json.encode(await answer(wanted)))
-                await writer.drain()
-        except (OSError, TimeoutError, ValueError) as error:  # DecodeError is a ValueError
-            log.warning("a command was not understood", why=str(error))
-        finally:
-            writer.close()
-
-    return handle
 
 
 class RunningModel(Struct, frozen=True):

@@ -279,10 +279,12 @@ def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
     yield ports.AlertRule(
         kind="provider", words="A provider fails and gets no requests, and when it is back."
     )
+    seconds = alerts.error_window_seconds
+    window = f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
     yield ports.AlertRule(
         kind="error_rate",
         words=f"{alerts.error_percent} % or more of a model's requests fail within "
-        f"{_time_words(alerts.error_window_seconds)}, of at least {alerts.error_requests}.",
+        f"{window}, of at least {alerts.error_requests}.",
     )
     if alerts.key_expiry_days:
         days = joined_by_or(str(each) for each in sorted(alerts.key_expiry_days, reverse=True))
@@ -294,10 +296,6 @@ def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:
         words="An engine has failed, a worker process has ended, a changed configuration does not "
         "hold, the database cannot be reached, or a payment at Stripe cannot be counted.",
     )
-
-
-def _time_words(seconds: float) -> str:
-    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} s"
 
 
 @dataclass(eq=False)

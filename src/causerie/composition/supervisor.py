@@ -262,7 +262,12 @@ class Supervisor:
 
     async def _answer_control(self, wanted: str) -> msgspec.Struct:
         if wanted == "metrics":
-            return Exposition(await self._joined_metrics())
+            for worker, answer in await self._ask_all("metrics", Exposition, _ASK_SECONDS):
+                worker.metrics = answer.text
+            running = list(self._workers.values())
+            texts, ready = [each.metrics for each in running], sum(each.ready for each in running)
+            joined = merged(texts, self._past_metrics, workers=ready, restarts=self._restarts)
+            return Exposition(joined)
         if wanted == "reload":
             return await self.reload()
         if wanted in ("facts", "stop"):
@@ -285,17 +290,6 @@ class Supervisor:
         if problems or not outcomes:
             return ReloadOutcome(problems=tuple(problems) or ("no worker process answers",))
         return outcomes[0]
-
-    async def _joined_metrics(self) -> str:
-        for worker, answer in await self._ask_all("metrics", Exposition, _ASK_SECONDS):
-            worker.metrics = answer.text
-        running = list(self._workers.values())
-        return merged(
-            [each.metrics for each in running],
-            self._past_metrics,
-            workers=sum(each.ready for each in running),
-            restarts=self._restarts,
-        )
 
     async def _ask_all(self, wanted: str, kind: type[T], seconds: float) -> list[tuple[_Worker, T]]:
         asking = [each for _, each in sorted(self._workers.items()) if each.ready]

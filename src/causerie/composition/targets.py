@@ -90,10 +90,14 @@ def chat_options(
     problems: list[Problem] = []
     for index, model in enumerate(settings.models):
         place = where(("models", index, "template")) if where is not None else ""
+        template = None
         try:
+            if model.template is not None:
+                template = Path(model.template).read_text(encoding="utf-8")
+                _ = ChatTemplate(template, bos_token="", eos_token="")  # raises where it is none
             options[model.id] = TextChatOptions(
                 format=model.format,
-                template=_checked_template(model.template),
+                template=template,
                 max_output_tokens=model.max_output_tokens,
                 sampling=model.sampling,
                 omit=model.omit,
@@ -176,11 +180,3 @@ def _admission_queue(model: ModelSettings, engines: Fleet) -> SlotQueue:
         model.queue.max_wait_seconds,
         lambda: engine.cache_tokens,
     )
-
-
-def _checked_template(file: str | None) -> str | None:
-    if file is None:
-        return None
-    text = Path(file).read_text(encoding="utf-8")
-    _ = ChatTemplate(text, bos_token="", eos_token="")  # raises where it is none
-    return text

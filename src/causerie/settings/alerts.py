@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.settings import values
-from causerie.settings.problems import Broken, taken
+from causerie.settings.problems import Broken, tables, taken
 from causerie.settings.provider import address_rules, certificate_rules, is_readable
 from causerie.settings.toml import KeyPath
 
@@ -128,23 +128,16 @@ class Alerts(Struct, frozen=True, kw_only=True):
 
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
-    yield from _name_rules(alerts)
-    for index, webhook in enumerate(alerts.webhooks):
-        yield from _webhook_rules(("alerts", "webhooks", index), webhook)
+    channels = list(tables(alerts, "webhooks", "emails"))
+    yield from taken((("alerts", *at, "name"), one.name) for at, one in channels)
+    for at, one in channels:
+        if one.name == OWNERS:
+            words = f'"{OWNERS}" stands for the owners of keys; choose another'
+            yield Broken(("alerts", *at, "name"), words)
+    for at, webhook in tables(alerts, "webhooks"):
+        yield from _webhook_rules(("alerts", *at), webhook)
     if alerts.emails and mail.host is None:
         yield Broken(("alerts", "emails"), "needs `mail.host`, the server that takes letters")
-
-
-def _name_rules(alerts: Alerts) -> Iterator[Broken]:
-    names: list[tuple[KeyPath, str]] = [
-        (("alerts", kind, index, "name"), one.name)
-        for kind in ("webhooks", "emails")
-        for index, one in enumerate(getattr(alerts, kind))
-    ]
-    yield from taken(names)
-    for at, name in names:
-        if name == OWNERS:
-            yield Broken(at, f'"{OWNERS}" stands for the owners of keys; choose another')
 
 
 def _webhook_rules(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:

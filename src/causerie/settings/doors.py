@@ -84,22 +84,20 @@ def slug(model: ModelSettings) -> str:
 
 
 def _listed_doors(settings: Settings) -> Iterator[DoorAddress]:
+    domain = settings.server.public_host
     for index, door in enumerate(settings.doors):
+        names = [door.name]
+        if door.kind == "hosted":
+            names.append("api")
+        if door.kind == "router" and door.name != "router":
+            names.append("router")
         yield DoorAddress(
             door=door,
             prefix=door.prefix or _path_prefix(door.name, door.kind),
-            hosts=(*_names_of_door(door, settings.server.public_host), *door.hosts),
+            hosts=(*(f"{name}.{domain}" for name in names), *door.hosts),
             models=behind(settings, door.kind) if door.models is None else door.models,
             at=("doors", index),
         )
-
-
-def _names_of_door(door: DoorSettings, domain: str) -> Iterator[str]:
-    yield f"{door.name}.{domain}"
-    if door.kind == "hosted":
-        yield f"api.{domain}"
-    if door.kind == "router" and door.name != "router":
-        yield f"router.{domain}"
 
 
 def _own_doors(settings: Settings) -> Iterator[DoorAddress]:

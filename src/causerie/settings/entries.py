@@ -241,9 +241,9 @@ def merged(read: ReadWith, entries: Sequence[Entry], text: str | None = None) ->
     left_out = {entry.key: reasons for entry in entries if (reasons := refusals(entry, alone))}
     tried = [one for one in entries if one.key not in left_out]
     usable = list(without_switched_off(tried, alone))
-    left_out |= {
-        now.key: (OFF,) for one, now in zip(tried, usable, strict=True) if _lost_targets(one, now)
-    }
+    for one, now in zip(tried, usable, strict=True):
+        if one.body.get(one.table.targets) and not now.body.get(one.table.targets):
+            left_out[one.key] = (OFF,)
     wanted = [one for one in usable if one.enabled and one.key not in left_out]
     while wanted:
         try:
@@ -268,11 +268,6 @@ def without_switched_off(entries: Sequence[Entry], alone: Loaded) -> Iterator[En
             continue
         kept = [each for each in targets if _target_key(each) not in off]
         yield replace(entry, body={**entry.body, label: kept})
-
-
-def _lost_targets(before: Entry, after: Entry) -> bool:
-    label = before.table.targets
-    return bool(before.body.get(label)) and not after.body.get(label)
 
 
 def _target_key(target: object) -> EntryKey | None:

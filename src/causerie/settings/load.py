@@ -50,6 +50,8 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     """
     settings = _with_absolute_paths(settings, Settings, folder)
     server, weights = settings.server, settings.weights
+    unset = settings.models == (DEFAULT_MODEL,) and not settings.providers
+    serve = unset and not has_accounts(settings) if weights.serve is None else weights.serve
     host = server.host
     if host.startswith("[") and host.endswith("]"):  # an IPv6 address as in a URL
         host = host[1:-1]
@@ -60,11 +62,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     return replace(
         settings,
         server=replace(server, host=host),
-        weights=replace(
-            weights,
-            cache=weights.cache or str(cache),
-            serve=_nothing_to_answer(settings) if weights.serve is None else weights.serve,
-        ),
+        weights=replace(weights, cache=weights.cache or str(cache), serve=serve),
         store=_with_url(settings.store, folder, data),
         branding=replace(settings.branding, logos=logos),
         doors=tuple(replace(each, keys=_door_keys(each, server.keys)) for each in settings.doors),
@@ -102,11 +100,6 @@ def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
     if door.keys is not None:
         return door.keys
     return "accounts" if door.kind in ("hosted", "router") else keys
-
-
-def _nothing_to_answer(settings: Settings) -> bool:
-    unset = settings.models == (DEFAULT_MODEL,) and not settings.providers
-    return unset and not has_accounts(settings)
 
 
 def _with_absolute_ref(model: ModelSettings, folder: Path) -> ModelSettings:
@@ -247,8 +240,10 @@ def load(
     )
     broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
     problems += [_problem_at(rule, layers) for rule in broken if not _is_stored_key(rule, layers)]
-    named = frozenset(secret.env for _, _, secret in secrets(settings) if secret.env)
-    ignored = tuple(_ignored_variables(environ, known, named))
+    readable = {variable(path) for path in known if len(path) > 1} | environment.ELSEWHERE
+    readable |= {secret.env for _, _, secret in secrets(settings) if secret.env}
+    own = sorted(name for name in environ if name.startswith(environment.PREFIX))
+    ignored = tuple(name for name in own if name not in readable)
     loaded = Loaded(settings, layers.file, layers.all_origins(), ignored, layers.text)
     if problems:
         raise SettingsError(problems, loaded)
@@ -418,15 +413,6 @@ def _without_quotes(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
-def _ignored_variables(
-    environ: Mapping[str, str], known: Mapping[KeyPath, Any], named: frozenset[str]
-) -> Iterator[str]:
-    readable = {variable(path) for path in known if len(path) > 1} | named | environment.ELSEWHERE
-    for name in sorted(environ):
-        if name.startswith(environment.PREFIX) and name not in readable:
-            yield name
-
-
 # A file of entries for the database, in the form of the configuration: its tables, each checked
 # alone. Whether they hold is decided with everything else that is in force.
 
@@ -438,15 +424,11 @@ class FiledEntry(Struct, frozen=True):
     key: Secret | None = None
 
 
-class EntryFile(Struct, frozen=True):
-    """Entries in the order of the file; ``others`` are tables that are no entries."""
+def read_entry_file(file: Path) -> tuple[Sequence[FiledEntry], Sequence[str]]:
+    """Return the entries of a file, and the names of tables that are no entries.
 
-    entries: tuple[FiledEntry, ...]
-    others: tuple[str, ...] = ()
-
-
-def read_entry_file(file: Path) -> EntryFile:
-    """Return the entries of a file. Raises :class:`SettingsError` with all problems."""
+    Raises :class:`SettingsError` with all problems.
+    """
     text, values = parsed(file)
     lines, findings = line_numbers(text), Findings()
     found: dict[EntryKey, FiledEntry] = {}
@@ -461,7 +443,7 @@ def read_entry_file(file: Path) -> EntryFile:
                     raise SettingsError([Problem(place, "", advice)])
                 found[filed.entry.key] = filed
     findings.end()
-    return EntryFile(tuple(found.values()), tuple(_other_tables(values)))
+    return list(found.values()), list(_other_tables(values))
 
 
 def _other_tables(values: Mapping[str, Any]) -> Iterator[str]:

@@ -56,15 +56,12 @@ class Prices:
 
     def unpriced(self, alias: AliasSettings) -> bool:
         """Return true if a target has no price: a wildcard's, if its provider has no list."""
+        unknown = [each for each in alias.targets if self.of(alias, each) is None]
         return any(
-            self.of(alias, each) is None
-            and not ("*" in each.model and self._has_list(each.provider or ""))
-            for each in alias.targets
+            "*" not in each.model
+            or all(name != self._lists.get(each.provider or "", "") for name, _ in self.list.models)
+            for each in unknown
         )
-
-    def _has_list(self, provider: str) -> bool:
-        name = self._lists.get(provider, "")
-        return any(listed == name for listed, _ in self.list.models)
 
 
 def listed(rows: Sequence[ListedPrice]) -> PriceSettings:
