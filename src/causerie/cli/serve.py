@@ -121,9 +121,9 @@ def _serve_until_stopped(read: ReadWith) -> None:
 
     from causerie.cli.announcement import ConsoleAnnouncer, LogAnnouncer
     from causerie.composition.app import run_service, run_worker
+    from causerie.composition.control import own_place
     from causerie.composition.entries import checked
     from causerie.composition.supervisor import supervise
-    from causerie.composition.worker import own_place
     from causerie.observe.logging import configure, heedless, lines_of
     from causerie.settings.environment import no_colour
     from causerie.settings.problems import Problem, SettingsError

@@ -18,8 +18,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from causerie.access.shared_budgets import SharedBudgetStore
+from causerie.composition.control import WorkerPlace
 from causerie.composition.startup import CannotStart
-from causerie.composition.worker import WorkerPlace
 from causerie.errors import StoreUnavailable
 from causerie.hosted.accounts.accounts import Accounts
 from causerie.hosted.accounts.authorization import Clock

@@ -25,12 +25,12 @@ from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import alert_options, mail_server
 from causerie.composition.catalog import ModelPricing, tariff
+from causerie.composition.control import WorkerPlace
 from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
 from causerie.composition.providers import private_networks
 from causerie.composition.reloading import Reloading
 from causerie.composition.service import RunningService
-from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
 from causerie.hosted.accounts.authorization import LOGGERS, Beginning, Policies
@@ -71,10 +71,15 @@ from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money
 from causerie.protocol.targets import TimeBucket
 from causerie.routing.target_state import TargetStatus
-from causerie.settings.console import UNLIMITED, IdentityProvider, read_logo
+from causerie.settings.console import (
+    UNLIMITED,
+    IdentityProvider,
+    PolicySettings,
+    policy_of,
+    read_logo,
+)
 from causerie.settings.credentials import Credentials
 from causerie.settings.doors import DoorAddress, default_address, door_addresses
-from causerie.settings.policies import PolicySettings, policy_of
 from causerie.settings.prices import Prices, without_price
 from causerie.settings.tree import Settings
 from causerie.settings.values import LimitSettings

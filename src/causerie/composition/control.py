@@ -1,6 +1,7 @@
 """A running service and the commands that ask it something: a socket in a folder of the user.
 
-Both ends are here, and the facts of a service that commands show. One line of JSON asks, one
+Both ends are here, the facts of a service that commands show, and the place of a worker process,
+which has such a socket too. One line of JSON asks, one
 answers. Only the user who runs the service can reach the socket.
 """
 
@@ -13,6 +14,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -21,7 +23,9 @@ import structlog
 from msgspec import Struct
 
 from causerie.engines.base import EngineStatus
+from causerie.errors import Overloaded
 from causerie.protocol.alike import alike
+from causerie.settings.environment import worker
 from causerie.settings.tree import ModelSettings
 
 if sys.platform != "win32":
@@ -36,11 +40,12 @@ KEY_SUFFIX = ".key"
 _SUFFIX = ".sock"
 _CHATS = "chats.lock"
 _SECONDS_TO_ASK = 5.0
+_METRICS_SECONDS = 10.0
 
 A = TypeVar("A")
 
 
-class ControlRequest(msgspec.Struct, frozen=True):
+class ControlRequest(Struct, frozen=True):
     ask: str
 
 
@@ -55,7 +60,7 @@ class ControlSocket(Struct, frozen=True):
 
 @asynccontextmanager
 async def answering(
-    folder: Path, answer: Callable[[str], Awaitable[msgspec.Struct]], name: str | None = None
+    folder: Path, answer: Callable[[str], Awaitable[Struct]], name: str | None = None
 ) -> AsyncIterator[Path | None]:
     """Answer commands at a socket while the block runs; yield its path.
 
@@ -253,3 +258,61 @@ def _running_member(status: EngineStatus) -> RunningMember:
     named = {"address": status.model, "state": status.state.value}
     memory = None if status.pid is None else status.memory_bytes
     return alike(RunningMember, status, **named, memory_bytes=memory)
+
+
+# Worker processes: their place below a supervisor, and what they report to it.
+
+
+class WorkerPlace(Struct, frozen=True):
+    number: int
+    """From 1."""
+    count: int
+    restarts: int
+    """Workers of the service that have been replaced so far."""
+    channel: int
+    """Descriptor of the socket pair's end."""
+    sockets: Sequence[int]
+    """Descriptors of the service's socket, and of its metrics' if they have their own address."""
+    supervisor: str
+    """Control socket of the supervisor."""
+
+    @property
+    def control_socket(self) -> str:
+        return worker_socket(Path(self.supervisor), self.number).name
+
+    def share(self, most: int | None) -> int | None:
+        """Return this worker's share of a number that all workers may reach together."""
+        if most is None:
+            return None
+        share, rest = divmod(most, self.count)
+        return share + (self.number <= rest)
+
+
+class WorkerReport(Struct, frozen=True, omit_defaults=True):
+    """One line of a worker to its supervisor; one that says nothing is a beat."""
+
+    first_link: str | None = None
+    ready: bool = False
+
+
+class Exposition(Struct, frozen=True):
+    text: str
+
+
+def own_place() -> WorkerPlace | None:
+    text = worker()
+    return None if text is None else msgspec.json.decode(text, type=WorkerPlace)
+
+
+def worker_socket(supervisor: Path, number: int) -> Path:
+    """Return the control socket of a worker; its name must not be longer than the supervisor's."""
+    return supervisor.with_suffix(f".w{number}")
+
+
+async def metrics_of_all(place: WorkerPlace) -> bytes:
+    wanted = partial(asked, Path(place.supervisor), "metrics", Exposition, _METRICS_SECONDS)
+    try:
+        return (await asyncio.to_thread(wanted)).text.encode()
+    except ControlFailed as failure:
+        words = "The supervisor of the worker processes does not answer."
+        raise Overloaded(words) from failure

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
 from causerie.access.networks import Network, NetworkList
-from causerie.composition.worker import WorkerPlace, metrics_of_all
+from causerie.composition.control import WorkerPlace, metrics_of_all
 from causerie.http import doors
 from causerie.http.api import RequestLimits
 from causerie.http.application import Edge, OwnPaths

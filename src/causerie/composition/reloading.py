@@ -19,10 +19,9 @@ import msgspec
 import structlog
 
 import causerie
-from causerie.composition.control import LOAD, UNLOAD, ServiceFacts, running_models
+from causerie.composition.control import LOAD, UNLOAD, Exposition, ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
-from causerie.composition.worker import Exposition
 from causerie.engines.base import EngineFailed
 from causerie.errors import StoreUnavailable
 from causerie.settings.credentials import Credentials

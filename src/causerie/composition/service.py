@@ -28,6 +28,7 @@ from causerie.chat.chat import TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.catalog import offered
+from causerie.composition.control import WorkerPlace
 from causerie.composition.doors import door_table, limits, own_paths, scopes
 from causerie.composition.providers import (
     ConnectedProvider,
@@ -45,7 +46,6 @@ from causerie.composition.targets import (
     own_models,
     provider_models,
 )
-from causerie.composition.worker import WorkerPlace
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
 from causerie.http.application import Edge

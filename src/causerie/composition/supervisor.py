@@ -28,7 +28,16 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from causerie.composition.control import ControlFailed, ServiceFacts, answering, asked
+from causerie.composition.control import (
+    ControlFailed,
+    Exposition,
+    ServiceFacts,
+    WorkerPlace,
+    WorkerReport,
+    answering,
+    asked,
+    worker_socket,
+)
 from causerie.composition.reloading import ReloadOutcome
 from causerie.composition.startup import (
     CannotStart,
@@ -37,7 +46,6 @@ from causerie.composition.startup import (
     hangups,
     reloaded,
 )
-from causerie.composition.worker import Exposition, WorkerPlace, WorkerReport, worker_socket
 from causerie.http.server import Bound, reserved_socket, socket_beside, stop_signals
 from causerie.http.tasks import happens, owned
 from causerie.observe.metrics import counts, merged

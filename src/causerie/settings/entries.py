@@ -17,7 +17,7 @@ from msgspec import Struct
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.providers.dialects import KNOWN_PROVIDERS
-from causerie.settings.policies import PolicySettings
+from causerie.settings.console import PolicySettings
 from causerie.settings.problems import Problem, SettingsError
 
 if TYPE_CHECKING:

@@ -26,10 +26,16 @@ from causerie.providers.dialects import DIALECTS, KNOWN_PROVIDERS
 from causerie.providers.outgoing import WRITTEN
 from causerie.settings import catalog
 from causerie.settings.alerts import alert_rules, mail_rules
-from causerie.settings.console import UNLIMITED, identity_rules, logo_rules, payment_rules
+from causerie.settings.console import (
+    UNLIMITED,
+    identity_rules,
+    logo_rules,
+    payment_rules,
+    policy_of,
+    policy_rules,
+)
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
-from causerie.settings.policies import policy_of, policy_rules
 from causerie.settings.prices import price_rules, without_price
 from causerie.settings.problems import Broken, dotted, no_such, repeated, suggestion, tables, taken
 from causerie.settings.provider import (

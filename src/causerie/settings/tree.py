@@ -27,9 +27,9 @@ from causerie.settings.console import (
     ConsoleSettings,
     IdentityProvider,
     PaymentSettings,
+    PolicySettings,
 )
 from causerie.settings.engine import LlamaCpp, OpenVino, Vllm
-from causerie.settings.policies import PolicySettings
 from causerie.settings.provider import ProviderSettings
 from causerie.settings.store import RetentionSettings, SharedSettings, StoreSettings
 
