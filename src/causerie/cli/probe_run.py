@@ -61,8 +61,13 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
                 raise CommandFailed(f"not every question about {one.entry.id} could be asked")
         typer.echo("\n\n".join(map(_entry_text, interviews)))
     else:
+        console = Console()
         for one in interviews:
-            _show_findings(Console(), one.entry, one.findings)
+            if console.is_terminal:
+                console.print(_findings_table(one.findings))
+            lines = () if console.is_terminal else _finding_lines(one.findings)
+            for line in (*lines, *_summary_lines(one.entry)):
+                _print_line(console, line)
             if one.complete and not run.quick:
                 typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry_text(one)}")
 
@@ -232,14 +237,6 @@ def _progress_bar(console: Console, total: int) -> Iterator[Callable[[ProbeQuest
 
 def _print_line(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _show_findings(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
-    if console.is_terminal:
-        console.print(_findings_table(findings))
-    lines = () if console.is_terminal else _finding_lines(findings)
-    for line in (*lines, *_summary_lines(entry)):
-        _print_line(console, line)
 
 
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -173,15 +173,15 @@ _TRIALS_AT_ONCE = 4
 _TRIAL = TimeoutSettings(connect=5.0, first_token=20.0, between_chunks=20.0, total=30.0)
 
 
+@dataclass(eq=False)
 class LiveConfiguration:
     """Implements :class:`Configuring` for one service; one change is made after the other."""
 
-    def __init__(self, running: RunningService, configuration: Reloading, entries: Entries) -> None:
-        self._running = running
-        self._configuration = configuration
-        self._entries = entries
-        self._turn = asyncio.Lock()
-        self._trials = 0
+    _running: RunningService
+    _configuration: Reloading
+    _entries: Entries
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _trials: int = 0
 
     async def every(self, actor: Actor) -> Sequence[EntryView]:
         """Return providers first; of each kind those of the file first. Unknown kinds are last."""
@@ -297,24 +297,18 @@ class LiveConfiguration:
             loaded, tried = await self._entry_on_trial(settings, key, entry)
             [one] = [each for each in loaded.settings.providers if each.name == tried.name]
             keys = Credentials(keys={one.name: tried.credential or ""})
-            outcome = await _run_trial(one, self._running.now.settings.server, keys, model)
-        await self._record_trial(actor, one, outcome)
-        return outcome
+            return await self._try_provider(actor, one, keys, model)
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        now = self._running.now
-        settings, credentials = now.settings, now.credentials
-        found = [one for one in settings.providers if one.name == provider]
-        if not found:
+        now, credentials = self._running.now, self._running.now.credentials
+        one = next((each for each in now.settings.providers if each.name == provider), None)
+        if one is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
         if (present := now.targets.providers.get(provider)) is not None and present.key:
-            keys = {**credentials.keys, provider: present.key}
-            credentials = replace(credentials, keys=keys)
+            credentials = replace(credentials, keys={provider: present.key})
         with self._one_of_few():
-            outcome = await _run_trial(found[0], settings.server, credentials, model)
-        await self._record_trial(actor, found[0], outcome)
-        return outcome
+            return await self._try_provider(actor, one, credentials, model)
 
     @contextmanager
     def _one_of_few(self) -> Iterator[None]:
@@ -326,13 +320,17 @@ class LiveConfiguration:
         finally:
             self._trials -= 1
 
-    async def _record_trial(self, actor: Actor, one: ProviderSettings, outcome: Trial) -> None:
+    async def _try_provider(
+        self, actor: Actor, one: ProviderSettings, credentials: Credentials, model: str
+    ) -> Trial:
+        outcome = await _run_trial(one, self._running.now.settings.server, credentials, model)
         steps = (outcome.listing, outcome.completion, outcome.stream)
         good = all(step is not None and step.ok for step in steps)
         await self._entries.record(
             *(actor, Action.CONFIGURATION_CHANGE, "provider.test", one.base_url[:200]),
             outcome="good" if good else "bad",
         )
+        return outcome
 
     async def _entry_on_trial(
         self, settings: dict[str, Any], key: str, entry: str

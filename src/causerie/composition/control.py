@@ -247,17 +247,20 @@ def running_models(
             ref=known[status.model].ref,
             engine=known[status.model].engine,
             state=status.state.value,
-            members=tuple(map(_running_member, status.members)),
+            members=tuple(
+                alike(
+                    RunningMember,
+                    each,
+                    address=each.model,
+                    state=each.state.value,
+                    memory_bytes=None if each.pid is None else each.memory_bytes,
+                )
+                for each in status.members
+            ),
         )
         for status in statuses
         if status.model in known
     )
-
-
-def _running_member(status: EngineStatus) -> RunningMember:
-    named = {"address": status.model, "state": status.state.value}
-    memory = None if status.pid is None else status.memory_bytes
-    return alike(RunningMember, status, **named, memory_bytes=memory)
 
 
 # Worker processes: their place below a supervisor, and what they report to it.

@@ -15,7 +15,7 @@ from causerie.engines.llamacpp.engine import missing_program
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials
-from causerie.settings.entries import OFF, TABLES, Entry, EntryKey, EntryKind, ReadWith, merged
+from causerie.settings.entries import OFF, TABLES, Entry, EntryKey, ReadWith, merged
 from causerie.settings.load import Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError, dotted
 from causerie.settings.toml import KeyPath
@@ -139,13 +139,11 @@ def checked_with(
     ``text`` is the text of the file, if known. Raises :class:`SettingsError` for a broken file.
     """
     loaded, credentials = checked(lambda: _with_chosen(merged_with(read, stored, text)))
-    keys, alerts = (
-        _stored_credentials(stored, loaded, "provider"),
-        _stored_credentials(stored, loaded, "webhook"),
-    )
-    return loaded, replace(
-        credentials, keys={**credentials.keys, **keys}, alerts={**credentials.alerts, **alerts}
-    )
+    keys, alerts = dict(credentials.keys), dict(credentials.alerts)
+    for each in stored:
+        if each.credential is not None and in_force(each, loaded):
+            (keys if each.kind == "provider" else alerts)[each.name] = each.credential
+    return loaded, replace(credentials, keys=keys, alerts=alerts)
 
 
 def _with_chosen(loaded: Loaded) -> Loaded:
@@ -156,16 +154,6 @@ def _with_chosen(loaded: Loaded) -> Loaded:
             words = f"the entry of model {missing[0]} does not hold: {'; '.join(reasons)}"
         raise SettingsError([Problem("--model", "", words)])
     return loaded
-
-
-def _stored_credentials(
-    stored: Sequence[StoredEntry], loaded: Loaded, kind: EntryKind
-) -> Mapping[str, str]:
-    return {
-        each.name: each.credential
-        for each in stored
-        if each.kind == kind and each.credential is not None and in_force(each, loaded)
-    }
 
 
 def merged_with(read: ReadWith, stored: Sequence[StoredEntry], text: str | None = None) -> Loaded:

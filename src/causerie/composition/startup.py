@@ -185,14 +185,16 @@ def give_back_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING_BYTES)
 
 
+@dataclass(eq=False)
 class _Start:
-    def __init__(self, engines: Fleet, preload: Sequence[str], watcher: StartAnnouncer) -> None:
-        self._engines = engines
-        self._preload = preload
-        self._watcher = watcher
+    _engines: Fleet
+    _preload: Sequence[str]
+    _watcher: StartAnnouncer
+    failure: CannotStart | None = None
+
+    def __post_init__(self) -> None:
         self._address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
         self.stop = asyncio.Event()
-        self.failure: CannotStart | None = None
         self._failures: list[CannotStart] = []
 
     def accepts(self, host: str, port: int) -> None:

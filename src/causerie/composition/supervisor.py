@@ -95,19 +95,19 @@ async def supervise(loaded: Loaded, arguments: Sequence[str], announcer: StartAn
         await Supervisor(loaded, arguments, bound, announcer).run()
 
 
+@dataclass(eq=False)
 class Supervisor:
     """Starts the workers, replaces those that end, and passes reloads and stops on."""
 
-    def __init__(
-        self, loaded: Loaded, arguments: Sequence[str], bound: Bound, announcer: StartAnnouncer
-    ) -> None:
-        server = loaded.settings.server
-        self._file = loaded.file
+    _loaded: Loaded
+    _arguments: Sequence[str]
+    _bound: Bound
+    _announcer: StartAnnouncer
+
+    def __post_init__(self) -> None:
+        server = self._loaded.settings.server
         self._count = worker_count(server)
         self._stop_seconds = server.drain_seconds + server.shutdown_delay_seconds + _STOP_SECONDS
-        self._arguments = arguments
-        self._bound = bound
-        self._announcer = announcer
         self._changed = asyncio.Event()  # whether a worker has become ready
         self._workers: dict[int, _Worker] = {}
         self._restarts = 0
@@ -149,9 +149,8 @@ class Supervisor:
 
             async def hasten() -> None:
                 await self._hurry.wait()
-                self._signal_workers(
-                    signal.SIGINT
-                )  # a second SIGTERM might be merged with one that waits
+                # A second SIGTERM might be merged with one that waits.
+                self._signal_workers(signal.SIGINT)
 
             async with owned(hasten()):
                 await asyncio.wait(keeping, timeout=self._stop_seconds)
@@ -281,7 +280,7 @@ class Supervisor:
         if wanted in ("facts", "stop"):
             if wanted == "stop":
                 self._stop.set()
-            file = str(self._file.absolute()) if self._file else None
+            file = str(self._loaded.file.absolute()) if self._loaded.file else None
             address = "{}:{}".format(*self._bound.service.getsockname()[:2])
             answers = await self._ask_all("facts", ServiceFacts, _ASK_SECONDS)
             models = answers[0][1].models if answers else ()

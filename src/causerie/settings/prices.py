@@ -52,7 +52,11 @@ class Prices:
         if target.provider is None:
             return TargetPrice(self._own_prices.get(target.model, _NOTHING))
         rows = self.list.of(self._lists.get(target.provider, ""), model or target.model)
-        return TargetPrice(listed(rows), rows) if rows else None
+        if not rows:
+            return None
+        base, *above = rows
+        tiers = tuple(PriceTier(above=each.above, **each.prices) for each in above)
+        return TargetPrice(PriceSettings(**base.prices, tiers=tiers), rows)
 
     def unpriced(self, alias: AliasSettings) -> bool:
         """Return true if a target has no price: a wildcard's, if its provider has no list."""
@@ -62,13 +66,6 @@ class Prices:
             or all(name != self._lists.get(each.provider or "", "") for name, _ in self.list.models)
             for each in unknown
         )
-
-
-def listed(rows: Sequence[ListedPrice]) -> PriceSettings:
-    """Return the prices of a model in the price list as settings."""
-    base, *above = rows
-    tiers = tuple(PriceTier(above=each.above, **each.prices) for each in above)
-    return PriceSettings(**base.prices, tiers=tiers)
 
 
 def price_list_file(settings: Settings) -> Path:

@@ -4,7 +4,6 @@ secrets and certificates.
 
 from __future__ import annotations
 
-import datetime
 import ssl
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -98,7 +97,7 @@ class ProviderModelSettings(Struct, frozen=True, kw_only=True):
     """Whether it thinks, and whether that can be switched."""
     continues: bool | None = None
     """Whether it can go on with a reply that broke off."""
-    probed: Annotated[datetime.date | None, Meta(extra={"words": "a day like `2026-11-21`"})] = None
+    probed: values.Day | None = None
     """When that was found out."""
 
 

@@ -390,7 +390,12 @@ def notes(settings: Settings) -> Iterator[str]:
         if amount == "0" and policy.budget is not None:
             amount = policy.budget
         yield _newcomers_budget(amount, console.new_project_credits)
-    yield from _without_price(settings, found)
+    shown = {id for each in found for id in each.models}
+    if names := [name for name in without_price(settings) if name in shown]:
+        yield (
+            f"No price is known for {_listed_models(names)} of providers: no budget in money holds "
+            "there; set `price`."
+        )
 
 
 def _newcomers_budget(budget: str, credits: str) -> str:
@@ -409,15 +414,6 @@ def _newcomers_budget(budget: str, credits: str) -> str:
         f"People may sign up; their projects may {spend} until you change their budgets "
         "(`console.new_project_budget`)."
     )
-
-
-def _without_price(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
-    shown = {id for each in found for id in each.models}
-    if names := [name for name in without_price(settings) if name in shown]:
-        yield (
-            f"No price is known for {_listed_models(names)} of providers: no budget in money holds "
-            "there; set `price`."
-        )
 
 
 def _unlimited_free_models(settings: Settings, found: list[DoorAddress]) -> Iterator[str]:
