@@ -224,8 +224,19 @@ def export_config(
 
     `causerie export entries.toml`
     """
+    from causerie.composition.entries import entry_of, known
+    from causerie.settings.entries import TABLES, without_switched_off
+
     loaded, stored = with_database(config, pairs)
-    write_or_print(output, export_text(stored, loaded))
+    usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
+    kept = {one.key: one for one in usable}
+    tables = [
+        "\n".join(_entry_lines(each, kept, loaded))
+        for kind in TABLES
+        for each in stored  # oldest first
+        if each.kind == kind
+    ]
+    write_or_print(output, "\n".join([_HEAD, *(f"{table}\n" for table in tables)]))
 
 
 _HEAD = """\
@@ -233,22 +244,6 @@ _HEAD = """\
 # `causerie import FILE` reads them into another database. Keys stay where they are: each is
 # named by a variable here, which has to be set for the import.
 """
-
-
-def export_text(stored: Sequence[StoredEntry], loaded: Loaded) -> str:
-    """Return the entries as TOML: by kind, oldest first."""
-    from causerie.composition.entries import entry_of, known
-    from causerie.settings.entries import TABLES, without_switched_off
-
-    usable = without_switched_off([entry_of(each) for each in known(stored)], loaded)
-    kept = {one.key: one for one in usable}
-    tables = [
-        "\n".join(_entry_lines(each, kept, loaded))
-        for kind in TABLES
-        for each in stored
-        if each.kind == kind
-    ]
-    return "\n".join([_HEAD, *(f"{table}\n" for table in tables)])
 
 
 def _entry_lines(
@@ -266,18 +261,13 @@ def _entry_lines(
     values = {entry.table.name: stored.name, **(full.body if why else entry.body)}
     remarks = {}
     if stored.credential is not None or stored.unreadable:
-        label = entry.table.key
-        values[label] = {"env": key_variable(stored.name, label)}
+        label, word = entry.table.key, re.sub(r"[^A-Z0-9]+", "_", stored.name.upper())
+        ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
+        digit = "_" if word[:1].isdigit() else ""  # no variable begins with one
+        values[label] = {"env": f"{digit}{word}_{ending}"}
         remarks[label] = f"the {label} itself stays in the database"
     for line in table_text(entry.table.path, _without_null(values), remarks).split("\n"):
         yield f"# {line}" if why else line
-
-
-def key_variable(name: str, label: str = "key") -> str:
-    """Return the variable that names a provider's key or a webhook's secret in the file."""
-    word = re.sub(r"[^A-Z0-9]+", "_", name.upper())
-    ending = "API_KEY" if label == "key" else "WEBHOOK_SECRET"
-    return f"_{word}_{ending}" if word[:1].isdigit() else f"{word}_{ending}"
 
 
 def _without_null(value: Any) -> Any:

@@ -100,7 +100,7 @@ class LitellmTranslation:
     def __init__(self, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         """``environ`` is read for ``master_key`` only."""
         self.providers: dict[str, dict[str, object]] = {}
-        self.aliases: dict[str, list[ImportedTarget]] = {}
+        self.aliases: dict[str, dict[str, ImportedTarget]] = {}  # by the names of targets
         self.notes: list[str] = []
         self._operations: dict[tuple[str, str], str] = {}  # of models that do not chat
         self._keys: dict[str, list[str | None]] = {}  # in the file, by the variables that get them
@@ -146,7 +146,9 @@ class LitellmTranslation:
             yield "\n" + table_text(("providers",), values)
         for id, targets in self.aliases.items():
             yield "\n" + table_text(
-                ("aliases",), _alias_table(id, targets), {"price": "for a million tokens"}
+                ("aliases",),
+                _alias_table(id, list(targets.values())),
+                {"price": "for a million tokens"},
             )
 
     def _note(self, place: str, words: str) -> None:
@@ -178,7 +180,8 @@ class LitellmTranslation:
         except NotCarried as reason:
             self._note(f"{at}.litellm_params", str(reason))
             return
-        if not _add_if_new(self.aliases.setdefault(name, []), target):
+        targets = self.aliases.setdefault(name, {})
+        if targets.setdefault(target.name, target) is not target:
             self._note(at, f"repeats a target of `{name}`; set its `weight` instead")
             return
         if own.get("api_key") is not None and _variable_of(own["api_key"]) is None:
@@ -225,8 +228,8 @@ class LitellmTranslation:
         for name, other in self.providers.items():
             if other == table:
                 return name
-        numbered = (f"{stem}-{number}" for number in count(2))
-        name = next(each for each in chain([stem], numbered) if each not in self.providers)
+        names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+        name = next(each for each in names if each not in self.providers)
         self.providers[name] = table
         return name
 
@@ -258,7 +261,7 @@ class LitellmTranslation:
                 self._note("model_list", f"`{name}` of `{model}` is not from 0 to 2; left out")
 
     def _add_fallbacks(self, at: str, settings: Mapping[str, Any]) -> None:
-        own = {name: list(targets) for name, targets in self.aliases.items()}
+        own = {name: list(targets.values()) for name, targets in self.aliases.items()}
         tables = [each for each in _as_list(settings.get("fallbacks")) if isinstance(each, dict)]
         pairs = [pair for table in tables for pair in table.items()]
         pairs += [(name, settings.get("default_fallbacks")) for name in own]
@@ -268,10 +271,10 @@ class LitellmTranslation:
                 words = f"`{other}` is left out: both must be in the list, without `*`"
                 self._note(f"{at}.{name}", words)
                 continue
-            after = max(target.priority for target in self.aliases[name]) + 1
+            after = max(target.priority for target in self.aliases[name].values()) + 1
             for target in own[other]:
                 later = replace(target, priority=after + target.priority, fallback=True)
-                _add_if_new(self.aliases[name], later)
+                self.aliases[name].setdefault(target.name, later)
 
     def _add_second_names(self, router: Mapping[str, Any]) -> None:
         for name, group in _table_of(router, "model_group_alias").items():
@@ -282,7 +285,8 @@ class LitellmTranslation:
             elif not _is_id(name):
                 self._note(at, "cannot be an id here; left out")
             else:
-                self.aliases[name] = targets = list(self.aliases[first])
+                self.aliases[name] = dict(self.aliases[first])
+                targets = list(self.aliases[name].values())
                 if _sum_of_limits(targets, "rpm") or _sum_of_limits(targets, "tpm"):
                     self._note(at, f"has limits of its own here, which `{first}` does not share")
 
@@ -298,13 +302,14 @@ class LitellmTranslation:
                 self._note(section, _NONE)
 
     def _note_limits_and_prices(self) -> None:
-        for id, targets in self.aliases.items():
+        for id, by_name in self.aliases.items():
+            targets = list(by_name.values())
             for name in ("rpm", "tpm"):
                 has = any(getattr(target, name) for target in targets if not target.fallback)
                 if has and _sum_of_limits(targets, name) is None:
                     words = f"not every entry of `{id}` has one; set `[aliases.limits]` for all"
                     self._note(f"model_list.{id}.{name}", words)
-        if any(not target.price for targets in self.aliases.values() for target in targets):
+        if any(not each.price for targets in self.aliases.values() for each in targets.values()):
             words = "models without costs have list prices here: see `causerie prices list`"
             self._note("model_list", words)
 
@@ -328,13 +333,6 @@ def _alias_table(id: str, targets: Sequence[ImportedTarget]) -> Mapping[str, obj
     rpm, tpm = _sum_of_limits(targets, "rpm"), _sum_of_limits(targets, "tpm")
     limits = _without_empty(requests_per_minute=rpm, tokens_per_minute=tpm)
     return _without_empty(id=id, targets=tables, limits=limits, price=price)
-
-
-def _add_if_new(targets: list[ImportedTarget], target: ImportedTarget) -> bool:
-    is_new = all(target.name != other.name for other in targets)
-    if is_new:
-        targets.append(target)
-    return is_new
 
 
 def _sum_of_limits(targets: Sequence[ImportedTarget], name: str) -> int | None:

@@ -79,7 +79,8 @@ def stop(
         pid,
         f"has the id {pid}" if name is None else f"has the model {name}",
     )
-    if name is not None and pid is None and chosen.outlives_models:
+    outlives_models = chosen.facts.serves_cache or len(chosen.facts.models) > 1
+    if name is not None and pid is None and outlives_models:
         [model, *_] = chosen.models(name, known)
         loaded = model.state != _ABSENT
         if loaded:
@@ -128,10 +129,6 @@ class Service:
     def outdated(self) -> bool:
         """Return whether another version of the program runs it."""
         return self.facts.version != causerie.__version__
-
-    @property
-    def outlives_models(self) -> bool:
-        return self.facts.serves_cache or len(self.facts.models) > 1
 
     def again(self) -> Service:
         """Return it with the facts of now. Raises :class:`CommandFailed`."""

@@ -223,22 +223,20 @@ class Alerting:
         alerts, target_states = settings.alerts, self._running.now.router.target_states()
         counted = self._running.counters.outcomes()
         rates = self._rates.look(counted, monotonic(), alerts.error_window_seconds)
-        return [
+        found = [
             *provider_conditions(settings, target_states),
             *key_conditions(self._running.changing_keys()),
             *self._usage.look(settings, target_states, monotonic()),
             *error_conditions(alerts, rates),
             *engine_conditions(self._running.engines.status()),
-            *self._conditions(),
         ]
-
-    def _conditions(self) -> Iterator[Condition]:
         if self._configuration.failed:
-            yield NOT_RELOADED
+            found.append(NOT_RELOADED)
         place = self._running.place
         if place is not None and place.restarts and self._started:
-            yield WORKER_ENDED
+            found.append(WORKER_ENDED)
         self._started = False
+        return found
 
     async def _of_accounts(self, settings: Settings) -> list[Condition]:
         now = monotonic()

@@ -21,7 +21,13 @@ import msgspec
 import structlog
 
 from causerie.composition.alerting import Alerting
-from causerie.composition.control import WorkerPlace, WorkerReport, answering, is_chatting
+from causerie.composition.control import (
+    WorkerPlace,
+    WorkerReport,
+    answering,
+    is_chatting,
+    worker_socket,
+)
 from causerie.composition.doors import mount_chat_page, mount_docs
 from causerie.composition.engine_makers import EngineMakers, preloaded, weights_cache
 from causerie.composition.entries import checked_with, warn_of_unknown
@@ -156,7 +162,7 @@ async def run_service(
                 entries = accounts.entries if accounts is not None else None
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored)
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
-                name = None if place is None else place.control_socket
+                name = place and worker_socket(Path(place.supervisor), place.number).name
                 async with (
                     _running_pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,

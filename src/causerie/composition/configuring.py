@@ -55,7 +55,7 @@ from causerie.settings.entries import (
     refusals,
     tables_of,
 )
-from causerie.settings.load import FiledEntry, Loaded
+from causerie.settings.load import Loaded
 from causerie.settings.problems import Findings, Problem, SettingsError
 from causerie.settings.provider import ProviderSettings, TimeoutSettings
 from causerie.settings.tree import ServerSettings, Settings
@@ -84,9 +84,7 @@ class EntryImport(Struct):
     _read: ReadWith
     _environ: Mapping[str, str]
 
-    async def plan(
-        self, filed: Sequence[FiledEntry], *, prune: bool = False
-    ) -> Sequence[ImportStep]:
+    async def plan(self, filed: Sequence[Entry], *, prune: bool = False) -> Sequence[ImportStep]:
         """Return a step for each entry; with ``prune`` also for those that are in no file.
 
         Raises :class:`SettingsError` with every problem.
@@ -94,11 +92,11 @@ class EntryImport(Struct):
         stored = await self._entries.every()
         by_key = {entry_of(each).key: each for each in known(stored)}
         findings, steps = Findings(), list[ImportStep]()
-        for one in filed:
+        for entry in filed:
             with findings.collecting():
-                steps.append(self._import_step(one, by_key.get(one.entry.key), len(steps)))
+                steps.append(self._import_step(entry, by_key.get(entry.key), len(steps)))
         if prune:
-            named = {one.entry.key for one in filed}
+            named = {entry.key for entry in filed}
             left = [each for key, each in by_key.items() if key not in named]
             steps += [ImportStep("deleted", entry_of(each), "", each) for each in left]
         findings.problems += self._import_problems(stored, steps)
@@ -110,12 +108,11 @@ class EntryImport(Struct):
         written = [EntryChange(each.before, each.after) for each in steps if each.changes]
         await self._entries.write(SYSTEM, written)
 
-    def _import_step(self, filed: FiledEntry, before: StoredEntry | None, index: int) -> ImportStep:
-        entry = filed.entry
+    def _import_step(self, entry: Entry, before: StoredEntry | None, index: int) -> ImportStep:
         taken = filed_index(entry, self._alone) is not None
         if taken and (locked := refusals(entry, self._alone)):
             return ImportStep("locked", entry, "; ".join(locked))
-        credential = self._credential(filed, before)
+        credential = self._credential(entry, before)
         draft = EntryDraft(entry.kind, entry.name, entry.body, credential)
         if before is None:
             made = self._entries.drafted(SYSTEM, draft)
@@ -127,27 +124,27 @@ class EntryImport(Struct):
             return ImportStep("same", entry)
         return ImportStep("changed", entry, ", ".join(what), before, after)
 
-    def _credential(self, filed: FiledEntry, before: StoredEntry | None) -> str | None:
+    def _credential(self, entry: Entry, before: StoredEntry | None) -> str | None:
         # None: the stored key stays.
-        label = filed.entry.table.key
-        if filed.key is None:
-            if label == "secret" and filed.entry.body.get("format", "standard") == "standard":
+        label = entry.table.key
+        if entry.secret is None:
+            if label == "secret" and entry.body.get("format", "standard") == "standard":
                 advice = "is missing; receivers check signatures by it"
-                raise SettingsError([Problem(filed.entry.place, label, advice)])
+                raise SettingsError([Problem(entry.place, label, advice)])
             return ""
         try:
-            value = secret_value(filed.key, self._environ)
+            value = secret_value(entry.secret, self._environ)
             if label == "secret":
                 secret_bytes(value)
             return value
         except ValueError as error:
             kept = before is not None and (before.credential is not None or before.unreadable)
-            if before is not None and kept and not moved(before.body, filed.entry.body):
+            if before is not None and kept and not moved(before.body, entry.body):
                 return None
             advice = f"{error}; the import needs it"
             if kept:
                 advice += ", for the provider is reached at another place now"
-            raise SettingsError([Problem(filed.entry.place, label, advice)]) from error
+            raise SettingsError([Problem(entry.place, label, advice)]) from error
 
     def _import_problems(
         self, stored: Sequence[StoredEntry], steps: Sequence[ImportStep]
@@ -383,22 +380,17 @@ def _entry_draft(kind: EntryKind, wish: EntryWish) -> EntryDraft:
     if label and label in body:
         words = f"`settings` holds `{label}`; give it itself as `key` next to them."
         raise InvalidRequest(words, param="settings")
-    return EntryDraft(kind, name, body, _drafted_key(kind, wish.key), wish.enabled)
-
-
-def _drafted_key(kind: EntryKind, key: str | None) -> str | None:
-    if not key:
-        return key
-    if not TABLES[kind].key:
+    key = wish.key
+    if key and not label:
         raise InvalidRequest("Only a provider and a webhook have a key here.", param="key")
-    try:
-        word = one_word(key, "it holds")
-        if kind == "webhook":
-            secret_bytes(word)
-    except ValueError as error:
-        words = f"`key` cannot be used: {error}."
-        raise InvalidRequest(words, param="key") from error
-    return word
+    if key:
+        try:
+            key = one_word(key, "it holds")
+            if kind == "webhook":
+                secret_bytes(key)
+        except ValueError as error:
+            raise InvalidRequest(f"`key` cannot be used: {error}.", param="key") from error
+    return EntryDraft(kind, name, body, key, wish.enabled)
 
 
 def _by_id(stored: Sequence[StoredEntry], id: str) -> StoredEntry:

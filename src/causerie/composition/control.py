@@ -279,10 +279,6 @@ class WorkerPlace(Struct, frozen=True):
     supervisor: str
     """Control socket of the supervisor."""
 
-    @property
-    def control_socket(self) -> str:
-        return worker_socket(Path(self.supervisor), self.number).name
-
     def share(self, most: int | None) -> int | None:
         """Return this worker's share of a number that all workers may reach together."""
         if most is None:

@@ -55,6 +55,7 @@ _READ_AT_START = (
     "console.proxies",
     "console.api_requests_per_minute",
 )
+_READ_AT_START_WITH_SECRETS = ("store", "shared", "mail", "branding", "payments", "tracing")
 
 
 class ReloadOutcome(msgspec.Struct, frozen=True):
@@ -221,12 +222,13 @@ def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
 def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
     """Return the changes that cannot take effect while the service runs."""
     notes = []
-    for name in _READ_AT_START:
+    for name in (*_READ_AT_START, *_READ_AT_START_WITH_SECRETS):
         before, now = attrgetter(name)(running), attrgetter(name)(wanted)
-        if before != now:
+        if before == now:
+            continue
+        if name in _READ_AT_START:
             stays = f"{name} stays {before} until the service is started again"
             notes.append(f"{stays}; the configuration says {now}")
-    for name in ("store", "shared", "mail", "branding", "payments", "tracing"):  # some hold secrets
-        if attrgetter(name)(running) != attrgetter(name)(wanted):
+        else:
             notes.append(f"{name} stays as it was until the service is started again")
     return notes

@@ -12,7 +12,6 @@ from msgspec import Meta, Struct
 from causerie.settings import values
 from causerie.settings.problems import Broken, tables, taken
 from causerie.settings.provider import address_rules, certificate_rules, is_readable
-from causerie.settings.toml import KeyPath
 
 
 class Mail(Struct, frozen=True, kw_only=True):
@@ -129,23 +128,19 @@ class Alerts(Struct, frozen=True, kw_only=True):
 
 def alert_rules(alerts: Alerts, mail: Mail) -> Iterator[Broken]:
     channels = list(tables(alerts, "webhooks", "emails"))
-    yield from taken((("alerts", *at, "name"), one.name) for at, one in channels)
-    for at, one in channels:
+    yield from taken((("alerts", *place, "name"), one.name) for place, one in channels)
+    for place, one in channels:
         if one.name == OWNERS:
             words = f'"{OWNERS}" stands for the owners of keys; choose another'
-            yield Broken(("alerts", *at, "name"), words)
-    for at, webhook in tables(alerts, "webhooks"):
-        yield from _webhook_rules(("alerts", *at), webhook)
+            yield Broken(("alerts", *place, "name"), words)
+    for place, webhook in tables(alerts, "webhooks"):
+        at, base = ("alerts", *place), webhook.url.partition("?")[0]
+        yield from address_rules((*at, "url"), base, "sign with `secret` instead")
+        if webhook.secret is None and webhook.format == "standard":
+            yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
+        yield from certificate_rules((*at, "ca_file"), webhook.ca_file)
+        if is_readable(base) and not webhook.allow_http:
+            words = "begins with `http://`: anybody on the way could read it; use `https://`, or "
+            yield Broken((*at, "url"), f"{words}set `allow_http = true`")
     if alerts.emails and mail.host is None:
         yield Broken(("alerts", "emails"), "needs `mail.host`, the server that takes letters")
-
-
-def _webhook_rules(at: KeyPath, webhook: AlertWebhook) -> Iterator[Broken]:
-    base = webhook.url.partition("?")[0]
-    yield from address_rules((*at, "url"), base, "sign with `secret` instead")
-    if webhook.secret is None and webhook.format == "standard":
-        yield Broken((*at, "secret"), "is missing; receivers check signatures by it")
-    yield from certificate_rules((*at, "ca_file"), webhook.ca_file)
-    if is_readable(base) and not webhook.allow_http:
-        words = "begins with `http://`: anybody on the way could read it; use `https://`, or set "
-        yield Broken((*at, "url"), f"{words}`allow_http = true`")

@@ -157,7 +157,24 @@ def is_data(text: str) -> bool:
 
 def read_logo(text: str) -> tuple[str, bytes]:
     """Return media type and content of a logo; raise :class:`ValueError` with what is wrong."""
-    media_type, content = _decoded_image(text) if is_data(text) else _read_image(Path(text))
+    if is_data(text):
+        found = _DATA.fullmatch(text)
+        if found is None:
+            raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
+        try:
+            media_type, content = found[1], base64.b64decode(found[2], validate=True)
+        except binascii.Error as error:
+            raise ValueError("is not valid base64") from error
+    else:
+        file = Path(text)
+        media_type = _TYPES.get(file.suffix.lower(), "")
+        if not media_type:
+            raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
+        try:
+            with file.open("rb") as opened:
+                content = opened.read(_MOST_BYTES + 1)
+        except OSError as error:
+            raise ValueError(f'"{file}" cannot be read: {error.strerror or error}') from error
     if len(content) > _MOST_BYTES:
         raise ValueError(f"has {len(content):,} bytes; a logo has at most {_MOST_BYTES:,}")
     return media_type, content
@@ -169,27 +186,6 @@ def logo_rules(logos: Mapping[str, str]) -> Iterator[Broken]:
             read_logo(text)
         except ValueError as error:
             yield Broken(("branding", "logos", name), str(error))
-
-
-def _decoded_image(text: str) -> tuple[str, bytes]:
-    found = _DATA.fullmatch(text)
-    if found is None:
-        raise ValueError("is no `data:image/png;base64,…`, nor of `svg+xml` or `webp`")
-    try:
-        return found[1], base64.b64decode(found[2], validate=True)
-    except binascii.Error as error:
-        raise ValueError("is not valid base64") from error
-
-
-def _read_image(file: Path) -> tuple[str, bytes]:
-    content_type = _TYPES.get(file.suffix.lower())
-    if content_type is None:
-        raise ValueError(f'"{file}" is none of {", ".join(_TYPES)}')
-    try:
-        with file.open("rb") as opened:
-            return content_type, opened.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f'"{file}" cannot be read: {error.strerror or error}') from error
 
 
 # Settings of providers that people may sign in with.

@@ -101,7 +101,15 @@ def _listed_doors(settings: Settings) -> Iterator[DoorAddress]:
 
 
 def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
-    offered = _offered_by_routers(settings)
+    routers = (each for each in _listed_doors(settings) if each.door.kind == "router")
+    shown = {id for each in routers for id in each.models}
+    offered = {
+        endpoint.model
+        for entry in settings.catalog
+        if entry.id in shown
+        for endpoint in entry.endpoints
+        if endpoint.provider is None
+    }
     for index, model in enumerate(settings.models):
         if model.keys is None and model.id in offered:
             continue
@@ -115,19 +123,6 @@ def _own_doors(settings: Settings) -> Iterator[DoorAddress]:
             at=("models", index),
             own=True,
         )
-
-
-def _offered_by_routers(settings: Settings) -> frozenset[str]:
-    shown = {
-        id for each in _listed_doors(settings) if each.door.kind == "router" for id in each.models
-    }
-    return frozenset(
-        endpoint.model
-        for entry in settings.catalog
-        if entry.id in shown
-        for endpoint in entry.endpoints
-        if endpoint.provider is None
-    )
 
 
 def _path_prefix(name: str, kind: str) -> str:

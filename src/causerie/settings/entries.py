@@ -19,6 +19,7 @@ from causerie.engines.weights.reference import Kind, Reference
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.console import PolicySettings
 from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.values import Secret
 
 if TYPE_CHECKING:
     from causerie.settings.load import Loaded
@@ -122,6 +123,8 @@ class Entry:
     enabled: bool = True
     place: str = ""
     """File and line that it was read from, if it was."""
+    secret: Secret | None = None
+    """Place of its key that the file gives, if it does."""
 
     @property
     def key(self) -> EntryKey:
@@ -288,13 +291,9 @@ def _entry_problems(
     for problem in problems:
         places = (problem.where, problem.other)
         entry = next((by_origin[place] for place in places if place in by_origin), entries[-1])
-        words = ": ".join(part for part in (_key_below_entry(problem.key), problem.advice) if part)
+        section, bracket, rest = problem.key.partition("[")
+        below = bracket and section in {".".join(table.path) for table in TABLES.values()}
+        key = rest.partition("]")[2].lstrip(".") if below else problem.key
+        words = ": ".join(part for part in (key, problem.advice) if part)
         found[entry.key] = (*found.get(entry.key, ()), words)
     return found
-
-
-def _key_below_entry(key: str) -> str:
-    section, bracket, rest = key.partition("[")
-    if bracket and section in {".".join(table.path) for table in TABLES.values()}:
-        return rest.partition("]")[2].lstrip(".")
-    return key

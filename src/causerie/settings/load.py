@@ -417,31 +417,24 @@ def _without_quotes(text: str) -> str:
 # alone. Whether they hold is decided with everything else that is in force.
 
 
-class FiledEntry(Struct, frozen=True):
-    """An entry with the place of its key, if it has one."""
-
-    entry: Entry
-    key: Secret | None = None
-
-
-def read_entry_file(file: Path) -> tuple[Sequence[FiledEntry], Sequence[str]]:
+def read_entry_file(file: Path) -> tuple[Sequence[Entry], Sequence[str]]:
     """Return the entries of a file, and the names of tables that are no entries.
 
     Raises :class:`SettingsError` with all problems.
     """
     text, values = parsed(file)
     lines, findings = line_numbers(text), Findings()
-    found: dict[EntryKey, FiledEntry] = {}
+    found: dict[EntryKey, Entry] = {}
     for kind, form in TABLES.items():
         path = form.path
         for index, table in enumerate(_entry_tables(file, path, values, findings)):
             place = f"{file}:{lines.get((*path, index)) or lines.get(path)}"
             with findings.collecting():
-                filed = _entry_from_file(kind, table, place)
-                if (other := found.get(filed.entry.key)) is not None:
-                    advice = f'"{filed.entry.name}" stands here twice ({other.entry.place})'
+                entry = _entry_from_file(kind, table, place)
+                if (other := found.get(entry.key)) is not None:
+                    advice = f'"{entry.name}" stands here twice ({other.place})'
                     raise SettingsError([Problem(place, "", advice)])
-                found[filed.entry.key] = filed
+                found[entry.key] = entry
     findings.end()
     return list(found.values()), list(_other_tables(values))
 
@@ -467,7 +460,7 @@ def _entry_tables(
     return []
 
 
-def _entry_from_file(kind: EntryKind, table: Mapping[str, Any], place: str) -> FiledEntry:
+def _entry_from_file(kind: EntryKind, table: Mapping[str, Any], place: str) -> Entry:
     body = dict(msgspec.to_builtins(table))  # days become text, as the database keeps them
     if (name := pop_name(kind, body)) is None:
         raise SettingsError([Problem(place, TABLES[kind].name, "is missing; it takes a name")])
@@ -483,4 +476,4 @@ def _entry_from_file(kind: EntryKind, table: Mapping[str, Any], place: str) -> F
     if secret is not None and secret.lifetime is not None:
         advice = "has a `lifetime`, and an import keeps what it reads once; keep it in the file"
         raise SettingsError([Problem(place, label, advice)])
-    return FiledEntry(Entry(kind, name, body, place=place), secret)
+    return Entry(kind, name, body, place=place, secret=secret)
