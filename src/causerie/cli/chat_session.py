@@ -443,6 +443,15 @@ A line that ends in \\ goes on in the next one; \"\"\" opens and closes several.
 Ctrl-C stops an answer."""
 
 
+_MOST_BYTES = 20 * 1024 * 1024
+# What a file of each type begins with; WebP has its length between.
+_BEGINNINGS = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+}
+
+
 @dataclass(eq=False)
 class ChatCommands:
     """Lines of a chat that are for the program; ``_models`` returns the entries of models by id."""
@@ -491,26 +500,23 @@ class ChatCommands:
         return f"there is no /{name}; /help lists what there is"
 
     def _set(self, words: str) -> str:
-        name, _, value = words.removeprefix("parameter ").strip().partition(" ")
+        name, _, text = words.removeprefix("parameter ").strip().partition(" ")
+        fields, model, value = self._conversation.fields, self._conversation.model, text.strip()
         if not name:
-            fields = self._conversation.fields
             return "\n".join(f"{each} {fields[each]}" for each in fields) or "nothing is set"
-        self._conversation.set({name: _json_or_text(value.strip())})
-        if not value.strip():
+        if not value:
+            self._conversation.set({name: None})
             return f"{name} is left out"
-        doubt = (
-            ""
-            if self._takes_parameter(name)
-            else f", but {self._conversation.model} does not list it"
-        )
-        return f"{name} is {value.strip()}{doubt}"
-
-    # A provider without a list may take anything.
-    def _takes_parameter(self, parameter: str) -> bool:
+        try:
+            self._conversation.set({name: msgspec.json.decode(value)})
+        except msgspec.DecodeError:
+            self._conversation.set({name: value})
+        doubt = ""
         with suppress(CommandFailed):
-            listed = self._models().get(self._conversation.model, {}).get("supported_parameters")
-            return not isinstance(listed, list) or parameter in listed
-        return True
+            listed = self._models().get(model, {}).get("supported_parameters")
+            if isinstance(listed, list) and name not in listed:  # one without a list takes anything
+                doubt = f", but {model} does not list it"
+        return f"{name} is {value}{doubt}"
 
     def _think(self, how: str) -> str:
         switch = {"on": True, "off": False}.get(how)
@@ -546,7 +552,16 @@ class ChatCommands:
                 pass
             case {"architecture": {"input_modalities": list(kinds)}} if "image" not in kinds:
                 return f"{model} takes no pictures"
-        self._conversation.images.append(_data_address(Path(file).expanduser()))
+        with Path(file).expanduser().open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            return f"{file} has more than {_MOST_BYTES // 2**20} MiB"
+        kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
+        is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+        kind = "image/webp" if is_webp else next(kinds, None)
+        if kind is None:
+            return f"{file} is no PNG, JPEG, GIF or WebP"
+        self._conversation.images.append(f"data:{kind};base64,{base64.b64encode(content).decode()}")
         return f"{file} goes with the next message"
 
     def _save(self, file: str) -> str:
@@ -557,34 +572,3 @@ class ChatCommands:
         with Path(file).expanduser().open("x", encoding="utf-8") as out:
             out.write(text)
         return f"written to {file}"
-
-
-def _json_or_text(text: str) -> object:
-    if not text:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
-
-
-_MOST_BYTES = 20 * 1024 * 1024
-# What a file of each type begins with; WebP has its length between.
-_BEGINNINGS = {
-    "image/png": b"\x89PNG\r\n\x1a\n",
-    "image/jpeg": b"\xff\xd8\xff",
-    "image/gif": b"GIF8",
-}
-
-
-def _data_address(file: Path) -> str:
-    with file.open("rb") as opened:
-        content = opened.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise CommandFailed(f"{file} has more than {_MOST_BYTES // 2**20} MiB")
-    kinds = (kind for kind, first in _BEGINNINGS.items() if content.startswith(first))
-    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
-    kind = "image/webp" if is_webp else next(kinds, None)
-    if kind is None:
-        raise CommandFailed(f"{file} is no PNG, JPEG, GIF or WebP")
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

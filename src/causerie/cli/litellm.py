@@ -52,23 +52,19 @@ def translate(source: Path) -> tuple[str | None, list[str]]:
     The text is ``None`` if no model can be carried over. Raises :class:`CommandFailed` if the file
     cannot be read.
     """
-    translation = LitellmTranslation(_read_document(source), variables())
-    text = "\n".join(translation.lines()) + "\n" if translation.aliases else None
-    return text, translation.notes
-
-
-def _read_document(path: Path) -> Mapping[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.safe_load(source.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise WrongUsage(f"cannot read {path}: {why}") from error
+        raise WrongUsage(f"cannot read {source}: {why}") from error
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
-        raise CommandFailed(f"{path} is no YAML: {where}", ExitCode.CONFIGURATION) from error
-    if not isinstance(found, dict):
-        raise CommandFailed(f"{path} holds no settings", ExitCode.CONFIGURATION)
-    return found
+        raise CommandFailed(f"{source} is no YAML: {where}", ExitCode.CONFIGURATION) from error
+    if not isinstance(document, dict):
+        raise CommandFailed(f"{source} holds no settings", ExitCode.CONFIGURATION)
+    translation = LitellmTranslation(document, variables())
+    text = "\n".join(translation.lines()) + "\n" if translation.aliases else None
+    return text, translation.notes
 
 
 class NotCarried(Exception):

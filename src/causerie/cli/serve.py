@@ -95,13 +95,9 @@ def serve(
     `causerie serve --config causerie.toml --model small`
     """
     from causerie.cli.cached_models import served_models
-    from causerie.settings.load import Override
 
     server = {"host": host, "port": port, "keys": keys, "workers": workers}
-    flags = [Override(f"server.{name}", server[name], f"--{name}") for name in server]
-    flags = [each for each in flags if each.value is not None]
-    if refs or model:
-        flags.append(Override("weights.serve", False, "the command line"))
+    flags = _flag_overrides(server, refs or model)
     options = {
         "context": context,
         "parallel": parallel,
@@ -114,6 +110,14 @@ def serve(
 
     read = partial(read_settings, config, pairs, flags, choose, frozenset(model or ()))
     _serve_until_stopped(read)
+
+
+def _flag_overrides(server: Mapping[str, str | None], named: list[str] | None) -> list[Override]:
+    from causerie.settings.load import Override
+
+    given = {name: value for name, value in server.items() if value is not None}
+    flags = [Override(f"server.{name}", given[name], f"--{name}") for name in given]
+    return [*flags, Override("weights.serve", False, "the command line")] if named else flags
 
 
 def _serve_until_stopped(read: ReadWith) -> None:

@@ -206,12 +206,15 @@ class Alerting:
         settings = self._running.now.settings
         if not _is_used(settings, accounts=self._accounts is not None):
             return
-        conditions = self._of_service(settings)
+        conditions, now = self._of_service(settings), monotonic()
         options = alert_options(settings)
         away: list[Condition] = []
         try:
-            await self.center.observe([*conditions, *await self._of_accounts(settings)], options)
-            if (now := monotonic()) >= self._forget_due:
+            if self._accounts is not None and now >= self._accounts_due:
+                self._accounts_due = now + settings.alerts.accounts_seconds
+                conditions += await self._accounts.look(settings.alerts)
+            await self.center.observe(conditions, options)
+            if now >= self._forget_due:
                 self._forget_due = now + _FORGET_SECONDS
                 await self.center.forget()
         except StoreUnavailable:
@@ -237,13 +240,6 @@ class Alerting:
             found.append(WORKER_ENDED)
         self._started = False
         return found
-
-    async def _of_accounts(self, settings: Settings) -> list[Condition]:
-        now = monotonic()
-        if self._accounts is None or now < self._accounts_due:
-            return []
-        self._accounts_due = now + settings.alerts.accounts_seconds
-        return [*await self._accounts.look(settings.alerts)]
 
     async def _deliver(self) -> None:
         if not _is_used(self._running.now.settings, accounts=self._accounts is not None):

@@ -177,10 +177,16 @@ class _Known(Struct, frozen=True):
         probed = self.probed.get(f"{provider}/{model}")
         served = None if probed is None else probed.operations
         operations = None if served is None else frozenset(served)
-        profile = _remote_profile(probed)
+        profile = ModelProfile(thinks=None)
+        if probed is not None:
+            profile = ModelProfile(
+                context_length=probed.context_length,
+                must_think=probed.thinking == "always",
+                thinks=None if probed.thinking is None else probed.thinking != "never",
+            )
         claims = ProviderClaims() if probed is None else _provider_claims(probed.claims)
         return TargetCapabilities(
-            candidate, parameters(probed), profile, operations, provider, claims
+            candidate, parameters(probed), lambda: profile, operations, provider, claims
         )
 
 
@@ -264,17 +270,6 @@ class _StatedLengths:
             self._derived = replace(found, context_length=context, max_output_tokens=output)
             self._source = found
         return self._derived
-
-
-def _remote_profile(known: ProviderModelSettings | None) -> ProfileReader:
-    profile = ModelProfile(thinks=None)
-    if known is not None:
-        profile = ModelProfile(
-            context_length=known.context_length,
-            must_think=known.thinking == "always",
-            thinks=None if known.thinking is None else known.thinking != "never",
-        )
-    return lambda: profile
 
 
 def _own_profile(model: OwnSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:

@@ -230,9 +230,16 @@ class LiveAlerts(Struct):
     async def see(self, actor: Actor) -> ports.AlertsView:
         await self._operating.require(actor, Action.SERVICE_SEE)
         book, settings = self._center.book, self._running.now.settings
+        # The path of an address can hold a secret, so only its host is shown.
+        listed = [
+            *((each, "webhook", (urlsplit(each.url).netloc,)) for each in settings.alerts.webhooks),
+            *((each, "email", each.to) for each in settings.alerts.emails),
+        ]
         return ports.AlertsView(
             kinds=ALERT_NAMES,
-            channels=tuple(_alert_channels(settings)),
+            channels=tuple(
+                alike(ports.AlertChannel, each, type=type, to=to) for each, type, to in listed
+            ),
             rules=tuple(_alert_rules(settings)),
             alerts=convert(
                 (await book.alerts())[:_SHOWN], tuple[ports.AlertView, ...], from_attributes=True
@@ -257,17 +264,6 @@ class LiveAlerts(Struct):
         )
         answers = tuple(each.words for each in outcomes)
         return ports.ChannelTest(channel=channel, delivered=delivered, answers=answers)
-
-
-def _alert_channels(settings: Settings) -> Iterator[ports.AlertChannel]:
-    # The path of an address can hold a secret, so only its host is shown.
-    for webhook in settings.alerts.webhooks:
-        place = urlsplit(webhook.url).netloc
-        yield ports.AlertChannel(
-            name=webhook.name, type="webhook", to=(place,), kinds=webhook.kinds
-        )
-    for email in settings.alerts.emails:
-        yield ports.AlertChannel(name=email.name, type="email", to=email.to, kinds=email.kinds)
 
 
 def _alert_rules(settings: Settings) -> Iterator[ports.AlertRule]:

@@ -37,8 +37,8 @@ from causerie.settings.problems import Broken, Findings, Problem, SettingsError,
 from causerie.settings.rules import broken_rules
 from causerie.settings.store import StoreSettings
 from causerie.settings.toml import KeyPath, line_numbers, of_nearest
-from causerie.settings.tree import DEFAULT_MODEL, DoorSettings, ModelSettings, Settings
-from causerie.settings.values import PLACES, Keys, Secret, secrets
+from causerie.settings.tree import DEFAULT_MODEL, ModelSettings, Settings
+from causerie.settings.values import PLACES, Secret, secrets
 
 _SQLITE = "sqlite:///"
 
@@ -65,7 +65,12 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         weights=replace(weights, cache=weights.cache or str(cache), serve=serve),
         store=_with_url(settings.store, folder, data),
         branding=replace(settings.branding, logos=logos),
-        doors=tuple(replace(each, keys=_door_keys(each, server.keys)) for each in settings.doors),
+        doors=tuple(
+            replace(each, keys="accounts" if each.kind in ("hosted", "router") else server.keys)
+            if each.keys is None
+            else each
+            for each in settings.doors
+        ),
         models=tuple(_with_absolute_ref(model, folder) for model in settings.models),
     )
 
@@ -94,12 +99,6 @@ def _with_url(store: StoreSettings, folder: Path, data: Path) -> StoreSettings:
     if url.startswith(_SQLITE):
         url = _SQLITE + _absolute_path(url.removeprefix(_SQLITE), folder)
     return replace(store, folder=place, url=url)
-
-
-def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
-    if door.keys is not None:
-        return door.keys
-    return "accounts" if door.kind in ("hosted", "router") else keys
 
 
 def _with_absolute_ref(model: ModelSettings, folder: Path) -> ModelSettings:
