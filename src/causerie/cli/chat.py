@@ -15,7 +15,6 @@ from causerie.cli import command
 
 if TYPE_CHECKING:
     from causerie.cli.services import Service
-    from causerie.settings.tree import ModelSettings, Settings
 
 Thinking = Annotated[
     bool | None,
@@ -149,18 +148,6 @@ def _running_model(
     with alone(settings, model) as service:
         service.load(model.id)
         yield service, model.id
-
-
-def local_settings(settings: Settings, models: tuple[ModelSettings, ...]) -> Settings:
-    """Return settings of a service of these models, for commands of this machine."""
-    from causerie.settings.tree import ServerSettings, Settings
-
-    return Settings(
-        server=ServerSettings(host="127.0.0.1", port=0),
-        models=models,
-        engines=settings.engines,
-        weights=settings.weights,
-    )
 
 
 _MOST_PIPED = 16 * 2**20  # bytes; no service takes more by default

@@ -170,15 +170,11 @@ def read_settings(
     from causerie.settings.load import Override
 
     loaded = settings_in_force(config, pairs, *flags, text=text, entries=entries)
-    models = choose(loaded.settings)
-    if models == loaded.settings.models:
-        return replace(loaded, chosen=chosen)
-    chosen_values = {
-        "models": msgspec.to_builtins(models),
-        "weights.serve": loaded.settings.weights.serve,
-    }
-    overrides = [Override(key, chosen_values[key], "the command line") for key in chosen_values]
-    loaded = settings_in_force(config, pairs, *flags, *overrides, text=loaded.text, entries=entries)
+    models, serve = choose(loaded.settings), loaded.settings.weights.serve
+    if models != loaded.settings.models:
+        named = Override("models", msgspec.to_builtins(models), "the command line")
+        more = (*flags, named, Override("weights.serve", serve, "the command line"))
+        loaded = settings_in_force(config, pairs, *more, text=loaded.text, entries=entries)
     return replace(loaded, chosen=chosen)
 
 

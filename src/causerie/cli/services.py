@@ -132,9 +132,7 @@ class Service:
 
     def again(self) -> Service:
         """Return it with the facts of now. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import ServiceFacts
-
-        return Service(self.socket, self.ask("facts", ServiceFacts, ANSWER_SECONDS))
+        return Service(self.socket, self.ask("facts", type(self.facts), ANSWER_SECONDS))
 
     def load(self, id: str) -> None:
         """Wait until a model is loaded. Raises :class:`CommandFailed`."""
@@ -154,15 +152,15 @@ class Service:
 
     def unload(self, id: str) -> None:
         """Unload a model as soon as nobody uses it. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import UNLOAD, ServiceFacts
+        from causerie.composition.control import UNLOAD
 
-        _ = self.ask(f"{UNLOAD}{id}", ServiceFacts, _UNLOAD_SECONDS)
+        _ = self.ask(f"{UNLOAD}{id}", type(self.facts), _UNLOAD_SECONDS)
 
     def end(self) -> None:
         """Stop the service, and wait until it has ended. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import ServiceFacts, sockets
+        from causerie.composition.control import sockets
 
-        _ = self.ask("stop", ServiceFacts, ANSWER_SECONDS)
+        _ = self.ask("stop", type(self.facts), ANSWER_SECONDS)
         while any(one.pid == self.facts.pid for one in sockets(self.socket.path.parent)):
             time.sleep(0.1)
 
@@ -179,13 +177,11 @@ class Service:
         """Return its models with this id, or with the weights that ``name`` means."""
         from causerie.engines.weights.errors import BadReference
 
-        by_id = [model for model in self.facts.models if model.id == name.lower()]
+        found = [model for model in self.facts.models if model.id == name.lower()]
         with suppress(BadReference):
             wanted = known.reference(name)
-            return by_id or [
-                model for model in self.facts.models if same_weights(model.ref, wanted)
-            ]
-        return by_id
+            found = found or [each for each in self.facts.models if same_weights(each.ref, wanted)]
+        return found
 
 
 def runtime_folder_of_user() -> Path:

@@ -389,7 +389,7 @@ def _journal_folder(store: StoreSettings) -> Path:
     return Path(store.folder or ".") / "journal"
 
 
-def _write_ahead_log(store: StoreSettings, number: int = 1) -> WriteAheadLog | None:
+def _write_ahead_log(store: StoreSettings, number: int) -> WriteAheadLog | None:
     # The journal of the first worker is that of a service of one process.
     if store.journal == "off":
         return None

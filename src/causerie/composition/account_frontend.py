@@ -215,7 +215,23 @@ class LiveServiceView(Struct):
         return without_price(self._running.now.settings)
 
     def provider_costs(self) -> Mapping[tuple[str, str], Tariff]:
-        return provider_costs(self._running.now.settings)
+        settings = self._running.now.settings
+        prices = Prices(settings)
+        # As published, or by the price list; models of this service cost nothing here.
+        found = {
+            (entry.id, each.name): Tariff() if each.cost is None else tariff(each.cost)
+            for entry in settings.catalog
+            for each in entry.endpoints
+            if each.cost is not None or each.provider is None
+        }
+        found |= {(each.id, each.id): Tariff() for each in settings.models}
+        for alias in settings.aliases:
+            unpriced = structs.replace(alias, price=None)
+            for each in alias.targets:
+                price = prices.of(unpriced, structs.replace(each, price=None))
+                if price is not None and (price.rows or each.provider is None):
+                    found[alias.id, each.name] = tariff(price.price) if price.rows else Tariff()
+        return found
 
     def verdicts(self, rules: Sequence[AccessRule]) -> Sequence[ModelVerdict]:
         permissions, found = Permissions(rules), []
@@ -433,28 +449,6 @@ class AccountFrontend:
             stripe = Stripe(asked, IdentityHttp(), credits, clock, alert)
         amounts = map(money, (options.least, options.most, options.low_balance))
         return Sales(stripe, options.page, [*map(money, options.amounts)], *amounts)
-
-
-def provider_costs(settings: Settings) -> Mapping[tuple[str, str], Tariff]:
-    """Return what providers charge, by model and target: as published, or by the price list.
-
-    Models of this service cost nothing here.
-    """
-    prices = Prices(settings)
-    found = {
-        (entry.id, each.name): Tariff() if each.cost is None else tariff(each.cost)
-        for entry in settings.catalog
-        for each in entry.endpoints
-        if each.cost is not None or each.provider is None
-    }
-    found |= {(each.id, each.id): Tariff() for each in settings.models}
-    for alias in settings.aliases:
-        unpriced = structs.replace(alias, price=None)
-        for each in alias.targets:
-            price = prices.of(unpriced, structs.replace(each, price=None))
-            if price is not None and (price.rows or each.provider is None):
-                found[alias.id, each.name] = tariff(price.price) if price.rows else Tariff()
-    return found
 
 
 def model_prices(settings: Settings) -> ModelPrices:

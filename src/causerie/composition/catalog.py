@@ -43,8 +43,7 @@ from causerie.settings.catalog import (
 from causerie.settings.environment import own_library, variables
 from causerie.settings.prices import Prices, TargetPrice
 from causerie.settings.provider import ProviderModelSettings
-from causerie.settings.tree import ModelSettings as OwnSettings
-from causerie.settings.tree import Settings
+from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.values import ClaimSettings, PriceSettings, TokenPrices
 
 _MILLION = 1_000_000
@@ -272,7 +271,7 @@ class _StatedLengths:
         return self._derived
 
 
-def _own_profile(model: OwnSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
+def _own_profile(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:
 
     def profile() -> ModelProfile:
         facts = own.engine.known
