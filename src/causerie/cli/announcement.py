@@ -7,6 +7,7 @@ logs stay readable.
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import socket
@@ -210,7 +211,6 @@ _ELSEWHERE = {
     "::": (socket.AF_INET6, "2001:db8::1"),
 }
 _MARGIN = 2  # modules around a code; fewer than ISO/IEC 18004 asks for, which readers tolerate
-_HALVES = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}  # light modules are drawn
 
 
 def network_urls(host: str, port: int) -> Sequence[str]:
@@ -229,13 +229,11 @@ def network_urls(host: str, port: int) -> Sequence[str]:
     return urls
 
 
-def qr_lines(text: str) -> Iterator[str]:
-    """Yield the rows of a QR code for a dark terminal, two modules high each."""
-    rows = [list(row) for row in segno.make(text, micro=False).matrix_iter(border=_MARGIN)]
-    if len(rows) % 2:
-        rows.append([1] * len(rows[0]))  # as dark as what is below
-    for upper, lower in zip(rows[::2], rows[1::2], strict=True):
-        yield "".join(_HALVES[bool(a), bool(b)] for a, b in zip(upper, lower, strict=True))
+def qr_lines(text: str) -> Sequence[str]:
+    """Return the rows of a QR code for a dark terminal, two modules high each."""
+    drawn = io.StringIO()
+    segno.make(text, micro=False).terminal(drawn, border=_MARGIN, compact=True)
+    return drawn.getvalue().splitlines()
 
 
 class DownloadBar:
