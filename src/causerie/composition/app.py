@@ -160,8 +160,8 @@ async def run_service(
                     watcher.first_link(link.token)
                 read_checked, models = partial(checked_with, read), partial(makers.renew, fleet)
                 entries = accounts.entries if accounts is not None else None
-                reloading = Reloading(loaded, read_checked, running, models, entries, stored)
-                reloading.address = "{}:{}".format(*address.getsockname()[:2])
+                at = "{}:{}".format(*address.getsockname()[:2])
+                reloading = Reloading(loaded, read_checked, running, models, entries, stored, at)
                 name = place and worker_socket(Path(place.supervisor), place.number).name
                 async with (
                     _running_pages(running, reloading),

@@ -298,12 +298,12 @@ class LiveConfiguration:
 
     async def test_filed(self, actor: Actor, provider: str, model: str) -> Trial:
         await self._entries.require(actor, Action.CONFIGURATION_CHANGE)
-        now, credentials = self._running.now, self._running.now.credentials
+        now = self._running.now
         one = next((each for each in now.settings.providers if each.name == provider), None)
         if one is None:
             raise NotFound("No provider of this name is in force.", code="not_found")
-        if (present := now.targets.providers.get(provider)) is not None and present.key:
-            credentials = replace(credentials, keys={provider: present.key})
+        keys = {provider: now.targets.providers[provider].key or ""}
+        credentials = replace(now.credentials, keys=keys)
         with self._one_of_few():
             return await self._try_provider(actor, one, credentials, model)
 

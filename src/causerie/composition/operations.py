@@ -337,11 +337,10 @@ class LiveOperations:
         self, actor: Actor, name: str, model: str, *, quick: bool = False
     ) -> ports.ProbeView:
         await self._accounts.entries.require(actor, Action.PROVIDERS_PROBE)
-        one, connected = self._provider_named(name), self._running.now.targets.providers.get(name)
+        one = self._provider_named(name)
         if not model or len(model) > 1000:
             raise InvalidRequest("Name the model as the provider does.", param="model")
-        if connected is None:
-            raise _no_provider(name)
+        connected = self._running.now.targets.providers[name]
         examinee = probes.Examinee(
             provider=name,
             base_url=one.base_url,
@@ -434,7 +433,7 @@ class LiveOperations:
         for one in self._running.now.settings.providers:
             if one.name == name:
                 return one
-        raise _no_provider(name)
+        raise NotFound(f"No provider is named {name[:100]}.", code="not_found")
 
     async def _apply_result(
         self, actor: Actor, kept: EntryView, result: probes.Result
@@ -468,7 +467,3 @@ def _by_hand(result: probes.Result, problem: str) -> ports.AppliedResult:
     entry = result.entry()
     table = table_text(("providers", "models"), entry.values(), {"probed": entry.evidence})
     return ports.AppliedResult(written=False, in_force=False, problem=problem, by_hand=table)
-
-
-def _no_provider(name: str) -> NotFound:
-    return NotFound(f"No provider is named {name[:100]}.", code="not_found")

@@ -19,6 +19,7 @@ from causerie.settings.toml import KeyPath
 from causerie.settings.tree import DoorSettings, ModelSettings, Settings
 
 _ODD = re.compile(r"[^a-z0-9]+")
+_OPEN = (None, "off")
 _LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
 
 
@@ -194,24 +195,21 @@ def _address_collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     names: dict[str, DoorAddress] = {}
     addresses: dict[str, DoorAddress] = {}
     for way in every:
+        instead = "set another `door` for the model" if way.own else "give the door another"
         other = names.setdefault(way.door.name, way)
         if other is not way:
-            advice = f'"{way.door.name}" is taken by {_door_words(other)}; {_door_advice(way)}'
+            advice = f'"{way.door.name}" is taken by {_door_words(other)}; {instead}'
             yield Broken((*way.at, "id" if way.own else "name"), advice, other.at)
             continue
         for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
             other = addresses.setdefault(address, way)
             if other is not way:
-                advice = f'"{address}" leads to {_door_words(other)} already; {_door_advice(way)}'
+                advice = f'"{address}" leads to {_door_words(other)} already; {instead}'
                 yield Broken((*way.at, "id" if way.own else key), advice, other.at)
 
 
 def _door_words(way: DoorAddress) -> str:
     return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
-
-
-def _door_advice(way: DoorAddress) -> str:
-    return "set another `door` for the model" if way.own else "give the door another"
 
 
 def _listed_door_rules(way: DoorAddress, settings: Settings) -> Iterator[Broken]:
@@ -258,15 +256,15 @@ def has_chat_page(settings: Settings) -> bool:
         return False
     if server.chat_page is not None:
         return server.chat_page
-    return is_loopback(server.host) or any(map(_is_open, door_addresses(settings)))
+    return is_loopback(server.host) or any(
+        each.door.keys in _OPEN for each in door_addresses(settings)
+    )
 
 
 def chat_base_urls(settings: Settings) -> tuple[str, ...]:
     """Return the paths that the page offers: the usual door's, then those that need no key."""
     usual = default_address(settings)
-    others = (each for each in door_addresses(settings) if each != usual and _is_open(each))
+    others = (
+        each for each in door_addresses(settings) if each != usual and each.door.keys in _OPEN
+    )
     return ("/v1", *(each.prefix for each in others))
-
-
-def _is_open(address: DoorAddress) -> bool:
-    return address.door.keys in (None, "off")
