@@ -377,7 +377,7 @@ def _failures_reported() -> Iterator[None]:
 
 
 async def _take_over_journals(database: Database, store: StoreSettings, workers: int) -> None:
-    found = Path(store.folder or ".", "journal").glob("[0-9]*")
+    found = _journal_folder(store).glob("[0-9]*")
     for number in sorted(int(each.name) for each in found if each.name.isdecimal()):
         if number > workers and (left := _write_ahead_log(store, number)) is not None:
             async with Ledger(SqlUsage(database), left):
@@ -385,11 +385,15 @@ async def _take_over_journals(database: Database, store: StoreSettings, workers:
             left.close()
 
 
+def _journal_folder(store: StoreSettings) -> Path:
+    return Path(store.folder or ".") / "journal"
+
+
 def _write_ahead_log(store: StoreSettings, number: int) -> WriteAheadLog | None:
     # The journal of the first worker is that of a service of one process.
     if store.journal == "off":
         return None
-    folder = Path(store.folder or ".", "journal", str(number) if number > 1 else "")
+    folder = _journal_folder(store) / (str(number) if number > 1 else "")
     try:
         return WriteAheadLog(folder, sync=store.journal == "sync")
     except WriteAheadLogTaken as failure:
