@@ -89,19 +89,10 @@ def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
             typer.echo(f"{origin_of(each)} is not in force: {reason}", err=True)
 
 
-def in_force(loaded: Loaded, everything: bool) -> Iterator[str]:
-    """Yield the settings as TOML with their origins; without defaults unless ``everything``."""
-    import msgspec
-
-    shown = (loaded.origins, everything)
-    yield f"# {loaded.file or 'no configuration file'}"
-    for field in msgspec.structs.fields(type(loaded.settings)):
-        value = getattr(loaded.settings, field.name)
-        if isinstance(value, tuple):
-            for index, item in enumerate(value):
-                yield from _table_lines(f"[[{field.name}]]", item, (field.name, index), *shown)
-        else:
-            yield from _table_lines(f"[{field.name}]", value, (field.name,), *shown)
+def in_force(loaded: Loaded, everything: bool) -> list[str]:
+    """Return the settings as TOML with their origins; without defaults unless ``everything``."""
+    tables = _table_lines("", loaded.settings, (), loaded.origins, everything)
+    return [f"# {loaded.file or 'no configuration file'}", *tables]
 
 
 def _table_lines(
@@ -116,21 +107,21 @@ def _table_lines(
     from causerie.settings.values import Secret
 
     lines: list[str] = []
-    names = ".".join(str(part) for part in path if isinstance(part, str))
+    names = "".join(f"{part}." for part in path if isinstance(part, str))
     inner: list[tuple[str, msgspec.Struct, KeyPath]] = []
     for field in msgspec.structs.fields(type(value)):
         found = getattr(value, field.name)
         if isinstance(found, tuple) and found and isinstance(found[0], msgspec.Struct):
-            each = f"[[{names}.{field.name}]]"
+            each = f"[[{names}{field.name}]]"
             inner += [(each, one, (field.name, index)) for index, one in enumerate(found)]
         elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
-            if found != field.default:
-                inner.append((f"[{names}.{field.name}]", found, (field.name,)))
-        elif everything or (*path, field.name) in origins:
+            if found != field.default or not path:
+                inner.append((f"[{names}{field.name}]", found, (field.name,)))
+        elif path and (everything or (*path, field.name) in origins):
             lines.append(_setting_line(field, found, origins.get((*path, field.name), "default")))
     for each, found, below in inner:
         lines += _table_lines(each, found, (*path, *below), origins, everything)
-    return [f"\n{header}", *lines] if lines or path in origins else []
+    return [f"\n{header}", *lines] if path and (lines or path in origins) else lines
 
 
 def _setting_line(field: Any, value: object, origin: str) -> str:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 from msgspec import Struct
 
@@ -231,7 +231,7 @@ def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> Catal
     bounds = TokenBounds(context, output) if stated else UNBOUNDED_TOKENS
     candidate = Candidate(endpoint.name, bounds=bounds)
     found = known.of(candidate, endpoint.provider, endpoint.model)
-    profile = _StatedLengths(found.profile, context, output).read if stated else found.profile
+    own, derived = found.profile, lambda: _with_lengths(found.profile(), context, output)
     supported = found.parameters
     if endpoint.supported_parameters is not None:
         supported = of_provider(endpoint.supported_parameters, switches=False)
@@ -240,7 +240,7 @@ def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> Catal
         replace(
             found,
             parameters=supported,
-            profile=profile,
+            profile=derived if stated else own,
             claims=found.claims if endpoint.claims is None else _provider_claims(endpoint.claims),
         ),
         provider=endpoint.provider or OWN_PROVIDER,
@@ -251,24 +251,12 @@ def _catalog_endpoint(endpoint: CatalogEndpointSettings, known: _Known) -> Catal
     )
 
 
-@dataclass(slots=True)
-class _StatedLengths:
-    # A page of the catalog reads thousands of profiles, so an unchanged one is not made again.
-
-    profile: ProfileReader
-    context: int | None
-    output: int | None
-    _source: ModelProfile | None = None
-    _derived: ModelProfile = ModelProfile()  # noqa: RUF009 - frozen
-
-    def read(self) -> ModelProfile:
-        found = self.profile()
-        if found is not self._source:
-            context = found.context_length if self.context is None else self.context
-            output = found.max_output_tokens if self.output is None else self.output
-            self._derived = replace(found, context_length=context, max_output_tokens=output)
-            self._source = found
-        return self._derived
+# A page of the catalog reads thousands of profiles, so an unchanged one is not made again.
+@lru_cache(maxsize=4096)
+def _with_lengths(found: ModelProfile, context: int | None, output: int | None) -> ModelProfile:
+    context = found.context_length if context is None else context
+    output = found.max_output_tokens if output is None else output
+    return replace(found, context_length=context, max_output_tokens=output)
 
 
 def _own_profile(model: ModelSettings, own: OwnModel, *, shows_load: bool) -> ProfileReader:

@@ -25,7 +25,7 @@ from msgspec import Struct
 from causerie.engines.base import EngineStatus
 from causerie.errors import Overloaded
 from causerie.protocol.alike import alike
-from causerie.settings.environment import worker
+from causerie.settings.environment import WORKER, variables
 from causerie.settings.tree import ModelSettings
 
 if sys.platform != "win32":
@@ -299,7 +299,7 @@ class Exposition(Struct, frozen=True):
 
 
 def own_place() -> WorkerPlace | None:
-    text = worker()
+    text = variables().get(WORKER)
     return None if text is None else msgspec.json.decode(text, type=WorkerPlace)
 
 
