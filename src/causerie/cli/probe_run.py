@@ -67,7 +67,7 @@ def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
                 console.print(_findings_table(one.findings))
             lines = () if console.is_terminal else _finding_lines(one.findings)
             for line in (*lines, *_summary_lines(one.entry)):
-                _print_line(console, line)
+                typer.echo(printable(line))
             if one.complete and not run.quick:
                 typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry_text(one)}")
 
@@ -87,7 +87,6 @@ class ProbeRun:
     quick: bool
 
     def __post_init__(self) -> None:
-        self._notes = Console(stderr=True)
         self._questions = QUICK_QUESTIONS if self.quick else QUESTIONS
 
     async def interviews(self) -> list[CompletedInterview]:
@@ -101,7 +100,7 @@ class ProbeRun:
             guessed = guess_dialect(listed, subjects[0].model)
             if guessed is not None and self.dialect is GENERIC and guessed is not GENERIC:
                 words = f'`dialect = "{guessed.name}"` would fit'
-                self._print_note(f"it looks like {guessed.server}; {words}")
+                typer.echo(f"it looks like {guessed.server}; {words}", err=True)
             self.dialect = self.dialect or guessed
             preview = self.dialect is not None
             self._confirm_cost(cost(self._questions, subjects, dialect_preview=preview))
@@ -129,8 +128,8 @@ class ProbeRun:
 
     def _confirm_cost(self, cost: ProbeBudget) -> None:
         if self.dialect is not None:
-            self._print_note(f"{self.base_url} is spoken to as {self.dialect.server}")
-        self._print_note(f"{self.base_url}: {cost}")
+            typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
+        typer.echo(f"{self.base_url}: {cost}", err=True)
         if not cost.large or self.yes:
             return
         if not sys.stdin.isatty():
@@ -139,19 +138,18 @@ class ProbeRun:
             raise CommandFailed("nothing was asked")
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
-        self._print_note(f"asking {subject.model}")
-        with _progress_bar(self._notes, len(self._questions)) as begins:
+        typer.echo(printable(f"asking {subject.model}"), err=True)
+        with _progress_bar(len(self._questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
             asking = interview(subject, asker, self.dialect, patience, begins)
             asked = await run_interview(asking, self._questions)
-        self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
+        typer.echo(
+            f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them", err=True
+        )
         if self.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
-            self._print_note(f"left out by --quick: {', '.join(left)}")
+            typer.echo(f"left out by --quick: {', '.join(left)}", err=True)
         return asked
-
-    def _print_note(self, line: str) -> None:
-        _print_line(self._notes, line)
 
 
 def _entry_text(one: CompletedInterview) -> str:
@@ -213,7 +211,8 @@ def chosen_key(
 
 # The current question: a bar on a terminal, else a line each.
 @contextmanager
-def _progress_bar(console: Console, total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+def _progress_bar(total: int) -> Iterator[Callable[[ProbeQuestion], None]]:
+    console = Console(stderr=True)
     bar = progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
@@ -229,14 +228,11 @@ def _progress_bar(console: Console, total: int) -> Iterator[Callable[[ProbeQuest
         number = next(numbers)
         bar.update(task, completed=number, description=question.words)
         if bar.disable:
-            _print_line(console, f"[{number + 1}/{total}] {question.id}: {question.words}")
+            words = f"[{number + 1}/{total}] {question.id}: {question.words}"
+            typer.echo(words, err=True)
 
     with bar:
         yield begin
-
-
-def _print_line(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

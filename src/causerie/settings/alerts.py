@@ -5,7 +5,7 @@ letters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -50,7 +50,7 @@ def mail_rules(mail: Mail, address: str | None, *, sign_up: bool) -> Iterator[Br
 
 AlertName = Literal["budget", "provider", "error_rate", "key_expiry", "job"]
 OWNERS = "owners"  # the channel of reminders to owners of keys
-ALERT_NAMES: tuple[AlertName, ...] = ("budget", "provider", "error_rate", "key_expiry", "job")
+ALERT_NAMES: tuple[AlertName, ...] = get_args(AlertName)
 
 EmailAddress = Annotated[
     str,
@@ -62,9 +62,6 @@ EmailAddress = Annotated[
 Percent = Annotated[int, Meta(ge=1, le=1000)]
 
 
-WebhookFormat = Literal["standard", "slack", "teams"]
-
-
 class AlertWebhook(Struct, frozen=True, kw_only=True):
     """An address that gets alerts as JSON."""
 
@@ -72,7 +69,7 @@ class AlertWebhook(Struct, frozen=True, kw_only=True):
     """Name of the channel."""
     url: values.WebAddress
     """Where alerts are posted; `https://`, but on this machine."""
-    format: WebhookFormat = "standard"
+    format: Literal["standard", "slack", "teams"] = "standard"
     """`standard` is signed JSON by the Standard Webhooks specification; `slack` and `teams` are
     messages for an incoming webhook of Slack, or of a workflow in Microsoft Teams."""
     secret: values.KeyPlace | None = None
