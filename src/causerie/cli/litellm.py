@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -24,14 +24,14 @@ from causerie.protocol.numbers import money
 from causerie.providers.dialects import KNOWN_PROVIDERS
 from causerie.settings.environment import variables
 from causerie.settings.toml import as_toml, table_text
-from causerie.settings.values import ModelPattern
+from causerie.settings.values import Count, ModelPattern, Patience
 
 _TABLES: Mapping[str, Any] = tomllib.loads(
     Path(__file__).with_name("litellm.toml").read_text("utf-8")
 )
 _LITELLM_PORT = 4000
 _MILLION = 1_000_000
-_MOST_SECONDS = 86_400.0
+_Weight = Annotated[float, msgspec.Meta(gt=0, le=_MILLION)]
 _COSTS: Mapping[str, str] = _TABLES["costs"]
 _READ = {*_TABLES["read"], *_COSTS}
 _OPERATIONS = {"embedding": "embeddings", "rerank": "rerank"}
@@ -104,7 +104,7 @@ class LitellmTranslation:
         lite = _table_of(document, "litellm_settings")
         timeouts = {"timeout": lite.get("request_timeout")}
         timeouts |= {name: router[name] for name in ("timeout", "stream_timeout") if name in router}
-        for index, entry in enumerate(_as_list(document.get("model_list"))):
+        for index, entry in enumerate(_fitting(document.get("model_list"), list) or []):
             self._add_entry(f"model_list[{index}]", entry, timeouts)
         for section, settings in (("router_settings", router), ("litellm_settings", lite)):
             self._add_fallbacks(f"{section}.fallbacks", settings)
@@ -165,7 +165,7 @@ class LitellmTranslation:
         except (KeyError, TypeError, AttributeError):
             self._note(at, "needs `model_name` and `litellm_params`; left out")
             return
-        if not _is_id(name):
+        if _fitting(name, ModelPattern) is None:
             words = (
                 "cannot be an id here (letters, digits and `._:/-`, `*` only behind a beginning)"
             )
@@ -205,10 +205,10 @@ class LitellmTranslation:
         return ImportedTarget(
             provider,
             model,
-            priority=_whole_number_of(params, "order") or 0,
-            weight=_number_of(params, "weight", _MILLION),
-            rpm=_whole_number_of(params, "rpm"),
-            tpm=_whole_number_of(params, "tpm"),
+            priority=_fitting(params.get("order"), Count) or 0,
+            weight=_fitting(params.get("weight"), _Weight),
+            rpm=_fitting(params.get("rpm"), Count),
+            tpm=_fitting(params.get("tpm"), Count),
             price=dict(self._price_settings(name, {**info, **params})),
         )
 
@@ -216,8 +216,8 @@ class LitellmTranslation:
         table = _address_table(prefix, params)
         stem = "azure" if "dialect" in table else str(table.get("known", "compatible"))
         table["key"] = _without_empty(env=self._key_variable(prefix, params.get("api_key"), table))
-        total = _number_of(params, "timeout", _MOST_SECONDS)
-        first_token = _number_of(params, "stream_timeout", _MOST_SECONDS)
+        total = _fitting(params.get("timeout"), Patience)
+        first_token = _fitting(params.get("stream_timeout"), Patience)
         table = _without_empty(
             **table, timeouts=_without_empty(total=total, first_token=first_token)
         )
@@ -258,10 +258,16 @@ class LitellmTranslation:
 
     def _add_fallbacks(self, at: str, settings: Mapping[str, Any]) -> None:
         own = {name: list(targets.values()) for name, targets in self.aliases.items()}
-        tables = [each for each in _as_list(settings.get("fallbacks")) if isinstance(each, dict)]
+        tables = [
+            each
+            for each in (_fitting(settings.get("fallbacks"), list) or [])
+            if isinstance(each, dict)
+        ]
         pairs = [pair for table in tables for pair in table.items()]
         pairs += [(name, settings.get("default_fallbacks")) for name in own]
-        for name, other in ((name, other) for name, others in pairs for other in _as_list(others)):
+        for name, other in (
+            (name, other) for name, others in pairs for other in (_fitting(others, list) or [])
+        ):
             wild = str(name).endswith("*") or str(other).endswith("*")
             if name not in own or not isinstance(other, str) or other not in own or wild:
                 words = f"`{other}` is left out: both must be in the list, without `*`"
@@ -278,7 +284,7 @@ class LitellmTranslation:
             at = f"router_settings.model_group_alias.{name}"
             if first not in self.aliases or name in self.aliases or first.endswith("*"):
                 self._note(at, f"`{first}` is not in the list, or the name is taken; left out")
-            elif not _is_id(name):
+            elif _fitting(name, ModelPattern) is None:
                 self._note(at, "cannot be an id here; left out")
             else:
                 self.aliases[name] = dict(self.aliases[first])
@@ -396,23 +402,7 @@ def _without_empty(**values: object) -> dict[str, object]:
 
 
 def _table_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = document.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _number_of(params: Mapping[str, Any], name: str, most: float) -> float | None:
-    value = params.get(name)
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= most
-    return float(value) if fits and value is not None else None
-
-
-def _whole_number_of(params: Mapping[str, Any], name: str) -> int | None:
-    value = params.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return _fitting(document.get(name), dict) or {}
 
 
 def _plain_text(params: Mapping[str, Any], name: str) -> str | None:
@@ -427,8 +417,8 @@ def _variable_of(value: object) -> str | None:
     return None if found is None else found[1]
 
 
-def _is_id(name: object) -> bool:
+def _fitting(value: object, kind: Any) -> Any:
     try:
-        return bool(msgspec.convert(name, ModelPattern))
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        return False
+        return None
