@@ -35,15 +35,13 @@ class ConsoleAnnouncer:
     ``settings`` are those that the block is about.
     """
 
-    _tell: Callable[[str], None] | None = None
-
     def __init__(self, settings: Settings, console: Console) -> None:
         self.settings = settings
         self._console = console
         self._status: Status | None = None
         self._first: str | None = None
         self._engines: Sequence[EngineStatus] = ()
-        self.download = DownloadBar(console, tell=self._tell)
+        self.download = DownloadBar(console)
 
     def first_link(self, token: str) -> None:
         """Remember the token of the link by which the owner creates the first account."""
@@ -99,7 +97,9 @@ log = structlog.get_logger(__name__)
 class LogAnnouncer(ConsoleAnnouncer):
     """Reports a start in the log, whose every line is JSON."""
 
-    _tell = log.info
+    def __init__(self, settings: Settings, console: Console) -> None:
+        super().__init__(settings, console)
+        self.download = DownloadBar(console, tell=log.info)
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         del engines  # a load that fails has a line of its own
