@@ -82,11 +82,11 @@ def check(
 
 
 def print_left_out(stored: Sequence[StoredEntry], loaded: Loaded) -> None:
-    from causerie.composition.entries import origin_of, reasons
+    from causerie.composition.entries import entry_of, reasons
 
     for each in stored:
         for reason in reasons(each, loaded) if each.enabled else ("switched off",):
-            typer.echo(f"{origin_of(each)} is not in force: {reason}", err=True)
+            typer.echo(f"{entry_of(each).origin} is not in force: {reason}", err=True)
 
 
 def in_force(loaded: Loaded, everything: bool) -> list[str]:

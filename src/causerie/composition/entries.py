@@ -112,7 +112,7 @@ def warn_of_unknown(stored: Sequence[StoredEntry]) -> None:
 def refuse_unreadable(stored: Sequence[StoredEntry]) -> None:
     """Raise :class:`SettingsError` if the key of an entry in use cannot be decrypted here."""
     problems = [
-        Problem("the database", origin_of(each), _UNREADABLE)
+        Problem("the database", entry_of(each).origin, _UNREADABLE)
         for each in stored
         if each.unreadable and each.enabled
     ]
@@ -122,13 +122,6 @@ def refuse_unreadable(stored: Sequence[StoredEntry]) -> None:
 
 def entry_of(stored: StoredEntry) -> Entry:
     return Entry(stored.kind, stored.name, stored.body, stored.enabled)
-
-
-def origin_of(stored: StoredEntry) -> str:
-    """Return what messages call an entry, also of a kind that is not known."""
-    if stored.kind in TABLES:
-        return entry_of(stored).origin
-    return f'the entry of {stored.kind} "{stored.name}"'
 
 
 def checked_with(

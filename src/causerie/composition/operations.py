@@ -197,10 +197,7 @@ def _each_serving(settings: Settings) -> Iterator[tuple[str, ports.Serving]]:
         yield own.id, ports.Serving(model=own.id)
     for alias in settings.aliases:
         for target in alias.targets:
-            yield (
-                target.name,
-                ports.Serving(model=alias.id, priority=target.priority, weight=target.weight),
-            )
+            yield target.name, alike(ports.Serving, target, model=alias.id, price=None)
     for entry in settings.catalog:
         for endpoint in entry.endpoints:
             money: PriceTexts = prices(tariff(endpoint.price))

@@ -21,6 +21,7 @@ from causerie.chat.rendering import Renderers
 from causerie.chat.template import ChatTemplate
 from causerie.composition.providers import ConnectedProvider
 from causerie.engines.fleet import Fleet, FleetEngine
+from causerie.protocol.alike import alike
 from causerie.providers.target import ProviderTarget
 from causerie.routing.target import Target
 from causerie.settings.problems import Problem, SettingsError
@@ -95,13 +96,7 @@ def chat_options(
             if model.template is not None:
                 template = Path(model.template).read_text(encoding="utf-8")
                 _ = ChatTemplate(template, bos_token="", eos_token="")  # raises where it is none
-            options[model.id] = TextChatOptions(
-                format=model.format,
-                template=template,
-                max_output_tokens=model.max_output_tokens,
-                sampling=model.sampling,
-                omit=model.omit,
-            )
+            options[model.id] = alike(TextChatOptions, model, template=template)
         except (OSError, ValueError) as error:
             unread = isinstance(error, OSError | UnicodeDecodeError)
             fault = "cannot be read as UTF-8 text" if unread else "cannot be used"
