@@ -330,7 +330,7 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
     name: Literal["people", "projects"]
     """`people`: each new person, in all projects; `projects`: each new project."""
     budget: values.Money | None = None
-    """values.Money that each may spend in a period, like `"25"`. Unset: no budget."""
+    """Money that each may spend in a period, like `"25"`. Unset: no budget."""
     period: Literal["day", "week", "month", "never"] = "month"
     """When the budget begins anew, in UTC."""
     soft: bool = False
