@@ -24,7 +24,7 @@ from causerie.catalog.catalog import WILDCARD, DoorCatalog, Entry, entries_of, n
 from causerie.catalog.model import Tariff, highest
 from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.composition.alerting import alert_options, mail_server
-from causerie.composition.catalog import ModelPricing, tariff
+from causerie.composition.catalog import target_tariffs, tariff
 from causerie.composition.control import WorkerPlace
 from causerie.composition.doors import branding, leading_to
 from causerie.composition.operations import LiveOperations
@@ -453,7 +453,7 @@ class AccountFrontend:
 
 def model_prices(settings: Settings) -> ModelPrices:
     """Return the prices that requests are charged at."""
-    pricing = ModelPricing(settings)
+    prices = Prices(settings)
     models = {one.id: tariff(one.price) for one in settings.models}
     endpoints: dict[tuple[str, str], Tariff] = {}
     wildcards = {}
@@ -463,9 +463,9 @@ def model_prices(settings: Settings) -> ModelPrices:
     }
     for alias in settings.aliases:
         if alias.id.endswith(WILDCARD):
-            wildcards[alias.id] = partial(pricing.of, alias)
+            wildcards[alias.id] = partial(target_tariffs, prices, alias)
         else:
-            by_target[alias.id] = pricing.of(alias).by_target
+            by_target[alias.id] = target_tariffs(prices, alias).by_target
     for id, tariffs in by_target.items():
         models[id] = highest(tariffs.values())
         endpoints |= {(id, target): each for target, each in tariffs.items()}

@@ -41,7 +41,7 @@ from causerie.settings.catalog import (
     CatalogEndpointSettings,
 )
 from causerie.settings.environment import own_library, variables
-from causerie.settings.prices import Prices, TargetPrice
+from causerie.settings.prices import Prices
 from causerie.settings.provider import ProviderModelSettings
 from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.values import ClaimSettings, PriceSettings, TokenPrices
@@ -49,6 +49,7 @@ from causerie.settings.values import ClaimSettings, PriceSettings, TokenPrices
 _MILLION = 1_000_000
 
 
+@lru_cache(maxsize=8192)
 def tariff(price: PriceSettings) -> Tariff:
     tiers = sorted((each.above, _tariff(each, price)) for each in price.tiers)
     return _tariff(price, price, tuple(tiers))
@@ -72,32 +73,16 @@ def _per_token(million: str | None) -> Decimal | None:
     return None if million is None else money(million) / _MILLION
 
 
-class ModelPricing:
-    """Tariffs of aliases."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._prices = Prices(settings)
-        self._listed: dict[tuple[str, str], Tariff] = {}  # by rows of the list
-
-    def of(self, alias: AliasSettings, rest: str = "") -> TargetTariffs:
-        """Return an alias's tariffs by target; ``rest`` replaces the wildcard in model names."""
-        found: dict[str, Tariff] = {}
-        listed = False
-        for target in alias.targets:
-            price = self._prices.of(alias, target, target.model.replace(WILDCARD, rest, 1))
-            listed = listed or (price is not None and bool(price.rows))
-            name = target.name.replace(WILDCARD, rest, 1)
-            found[name] = Tariff() if price is None else self._tariff(price)
-        return TargetTariffs(by_target=found, listed=listed)
-
-    def _tariff(self, found: TargetPrice) -> Tariff:
-        if not found.rows:
-            return tariff(found.price)
-        row = found.rows[0]
-        name = row.provider, row.model
-        if name not in self._listed:
-            self._listed[name] = tariff(found.price)
-        return self._listed[name]
+def target_tariffs(prices: Prices, alias: AliasSettings, rest: str = "") -> TargetTariffs:
+    """Return an alias's tariffs by target; ``rest`` replaces the wildcard in model names."""
+    found: dict[str, Tariff] = {}
+    listed = False
+    for target in alias.targets:
+        price = prices.of(alias, target, target.model.replace(WILDCARD, rest, 1))
+        listed = listed or (price is not None and bool(price.rows))
+        name = target.name.replace(WILDCARD, rest, 1)
+        found[name] = Tariff() if price is None else tariff(price.price)
+    return TargetTariffs(by_target=found, listed=listed)
 
 
 # Models behind doors.
@@ -197,7 +182,7 @@ def _provider_claims(claims: ClaimSettings) -> ProviderClaims:
 def _served_models(
     settings: Settings, known: _Known, listed_by: ListReader
 ) -> Iterator[ServedModel]:
-    created, pricing = time.time_ns() // 1_000_000_000, ModelPricing(settings)
+    created, prices = time.time_ns() // 1_000_000_000, Prices(settings)
     for model in settings.models:
         name = model.name or model.id
         card = ModelCard(model.id, name, model.description, created, model.aliases)
@@ -208,7 +193,7 @@ def _served_models(
             known.of(Candidate(one.name, one.priority, one.weight), one.provider, one.model)
             for one in alias.targets
         ]
-        priced = partial(pricing.of, alias)
+        priced = partial(target_tariffs, prices, alias)
         if alias.id.endswith(WILDCARD):
             rests = partial(_wildcard_matches, alias.targets, listed_by)
             yield WildcardModel(card, answering, priced, known=rests)
