@@ -60,7 +60,7 @@ class ControlSocket(Struct, frozen=True):
 
 @asynccontextmanager
 async def answering(
-    folder: Path, answer: Callable[[str], Awaitable[Struct]], name: str | None = None
+    folder: Path, answer: Callable[[str], Awaitable[object]], name: str | None = None
 ) -> AsyncIterator[Path | None]:
     """Answer commands at a socket while the block runs; yield its path.
 
@@ -294,10 +294,6 @@ class WorkerReport(Struct, frozen=True, omit_defaults=True):
     ready: bool = False
 
 
-class Exposition(Struct, frozen=True):
-    text: str
-
-
 def own_place() -> WorkerPlace | None:
     text = variables().get(WORKER)
     return None if text is None else msgspec.json.decode(text, type=WorkerPlace)
@@ -309,9 +305,9 @@ def worker_socket(supervisor: Path, number: int) -> Path:
 
 
 async def metrics_of_all(place: WorkerPlace) -> bytes:
-    wanted = partial(asked, Path(place.supervisor), "metrics", Exposition, _METRICS_SECONDS)
+    wanted = partial(asked, Path(place.supervisor), "metrics", str, _METRICS_SECONDS)
     try:
-        return (await asyncio.to_thread(wanted)).text.encode()
+        return (await asyncio.to_thread(wanted)).encode()
     except ControlFailed as failure:
         words = "The supervisor of the worker processes does not answer."
         raise Overloaded(words) from failure

@@ -19,9 +19,10 @@ import msgspec
 import structlog
 
 import causerie
-from causerie.composition.control import LOAD, UNLOAD, Exposition, ServiceFacts, running_models
+from causerie.composition.control import LOAD, UNLOAD, ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
+from causerie.composition.startup import load_to_the_end
 from causerie.engines.base import EngineFailed
 from causerie.errors import StoreUnavailable
 from causerie.settings.credentials import Credentials
@@ -108,14 +109,14 @@ class Reloading:
             causerie.__version__,
         )
 
-    async def answer(self, asked: str) -> msgspec.Struct:
+    async def answer(self, asked: str) -> object:
         """Answer a command's request; raise :class:`ValueError` if it is not known."""
         if asked == "facts":
             return self.facts()
         if asked == "reload":
             return await self.reload()
         if asked == "metrics":
-            return Exposition(self._running.counters.exposition().decode())
+            return self._running.counters.exposition().decode()
         if asked == "stop":
             os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
             return self.facts()
@@ -128,17 +129,13 @@ class Reloading:
         raise ValueError(f"nobody knows how to {asked[:40]}")
 
     async def _load_model(self, model: str) -> ReloadOutcome:
-        while True:
-            try:
-                await self._running.engines.engine(model).load()
-            except KeyError:
-                return ReloadOutcome((f"the service has no model {model}",))
-            except EngineFailed as error:
-                if not error.loading:
-                    return ReloadOutcome((str(error),))
-                await asyncio.sleep(error.retry_after)  # it takes longer than a request waits
-            else:
-                return ReloadOutcome()
+        try:
+            await load_to_the_end(self._running.engines, model)
+        except KeyError:
+            return ReloadOutcome((f"the service has no model {model}",))
+        except EngineFailed as error:
+            return ReloadOutcome((str(error),))
+        return ReloadOutcome()
 
     async def reload(self) -> ReloadOutcome:
         async with self._turn:

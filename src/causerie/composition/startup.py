@@ -23,7 +23,7 @@ from typing import Protocol
 import structlog
 
 from causerie.engines.base import EngineFailed, EngineStatus
-from causerie.engines.fleet import NOT_LOADED, Fleet, FleetEngine
+from causerie.engines.fleet import NOT_LOADED, Fleet
 from causerie.engines.weights import Progress
 from causerie.http.application import Edge
 from causerie.http.connection import Listen
@@ -165,6 +165,18 @@ async def run(
         raise start.failure
 
 
+async def load_to_the_end(engines: Fleet, model: str) -> None:
+    """Load a model, for as long as it takes: a request waits less. Raises :class:`EngineFailed`."""
+    while True:
+        try:
+            await engines.engine(model).load()
+            break
+        except EngineFailed as error:
+            if not error.loading:
+                raise
+            await asyncio.sleep(error.retry_after)
+
+
 def spare_the_collector() -> None:
     """Exempt objects of the start from garbage collection: saves a tenth of a request's time."""
     gc.collect()
@@ -221,25 +233,18 @@ class _Start:
         self._watcher.ready(*address)
 
     async def _load_model(self, model: str) -> None:
-        # A reload may take the model away meanwhile.
-        while (engine := self._fleet_engine(model)) is not None:
-            try:
-                await engine.load()
-            except EngineFailed as error:
-                if error.loading:  # still at it: a load may take longer than a request waits
-                    await asyncio.sleep(error.retry_after)
-                elif engine == self._fleet_engine(model):
-                    self._failures.append(CannotStart(f"{model} did not load: {error}"))
-                    if len(self._failures) < len(self._preload):
-                        log.warning(NOT_LOADED, model=model, why=str(error))
-                    return
-            else:
-                return
-
-    def _fleet_engine(self, model: str) -> FleetEngine | None:
-        with suppress(KeyError):
-            return self._engines.engine(model)
-        return None
+        with suppress(KeyError):  # a reload may take the model away meanwhile
+            while True:
+                engine = self._engines.engine(model)
+                try:
+                    await load_to_the_end(self._engines, model)
+                    break
+                except EngineFailed as error:
+                    if engine == self._engines.engine(model):
+                        self._failures.append(CannotStart(f"{model} did not load: {error}"))
+                        if len(self._failures) < len(self._preload):
+                            log.warning(NOT_LOADED, model=model, why=str(error))
+                        break
 
     async def _show_progress(self) -> None:
         while True:

@@ -30,7 +30,6 @@ import structlog
 
 from causerie.composition.control import (
     ControlFailed,
-    Exposition,
     ServiceFacts,
     WorkerPlace,
     WorkerReport,
@@ -55,7 +54,7 @@ from causerie.settings.rules import worker_count
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _SILENT_SECONDS = 7.5  # a worker that is silent for twice as long hangs, and is replaced
 _RELOAD_SECONDS = 60.0
@@ -267,14 +266,13 @@ class Supervisor:
 
     # Questions of commands and of workers.
 
-    async def _answer_control(self, wanted: str) -> msgspec.Struct:
+    async def _answer_control(self, wanted: str) -> object:
         if wanted == "metrics":
-            for worker, answer in await self._ask_all("metrics", Exposition, _ASK_SECONDS):
-                worker.metrics = answer.text
+            for worker, answer in await self._ask_all("metrics", str, _ASK_SECONDS):
+                worker.metrics = answer
             running = list(self._workers.values())
             texts, ready = [each.metrics for each in running], sum(each.ready for each in running)
-            joined = merged(texts, self._past_metrics, workers=ready, restarts=self._restarts)
-            return Exposition(joined)
+            return merged(texts, self._past_metrics, workers=ready, restarts=self._restarts)
         if wanted == "reload":
             return await self.reload()
         if wanted in ("facts", "stop"):
