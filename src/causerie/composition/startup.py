@@ -28,6 +28,7 @@ from causerie.engines.weights import Progress
 from causerie.http.application import Edge
 from causerie.http.connection import Listen
 from causerie.http.server import Bound, listening_socket, serve
+from causerie.http.tasks import owned
 from causerie.settings.tree import Settings
 
 
@@ -221,10 +222,8 @@ class _Start:
     async def follow(self) -> None:
         """Load, then tell the address; when nothing loads, stop the service."""
         address = await self._address
-        async with asyncio.TaskGroup() as group:
-            showing = group.create_task(self._show_progress())
+        async with owned(self._show_progress()):
             await asyncio.gather(*(self._load_model(model) for model in self._preload))
-            showing.cancel()
         if self._failures and len(self._failures) == len(self._preload):
             self.failure = self._failures[-1]
             self.stop.set()
