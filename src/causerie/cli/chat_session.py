@@ -264,7 +264,12 @@ def talk(
     if thinking is not None:
         fields["chat_template_kwargs"] = {"enable_thinking": thinking}
     if tools is not None:
-        fields["tools"] = _tools_from_file(tools)
+        try:
+            fields["tools"] = msgspec.json.decode(tools.read_bytes(), type=list[object])
+        except (OSError, msgspec.MsgspecError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            words = f"{tools}: {why}; a JSON array of tool definitions is needed"
+            raise WrongUsage(words) from error
     with asyncio.Runner() as runner:
         session = _ChatSession(runner, find, plain, own)
         try:
@@ -416,14 +421,6 @@ class _ChatSession:
                     view.show(event)
         view.end()
         view.summary(usage, time.monotonic() - began, first)
-
-
-def _tools_from_file(file: Path) -> list[object]:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=list[object])
-    except (OSError, msgspec.MsgspecError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise WrongUsage(f"{file}: {why}; a JSON array of tool definitions is needed") from error
 
 
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)

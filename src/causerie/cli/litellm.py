@@ -110,8 +110,13 @@ class LitellmTranslation:
             self._add_fallbacks(f"{section}.fallbacks", settings)
         self._add_second_names(router)
         self._drops = lite.get("drop_params")
-        key = _table_of(document, "general_settings").get("master_key")
-        self._master_key = None if key is None else self._plain_key(key, environ)
+        self._master_key = _table_of(document, "general_settings").get("master_key")
+        if (variable := _variable_of(self._master_key)) is not None:
+            self._master_key = environ.get(variable)
+            if not self._master_key:
+                words = f'{variable} is not set here; put the output of `echo "${variable}" | '
+                place = "general_settings.master_key"
+                self._note(place, f"{words}causerie key --digest` into `server.keys`")
         self._note_settings(document)
         self._note_limits_and_prices()
 
@@ -122,7 +127,7 @@ class LitellmTranslation:
         yield "[server]"
         yield f"port = {_LITELLM_PORT}  # LiteLLM's own, so that clients find it"
         if self._master_key:
-            digest = as_toml(digest_line(self._master_key))
+            digest = as_toml(digest_line(str(self._master_key)))
             yield f"keys = [{digest}]  # the master key, as a digest"
         else:
             yield "# keys = []  # digests that `causerie key` prints; needed beyond this machine"
@@ -149,14 +154,6 @@ class LitellmTranslation:
 
     def _note(self, place: str, words: str) -> None:
         self.notes.append(f"{place}: {words}")
-
-    def _plain_key(self, key: object, environ: Mapping[str, str]) -> str | None:
-        variable = _variable_of(key)
-        found = str(key) if variable is None else environ.get(variable)
-        if not found:
-            words = f'{variable} is not set here; put the output of `echo "${variable}" | causerie '
-            self._note("general_settings.master_key", f"{words}key --digest` into `server.keys`")
-        return found
 
     def _add_entry(self, at: str, entry: Any, timeouts: Mapping[str, Any]) -> None:
         try:

@@ -28,7 +28,6 @@ from causerie.probe.interview import (
     Finding,
     Patience,
     ProbeBounds,
-    ProbeBudget,
     ProbeClient,
     ProbedModel,
     cost,
@@ -103,7 +102,15 @@ class ProbeRun:
                 typer.echo(f"it looks like {guessed.server}; {words}", err=True)
             self.dialect = self.dialect or guessed
             preview = self.dialect is not None
-            self._confirm_cost(cost(self._questions, subjects, dialect_preview=preview))
+            asked = cost(self._questions, subjects, dialect_preview=preview)
+            if self.dialect is not None:
+                typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
+            typer.echo(f"{self.base_url}: {asked}", err=True)
+            if asked.large and not self.yes:
+                if not sys.stdin.isatty():
+                    raise WrongUsage("that is much; say --yes to go on")
+                if not typer.confirm("Go on?", err=True):
+                    raise CommandFailed("nothing was asked")
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _listed_subjects(self, listed: ProbeReply) -> list[Subject]:
@@ -125,17 +132,6 @@ class ProbeRun:
             replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
             for name in names
         ]
-
-    def _confirm_cost(self, cost: ProbeBudget) -> None:
-        if self.dialect is not None:
-            typer.echo(f"{self.base_url} is spoken to as {self.dialect.server}", err=True)
-        typer.echo(f"{self.base_url}: {cost}", err=True)
-        if not cost.large or self.yes:
-            return
-        if not sys.stdin.isatty():
-            raise WrongUsage("that is much; say --yes to go on")
-        if not typer.confirm("Go on?", err=True):
-            raise CommandFailed("nothing was asked")
 
     async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         typer.echo(printable(f"asking {subject.model}"), err=True)

@@ -226,15 +226,16 @@ def with_options(
 
     given = {name: value for name, value in options.items() if value is not None}
 
-    def with_given(model: ModelSettings) -> ModelSettings:
+    changed = []
+    for model in models:
         name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"
         options = getattr(model, name)
         if missing := sorted(given.keys() - set(options.__struct_fields__)):
             flag = missing[0].replace("_", "-")
             raise WrongUsage(f"--{flag} is not for the engine {name}")
-        return msgspec.structs.replace(model, **{name: msgspec.structs.replace(options, **given)})
-
-    return tuple(with_given(model) for model in models)
+        options = msgspec.structs.replace(options, **given)
+        changed.append(msgspec.structs.replace(model, **{name: options}))
+    return tuple(changed)
 
 
 def run_on_loop(main: Coroutine[object, object, None]) -> None:

@@ -142,19 +142,16 @@ class Service:
             return  # another version may not know how; the first request loads it
         from rich.console import Console
 
-        from causerie.composition.control import LOAD
         from causerie.composition.reloading import ReloadOutcome
 
         with Console(stderr=True).status(f"Loading {id}"):
-            outcome = self.ask(f"{LOAD}{id}", ReloadOutcome, _LOAD_SECONDS)
+            outcome = self.ask(f"load {id}", ReloadOutcome, _LOAD_SECONDS)
         if outcome.problems:
             raise CommandFailed(f"{id} did not load: {outcome.problems[0]}")
 
     def unload(self, id: str) -> None:
         """Unload a model as soon as nobody uses it. Raises :class:`CommandFailed`."""
-        from causerie.composition.control import UNLOAD
-
-        _ = self.ask(f"{UNLOAD}{id}", type(self.facts), _UNLOAD_SECONDS)
+        _ = self.ask(f"unload {id}", type(self.facts), _UNLOAD_SECONDS)
 
     def end(self) -> None:
         """Stop the service, and wait until it has ended. Raises :class:`CommandFailed`."""

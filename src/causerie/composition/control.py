@@ -33,8 +33,6 @@ if sys.platform != "win32":
 
 log = structlog.get_logger(__name__)
 
-LOAD, UNLOAD = "load ", "unload "
-"""What is asked, before the id of the model, to load or unload one."""
 KEY_SUFFIX = ".key"
 """Of the file beside a socket that holds the key of its service."""
 _SUFFIX = ".sock"
@@ -47,6 +45,7 @@ A = TypeVar("A")
 
 class ControlRequest(Struct, frozen=True):
     ask: str
+    """``facts``, ``metrics``, ``reload``, ``stop``, or ``load`` or ``unload`` and a model's id."""
 
 
 class ControlFailed(Exception):

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 import causerie
-from causerie.composition.control import LOAD, UNLOAD, ServiceFacts, running_models
+from causerie.composition.control import ServiceFacts, running_models
 from causerie.composition.entries import refuse_unreadable, warn_of_unknown
 from causerie.composition.service import Prepared, RunningService
 from causerie.composition.startup import load_to_the_end
@@ -98,35 +98,34 @@ class Reloading:
         self._started_with = self.loaded
         self._turn = asyncio.Lock()
 
-    def facts(self) -> ServiceFacts:
-        file = self.loaded.file
-        models = running_models(self._running.now.settings.models, self._running.engines.status())
-        named = str(file.absolute()) if file else None
-        serves_cache = bool(self.loaded.settings.weights.serve)
-        background = self.loaded.background
-        return ServiceFacts(
-            *(os.getpid(), named, self.address, models, serves_cache, background),
-            causerie.__version__,
-        )
-
     async def answer(self, asked: str) -> object:
         """Answer a command's request; raise :class:`ValueError` if it is not known."""
-        if asked == "facts":
-            return self.facts()
-        if asked == "reload":
-            return await self.reload()
-        if asked == "metrics":
-            return self._running.counters.exposition().decode()
-        if asked == "stop":
-            os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
-            return self.facts()
-        if (model := asked.removeprefix(LOAD)) != asked:
-            return await self._load_model(model)
-        if (model := asked.removeprefix(UNLOAD)) != asked:
-            with suppress(KeyError):  # it has gone meanwhile
-                await self._running.engines.unload(model)
-            return self.facts()
-        raise ValueError(f"nobody knows how to {asked[:40]}")
+        match asked.split(" ", 1):
+            case ["reload"]:
+                return await self.reload()
+            case ["metrics"]:
+                return self._running.counters.exposition().decode()
+            case ["load", model]:
+                return await self._load_model(model)
+            case ["unload", model]:
+                with suppress(KeyError):  # it has gone meanwhile
+                    await self._running.engines.unload(model)
+            case ["stop"]:
+                os.kill(os.getpid(), signal.SIGTERM)  # handled by the loop, after this answer
+            case ["facts"]:
+                pass
+            case _:
+                raise ValueError(f"nobody knows how to {asked[:40]}")
+        loaded, running = self.loaded, self._running
+        return ServiceFacts(
+            os.getpid(),
+            str(loaded.file.absolute()) if loaded.file else None,
+            self.address,
+            running_models(running.now.settings.models, running.engines.status()),
+            bool(loaded.settings.weights.serve),
+            loaded.background,
+            causerie.__version__,
+        )
 
     async def _load_model(self, model: str) -> ReloadOutcome:
         try:

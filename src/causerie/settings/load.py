@@ -223,7 +223,7 @@ def load(
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
-    layers = _read_layers(file or _usual_file(environ, folder), text)
+    layers = _read_layers(file, text, environ, folder)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
@@ -264,15 +264,13 @@ def variable(path: KeyPath) -> str:
     return environment.PREFIX + "_".join(str(part) for part in path).upper()
 
 
-def _usual_file(environ: Mapping[str, str], folder: Path) -> Path | None:
-    named = environ.get(environment.CONFIG)
-    if named:
-        return environment.expanded(named)
-    found = folder / FILE_NAME
-    return found if found.is_file() else None
-
-
-def _read_layers(file: Path | None, text: str | None) -> _Layers:
+def _read_layers(
+    file: Path | None, text: str | None, environ: Mapping[str, str], folder: Path
+) -> _Layers:
+    if file is None and environ.get(environment.CONFIG):
+        file = environment.expanded(environ[environment.CONFIG])
+    elif file is None and (folder / FILE_NAME).is_file():
+        file = folder / FILE_NAME
     if file is None:
         return _Layers({}, {}, None)
     text, values = parsed(file, text)
@@ -435,15 +433,12 @@ def read_entry_file(file: Path) -> tuple[Sequence[Entry], Sequence[str]]:
                     raise SettingsError([Problem(place, "", advice)])
                 found[entry.key] = entry
     findings.end()
-    return list(found.values()), list(_other_tables(values))
-
-
-def _other_tables(values: Mapping[str, Any]) -> Iterator[str]:
-    paths = [each.path for each in TABLES.values()]
+    paths, others = [each.path for each in TABLES.values()], []
     for name, value in values.items():
         inner = {path[1] for path in paths if len(path) > 1 and path[0] == name}
         if (name,) not in paths and not (isinstance(value, dict) and set(value) <= inner):
-            yield name
+            others.append(name)
+    return list(found.values()), others
 
 
 def _entry_tables(

@@ -64,7 +64,17 @@ def provider_rules(settings: Settings) -> Iterator[Broken]:
                     (*at, "name"),
                 )
     for at, alias in tables(settings, "aliases"):
-        yield from _alias_rules(at, alias, settings)
+        yield from _target_rules((*at, "targets"), alias.targets, settings)
+        for place, target in tables(alias, "targets"):
+            wild = alias.id.endswith("*")
+            if wild and (target.provider is None or target.model.count("*") != 1):
+                words = (
+                    f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
+                )
+                yield Broken((*at, *place, "model"), words)
+            elif not wild and "*" in target.model:
+                words = f'"{target.model}" needs an alias whose id ends in `*`'
+                yield Broken((*at, *place, "model"), words)
 
 
 def _provider_rules(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
@@ -147,18 +157,6 @@ def _parameter_rules(
             hint = f"; did you mean `{near}`?" if near else ""
             advice = f'"{name}" is no parameter of a request{hint}'
             yield Broken((*at, "supported_parameters"), advice)
-
-
-def _alias_rules(at: KeyPath, alias: catalog.AliasSettings, settings: Settings) -> Iterator[Broken]:
-    at = (*at, "targets")
-    yield from _target_rules(at, alias.targets, settings)
-    for index, target in enumerate(alias.targets):
-        wild, place = alias.id.endswith("*"), (*at, index, "model")
-        if wild and (target.provider is None or target.model.count("*") != 1):
-            words = f'"{alias.id}" needs a provider and one `*` in its model, like `model = "*"`'
-            yield Broken(place, words)
-        elif not wild and "*" in target.model:
-            yield Broken(place, f'"{target.model}" needs an alias whose id ends in `*`')
 
 
 def _target_rules(
