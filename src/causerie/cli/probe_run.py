@@ -52,23 +52,27 @@ from causerie.settings.values import Secret
 
 def carry_out(run: ProbeRun, *, entry: bool, as_json: bool) -> None:
     interviews = asyncio.run(run.interviews())
+    texts = [
+        table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
+        for one in interviews
+    ]
     if as_json:
         print_json([one.report(run.base_url) for one in interviews])
     elif entry:
         for one in interviews:
             if not one.complete:
                 raise CommandFailed(f"not every question about {one.entry.id} could be asked")
-        typer.echo("\n\n".join(map(_entry_text, interviews)))
+        typer.echo("\n\n".join(texts))
     else:
         console = Console()
-        for one in interviews:
+        for one, text in zip(interviews, texts, strict=True):
             if console.is_terminal:
                 console.print(_findings_table(one.findings))
             lines = () if console.is_terminal else _finding_lines(one.findings)
             for line in (*lines, *_summary_lines(one.entry)):
                 typer.echo(printable(line))
             if one.complete and not run.quick:
-                typer.echo(f"\nFor the configuration, below the provider:\n\n{_entry_text(one)}")
+                typer.echo(f"\nFor the configuration, below the provider:\n\n{text}")
 
 
 @dataclass(eq=False)
@@ -146,10 +150,6 @@ class ProbeRun:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]
             typer.echo(f"left out by --quick: {', '.join(left)}", err=True)
         return asked
-
-
-def _entry_text(one: CompletedInterview) -> str:
-    return table_text(("providers", "models"), one.entry.values(), {"probed": one.entry.evidence})
 
 
 def chosen_dialect(name: str | None, known: ProviderSettings | None) -> Dialect | None:
