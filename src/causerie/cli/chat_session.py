@@ -547,7 +547,7 @@ class ChatCommands:
         match self._models().get(model):
             case {"architecture": {"evidence": "unknown"}}:
                 pass
-            case {"architecture": {"input_modalities": list(kinds)}} if "image" not in kinds:
+            case {"architecture": {"input_modalities": list(inputs)}} if "image" not in inputs:
                 return f"{model} takes no pictures"
         with Path(file).expanduser().open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)

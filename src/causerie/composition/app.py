@@ -162,7 +162,9 @@ async def run_service(
                 entries = accounts.entries if accounts is not None else None
                 at = "{}:{}".format(*address.getsockname()[:2])
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored, at)
-                name = place and worker_socket(Path(place.supervisor), place.number).name
+                name = None
+                if place is not None:
+                    name = worker_socket(Path(place.supervisor), place.number).name
                 async with (
                     _running_pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,

@@ -218,9 +218,10 @@ class LiveConfiguration:
         async with self._locked_entries(actor) as stored:
             changes = []
             for step in steps:
-                before = _by_id(stored, step.id) if step.id else None
-                wished = step.wish and self._wished_entry(actor, before, step.kind, step.wish)
-                changes.append(EntryChange(before, wished))
+                before, after = _by_id(stored, step.id) if step.id else None, None
+                if step.wish is not None:
+                    after = self._wished_entry(actor, before, step.kind, step.wish)
+                changes.append(EntryChange(before, after))
             await self._apply(actor, stored, changes)
 
     @asynccontextmanager
