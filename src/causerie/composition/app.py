@@ -143,10 +143,12 @@ async def run_service(
         budget = settings.engines.memory_budget_bytes
         free = partial(free_now, available_memory())
         with ExitStack() as taken:
+            name = None
             if place is None:
                 bound = bound_sockets(settings, taken)
             else:
                 bound = Bound(*map(_inherited_socket, place.sockets))
+                name = worker_socket(Path(place.supervisor), place.number).name
             address = bound.service
             async with (
                 Fleet(makers.entries(), memory_budget=budget, free_memory=free) as fleet,
@@ -162,9 +164,6 @@ async def run_service(
                 entries = accounts.entries if accounts is not None else None
                 at = "{}:{}".format(*address.getsockname()[:2])
                 reloading = Reloading(loaded, read_checked, running, models, entries, stored, at)
-                name = None
-                if place is not None:
-                    name = worker_socket(Path(place.supervisor), place.number).name
                 async with (
                     _running_pages(running, reloading),
                     answering(runtime_folder(variables()), reloading.answer, name) as control,
