@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
@@ -34,7 +35,6 @@ from causerie.settings.doors import (
     default_address,
     door_addresses,
     has_chat_page,
-    host_names,
     is_private,
 )
 from causerie.settings.provider import is_loopback
@@ -50,11 +50,14 @@ _BYTES_A_VALUE = 14  # of a request outside its texts, on average
 
 
 def door_table(settings: Settings, proxies: tuple[Network, ...] = ()) -> DoorTable:
+    names = list(settings.server.hosts)  # that are neither the service's domain nor a door's
+    if settings.console.address is not None:
+        names.append(urlsplit(settings.console.address).hostname or "")
     return DoorTable(
         [_mounted_door(way, settings.server, proxies) for way in door_addresses(settings)],
         default=default_address(settings).door.name,
         domains=[settings.server.public_host],
-        names=host_names(settings),
+        names=names,
         private=is_private(settings.server.host),
     )
 

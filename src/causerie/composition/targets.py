@@ -65,8 +65,8 @@ class Targets(Struct, frozen=True):
     providers: Mapping[str, ConnectedProvider] = {}
 
     def every(self) -> Mapping[str, Target]:
-        both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
-        return {name: one.chat for group in both for name, one in group.items()}
+        own: dict[str, Target] = {name: one.chat for name, one in self.own.items()}
+        return own | {name: one.chat for name, one in self.remote.items()}
 
     def admission_queues(self) -> Mapping[str, SlotQueue]:
         return {id: own.admission_queue for id, own in self.own.items()}

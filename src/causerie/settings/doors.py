@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -60,13 +59,6 @@ def model_names(settings: Settings) -> tuple[str, ...]:
 def has_accounts(settings: Settings) -> bool:
     """Return true if a door takes the keys that people create in the console."""
     return any(door_address.door.keys == "accounts" for door_address in door_addresses(settings))
-
-
-def host_names(settings: Settings) -> Iterator[str]:
-    """Yield the host names of the service that are neither its domain nor a door's."""
-    yield from settings.server.hosts
-    if settings.console.address is not None:
-        yield urlsplit(settings.console.address).hostname or ""
 
 
 def default_address(settings: Settings) -> DoorAddress:
