@@ -229,12 +229,12 @@ def with_options(
     changed = []
     for model in models:
         name = model.engine if model.engine in ("openvino", "vllm") else "llamacpp"
-        options = getattr(model, name)
-        if missing := sorted(given.keys() - set(options.__struct_fields__)):
+        own = getattr(model, name)
+        if missing := sorted(given.keys() - set(own.__struct_fields__)):
             flag = missing[0].replace("_", "-")
             raise WrongUsage(f"--{flag} is not for the engine {name}")
-        options = msgspec.structs.replace(options, **given)
-        changed.append(msgspec.structs.replace(model, **{name: options}))
+        own = msgspec.structs.replace(own, **given)
+        changed.append(msgspec.structs.replace(model, **{name: own}))
     return tuple(changed)
 
 
