@@ -325,16 +325,16 @@ async def entered(
 
     ``shared_budgets`` is the store of budgets of all replicas, if there is one.
     """
-    backend = account_backend(settings.store, credentials.store, shared_budgets, place)
-    async with backend as hosted:
+    async with AsyncExitStack() as stack:
+        backend = account_backend(settings.store, credentials.store, shared_budgets, place)
+        hosted = await stack.enter_async_context(backend)
         results = Results(hosted.probe_results)
+        examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
         server = mail_server(settings.mail, credentials.mail)
         outbox = None if server is None else Outbox(server)
-        async with AsyncExitStack() as stack:
-            examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
-            if outbox is not None:
-                _ = await stack.enter_async_context(owned(outbox.deliver()))
-            yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
+        if outbox is not None:
+            _ = await stack.enter_async_context(owned(outbox.deliver()))
+        yield AccountFrontend(hosted, examinations, credentials, outbox, shared_budgets)
 
 
 @dataclass(eq=False)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from causerie.access.keys import FreeScopes, KeyDigest
 from causerie.access.limits import Rates, RateScope, ScopeKind
 from causerie.access.networks import Network, NetworkList
-from causerie.composition.control import WorkerPlace, metrics_of_all
 from causerie.http import doors
 from causerie.http.api import RequestLimits
-from causerie.http.application import Edge, OwnPaths
+from causerie.http.application import Edge
 from causerie.http.doors import DoorTable, Origins, nothing_at
 from causerie.http.exchange import BodyLimits, Exchange
 from causerie.http.routing import method_not_allowed
@@ -59,16 +58,6 @@ def door_table(settings: Settings, proxies: tuple[Network, ...] = ()) -> DoorTab
         domains=[settings.server.public_host],
         names=names,
         private=is_private(settings.server.host),
-    )
-
-
-def own_paths(settings: Settings, place: WorkerPlace | None, *, metrics_apart: bool) -> OwnPaths:
-    keys = settings.metrics.keys
-    return OwnPaths(
-        docs=settings.server.docs,
-        metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
-        metrics_apart=metrics_apart,
-        metrics_of_all=None if place is None else partial(metrics_of_all, place),
     )
 
 

@@ -12,13 +12,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import InitVar, dataclass
+from functools import partial
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from causerie.access.keys import AccountPorts, StaticKeys
+from causerie.access.keys import AccountPorts, KeyDigest, StaticKeys
 from causerie.access.limits import RateLimiter
 from causerie.access.shared_budgets import SharedBudgetStore
 from causerie.access.windows import MemoryCounters
@@ -28,8 +29,8 @@ from causerie.chat.chat import TextChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.chat.rendering import Renderers
 from causerie.composition.catalog import offered
-from causerie.composition.control import WorkerPlace
-from causerie.composition.doors import door_table, limits, own_paths, scopes
+from causerie.composition.control import WorkerPlace, metrics_of_all
+from causerie.composition.doors import door_table, limits, scopes
 from causerie.composition.providers import (
     ConnectedProvider,
     ProviderKey,
@@ -48,7 +49,7 @@ from causerie.composition.targets import (
 )
 from causerie.engines.base import EngineStatus
 from causerie.engines.fleet import Fleet
-from causerie.http.application import Edge
+from causerie.http.application import Edge, OwnPaths
 from causerie.http.doors import DoorTable
 from causerie.http.tasks import owned
 from causerie.metering.meter import Meter, RecordSink, UsageSettlement
@@ -349,6 +350,7 @@ class RunningService:
 
     def _serve(self) -> None:
         settings, pipeline = self.now.settings, self.now.pipeline
+        keys, place = settings.metrics.keys, self.place
         self._request_log.shows_door = len(settings.doors) > 1
         if self.front is not None:
             self.front.replace(settings, self.now.credentials)
@@ -356,7 +358,12 @@ class RunningService:
             self.now.doors,
             pipeline,
             limits=limits(settings.server),
-            own=own_paths(settings, self.place, metrics_apart=self._metrics_apart),
+            own=OwnPaths(
+                docs=settings.server.docs,
+                metrics_keys=None if keys is None else tuple(map(KeyDigest.parse, keys)),
+                metrics_apart=self._metrics_apart,
+                metrics_of_all=None if place is None else partial(metrics_of_all, place),
+            ),
             teller=self.front.backed.statements if self.front is not None else None,
         )
 
