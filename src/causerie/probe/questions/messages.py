@@ -29,12 +29,6 @@ from causerie.probe.question import (
 
 HELLO = "Say hello in one short sentence."
 MOST = 24
-_MOST_IMAGE = 1500  # tokens of a small image, at most
-# 32 times 32 pixels.
-_RED_SQUARE = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7h"
-    "IASyp6lTCQQCgUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
-)
 
 
 def _type_check(kind: type) -> Callable[[object], bool]:
@@ -152,22 +146,10 @@ def _unknown_field(subject: Subject) -> Script:
     return partly("taken in silence: whether a parameter is known cannot be told from status 200")
 
 
-@script("documents")
-def _documents(subject: Subject) -> Script:
-    documents = [{"title": "Foxes", "text": "A fox has a red tail. " * 6}]
-    return _lengthens(subject, subject.ask(HELLO, 4, documents=documents), 20, "them")
-
-
-@script("images")
-def _images(subject: Subject) -> Script:
-    image = {"type": "image_url", "image_url": {"url": _RED_SQUARE}}
-    said = [user([{"type": "text", "text": HELLO}, image])]
-    return _lengthens(subject, subject.ask(said, 4), 0, "it")
-
-
-def _lengthens(subject: Subject, with_more: ProbeRequest, least: int, what: str) -> Script:
+@script("lengthens")
+def _lengthens(subject: Subject, *, least: int, what: str, **fields: object) -> Script:
     plain = (yield subject.ask(HELLO, 4)).answer()
-    more = (yield with_more).answer()
+    more = (yield subject.ask(HELLO, 4, **fields)).answer()
     if plain.prompt is None or more.prompt is None:
         return unclear("no usage tells the length of the prompt")
     if more.prompt > plain.prompt + least:
@@ -175,16 +157,10 @@ def _lengthens(subject: Subject, with_more: ProbeRequest, least: int, what: str)
     return no(f"accepted and left out: the prompt is as long as without {what}")
 
 
-@script("session_id")
-def _session(subject: Subject) -> Script:
-    (yield subject.ask("Say ok.", 4, session_id="probe-1")).answer()
-    return unclear("accepted; where a request goes cannot be seen from outside")
-
-
-@script("modalities")
-def _modalities(subject: Subject) -> Script:
-    (yield subject.ask("Say ok.", 4, modalities=["text"])).answer()
-    return yes("accepted; replies are text anyway")
+@script("accepted")
+def _accepted(subject: Subject, *, how: str, clear: bool, **fields: object) -> Script:
+    (yield subject.ask("Say ok.", 4, **fields)).answer()
+    return (yes if clear else unclear)(f"accepted; {how}")
 
 
 # Errors and keys: wrong requests get the right status and form.
@@ -222,7 +198,7 @@ _WRONG_REQUESTS: Mapping[str, Callable[[Subject], ProbeRequest]] = {
 
 
 @script("refused")
-def _refused(subject: Subject, request: str, statuses: Sequence[int]) -> Script:
+def _refused(subject: Subject, *, request: str, statuses: Sequence[int]) -> Script:
     reply = yield _WRONG_REQUESTS[request](subject)
     if not reply.status:
         return unclear(reply.trouble)
@@ -232,7 +208,7 @@ def _refused(subject: Subject, request: str, statuses: Sequence[int]) -> Script:
 
 
 @script("key")
-def _key(subject: Subject, credential: Credential) -> Script:
+def _key(subject: Subject, *, credential: Credential) -> Script:
     if not subject.keyed:
         return unclear("asked without a key anyway")
     reply = yield _say_ok(subject, credential)
@@ -386,18 +362,11 @@ BusyReader = Callable[[ProbeReply], int | None]
 _PAGES: Mapping[str, BusyReader] = {"/health": _engines, "/slots": _slots, "/metrics": _gauges}
 
 
-@script("cancel.stream")
-def _left_stream(subject: Subject) -> Script:
-    ask = subject.ask(_LONG, _MOST, stream=True)
-    return _busy_after_leaving(subject, replace(ask, leave_at_data=True))
-
-
-@script("cancel.plain")
-def _left_plain(subject: Subject) -> Script:
-    return _busy_after_leaving(subject, replace(subject.ask(_LONG, _MOST), leave_after=0.5))
-
-
-def _busy_after_leaving(subject: Subject, ask: ProbeRequest) -> Script:
+@script("left")
+def _left(subject: Subject, *, stream: bool) -> Script:
+    plain = replace(subject.ask(_LONG, _MOST), leave_after=0.5)
+    streamed = replace(subject.ask(_LONG, _MOST, stream=True), leave_at_data=True)
+    ask = streamed if stream else plain
     for path, busy_in in _PAGES.items():
         look = ProbeRequest("GET", path, at_root=True)
         if (before := busy_in((yield look))) is not None:

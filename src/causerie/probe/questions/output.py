@@ -67,27 +67,17 @@ def _follows(schema: Mapping[str, object], text: str) -> bool:
     return value is not None and Draft202012Validator(schema).is_valid(value)
 
 
-def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
-    if _follows(_SCHEMA, answer.text):
-        return yes() if answer.finish == "stop" else partly(f"finish reason {answer.finish!r}")
-    if answer.finish == "length":
-        return no(f"not done within the output limit: {answer.text!r:.80}")
-    return no(f"accepted, not followed: {answer.text!r:.80}")
-
-
-@script("response_format.schema")
-def _schema(subject: Subject) -> Script:
-    answer = (yield subject.ask(_SAID, 64, response_format=_schema_format(_SCHEMA))).answer()
-    return _by_schema(answer)
-
-
-@script("response_format.schema.thinking")
-def _schema_loud(subject: Subject) -> Script:
-    answer = (yield subject.loudly(_SAID, 320, response_format=_schema_format(_SCHEMA))).answer()
-    verdict = _by_schema(answer)
-    if verdict == yes() and not answer.reasoning:
-        return partly("followed, but without thinking")
-    return verdict
+@script("schema")
+def _schema(subject: Subject, *, loud: bool = False) -> Script:
+    ask, most = (subject.loudly, 320) if loud else (subject.ask, 64)
+    answer = (yield ask(_SAID, most, response_format=_schema_format(_SCHEMA))).answer()
+    if not _follows(_SCHEMA, answer.text):
+        if answer.finish == "length":
+            return no(f"not done within the output limit: {answer.text!r:.80}")
+        return no(f"accepted, not followed: {answer.text!r:.80}")
+    if answer.finish != "stop":
+        return partly(f"finish reason {answer.finish!r}")
+    return partly("followed, but without thinking") if loud and not answer.reasoning else yes()
 
 
 @script("response_format.strict")
@@ -114,7 +104,7 @@ _STRUCTURES: Mapping[str, tuple[object, Callable[[str], bool]]] = {
 
 
 @script("structured")
-def _structured(subject: Subject, kind: str) -> Script:
+def _structured(subject: Subject, *, kind: str) -> Script:
     value, holds = _STRUCTURES[kind]
     answer = (yield subject.ask(_SAID, 48, structured_outputs={kind: value})).answer()
     return yes() if holds(answer.text) else no(f"accepted, not followed: {answer.text!r:.80}")
@@ -178,22 +168,16 @@ WANTED = "What is the weather in Paris in celsius? Use the function."
 MOST = 128
 
 
-def may(subject: Subject) -> ProbeRequest:
-    """Return a question that a tool answers, with the choice left to the model."""
+def _may_call(subject: Subject) -> ProbeRequest:
     return subject.ask(WANTED, MOST, tools=_WEATHER).once()
-
-
-def must(subject: Subject) -> ProbeRequest:
-    """Return the same with a call forced."""
-    return subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="required").once()
 
 
 @script("tools")
 def _tools(subject: Subject) -> Script:
-    free = (yield may(subject)).answer()
+    free = (yield _may_call(subject)).answer()
     if free.calls:
         return weighed(_call_faults(free), of=4, how="called by itself")
-    reply = yield must(subject)
+    reply = yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="required").once()
     if reply.refusal is None and (forced := reply.answer()).calls:
         return weighed(_call_faults(forced), of=4, how="called when required, not by itself")
     return no(f"accepted, no call came: {free.text!r:.80}")
@@ -259,7 +243,7 @@ def _history(subject: Subject) -> Script:
 
 @script("tool_choice.none")
 def _choice_of_none(subject: Subject) -> Script:
-    free = (yield may(subject)).answer()
+    free = (yield _may_call(subject)).answer()
     answer = (yield subject.ask(WANTED, MOST, tools=_WEATHER, tool_choice="none")).answer()
     if answer.calls:
         return no("accepted, no effect: a call came")
@@ -297,6 +281,7 @@ def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
 @script("forced call")
 def _forced_call(
     subject: Subject,
+    *,
     choice: object,
     name: str | None = None,
     said: str = WANTED,

@@ -72,7 +72,7 @@ def _temperature(subject: Subject) -> Script:
 
 
 @script("narrows")
-def _narrows(subject: Subject, name: str, value: float) -> Script:
+def _narrows(subject: Subject, *, name: str, value: float) -> Script:
     # Texts at a high temperature are equal if only the likeliest token is left.
     same, _ = yield from _repeats_text(_hot_request(subject, **{name: value}))
     if not same:
@@ -94,7 +94,7 @@ def _seed(subject: Subject) -> Script:
 
 
 @script("penalises")
-def _penalises(subject: Subject, name: str, value: float) -> Script:
+def _penalises(subject: Subject, *, name: str, value: float) -> Script:
     # A text that repeats itself must change under a penalty on repetition.
     first = (yield subject.ask(_AGAIN, 32)).answer()
     plain = (yield subject.ask(_AGAIN, 32)).answer()
@@ -155,7 +155,7 @@ _TOKENS = (65, 300, 1000)  # ids that vocabularies of every sort have
 
 
 @script("output limit")
-def _limit(subject: Subject, name: str) -> Script:
+def _limit(subject: Subject, *, name: str) -> Script:
     fields: dict[str, object] = {subject.limit: None, name: 8}
     answer = (yield subject.ask(COUNT, 8, **fields)).answer()
     told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
@@ -179,7 +179,7 @@ def _contradicting_limits(subject: Subject) -> Script:
 
 
 @script("longer answer")
-def _longer_answer(subject: Subject, name: str, value: object, least: int) -> Script:
+def _longer_answer(subject: Subject, *, name: str, value: object, least: int) -> Script:
     brief = (yield subject.ask(BRIEF, BRIEF_MOST).once()).answer()
     if brief.completion is None:
         return unclear("no usage tells how long answers are")
@@ -351,7 +351,7 @@ def _switch(subject: Subject) -> Script:
 
 
 @script("both ways")
-def _both_ways(subject: Subject, switch: int) -> Script:
+def _both_ways(subject: Subject, *, switch: int) -> Script:
     bare, replies = replace(subject, quiet={}), []
     for way in ("on", "off"):
         reply = yield bare.ask(SUM, MOST, **_SWITCHES[switch][way]).once()
@@ -434,15 +434,13 @@ def _hidden(subject: Subject) -> Script:
 
 @script("reasoning.back")
 def _reasoning_sent_back(subject: Subject) -> Script:
-    call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
-    said = {"role": "assistant", "content": "", "tool_calls": [call]}
-    result = {"role": "tool", "tool_call_id": "call_1", "content": '{"time": "12:30"}'}
-    tool = {"name": "now", "description": "The time.", "parameters": {"type": "object"}}
-    tools = [{"type": "function", "function": tool}]
+    asked, said, result = SAMPLES["time"]["messages"]
     counts = []
     for extra in ({}, {"reasoning_content": "The user wants to know the time, so I ask. " * 3}):
-        talk: Messages = [user("What time is it?"), {**said, **extra}, result]
-        counts.append((yield subject.loudly(talk, MOST, tools=tools)).answer().prompt)
+        ask = subject.loudly(
+            [asked, {**said, **extra}, result], MOST, tools=SAMPLES["time"]["tools"]
+        )
+        counts.append((yield ask).answer().prompt)
     bare, full = counts
     if bare is None or full is None:
         return partly("accepted; no usage tells whether the model sees it")
