@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from causerie.chat.formats.registry import FORMATS
+from causerie.engines.options import LlamaCpp, OpenVino
 from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
@@ -28,7 +29,7 @@ from causerie.settings import catalog
 from causerie.settings.alerts import alert_rules, mail_rules
 from causerie.settings.console import UNLIMITED, identity_rules, logo_rules, payment_rules
 from causerie.settings.doors import DoorAddress, door_addresses, door_rules, has_accounts
-from causerie.settings.engine import LlamaCpp, OpenVino, Vllm, llamacpp_rules, vllm_rules
+from causerie.settings.engine import Vllm, llamacpp_rules, vllm_rules
 from causerie.settings.policies import policy_of, policy_rules
 from causerie.settings.prices import price_rules, without_price
 from causerie.settings.problems import Broken, dotted, no_such, repeated, suggestion, taken

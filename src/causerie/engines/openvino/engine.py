@@ -24,6 +24,7 @@ from msgspec import structs
 from causerie.engines import base, grammar_matcher, machine, supervised
 from causerie.engines.child_environment import engine_environment
 from causerie.engines.openvino.prefill import BLOCK
+from causerie.engines.options import OpenVino
 from causerie.engines.process import EngineChild, EngineProcess, Pulse, starting
 from causerie.engines.sampling import engine_fields
 from causerie.engines.weights.errors import WeightsError
@@ -37,16 +38,10 @@ _SLOTS = 16
 _KV_TYPE = "q8_0"  # as large as its own 8-bit type, nearly
 
 
-@dataclass(frozen=True, slots=True)
-class OpenVinoOptions:
-    """Configured options; ``None`` is chosen for the machine."""
+class OpenVinoOptions(OpenVino, frozen=True, kw_only=True):
+    """Options of one process, and what the service knows beside those configured."""
 
-    context: int | None = None  # in tokens, for one request
-    parallel: int | None = None  # number of concurrent requests
-    threads: int | None = None
     part: machine.MachinePart = machine.WHOLE  # part of the machine that its cores are taken from
-    environment: tuple[str, ...] = ()
-    """Names of further variables of the environment that the process gets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
-"""vLLM's options, and its HTTP as values of the seam: completions of token ids as streams of them.
-
-The options are its command line, or the address of an external server.
+"""vLLM's command line, and its HTTP as values of the seam: completions of token ids as streams of
+them.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import msgspec
 
 from causerie.engines import base
 from causerie.engines.grammar_matcher import Spelling
+from causerie.engines.options import VllmOptions
 from causerie.engines.process import EngineTransport, Pulse, read_answer
 from causerie.engines.sampling import engine_fields
 from causerie.http.client import Reach
@@ -26,27 +26,6 @@ HEALTH = "/health"  # answered with what nobody reads
 SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
 SLOTS = 256  # vLLM's own default for servers
 MOST_ALTERNATIVES = 20
-
-
-@dataclass(frozen=True, slots=True)
-class VllmOptions:
-    """Configured options; ``None`` is left to vLLM."""
-
-    command: str = "vllm"  # the program, as a path or a name on the search path
-    context: int | None = None  # in tokens, for one request
-    parallel: int | None = None  # number of concurrent requests
-    tensor_parallel: int | None = None
-    """Number of devices; so are ``pipeline_parallel`` and ``data_parallel``."""
-    pipeline_parallel: int | None = None
-    data_parallel: int | None = None
-    gpu_memory: float | None = None  # fraction of each device's memory
-    dtype: str | None = None
-    quantization: str | None = None
-    args: tuple[str, ...] = ()  # further arguments, as vLLM documents them
-    environment: tuple[str, ...] = ()
-    """Names of further variables of the environment that its process gets."""
-    devices: str | None = None
-    """The devices that it sees, as numbers or names with commas; ``None`` for all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ import structlog
 from causerie.engines.base import EngineFailed, TextRequest, Token
 from causerie.engines.child_environment import engine_environment
 from causerie.engines.grammar_matcher import Admitted, Generation, first_token, request_spelling
+from causerie.engines.options import VllmOptions
 from causerie.engines.pool.kv_events import KvEndpoint
 from causerie.engines.process import (
     EngineChild,
@@ -44,7 +45,6 @@ from causerie.engines.vllm.client import (
     SLOTS,
     Elsewhere,
     VllmClient,
-    VllmOptions,
     VllmRefused,
     vllm_arguments,
 )
@@ -103,8 +103,8 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
     place = process.ipc_socket.path or free_port()
     client = VllmClient(*child_address(place), key)
     environment = {"VLLM_API_KEY": key}
-    if options.devices is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = options.devices
+    if options.devices:
+        (environment["CUDA_VISIBLE_DEVICES"],) = options.devices
     program = Program(vllm_arguments(model, options, place), environment, _FAREWELL_SECONDS)
     async with starting(process, client, load_seconds):
         how = await serve_program(process, program, lambda: client.ask("GET", HEALTH))
