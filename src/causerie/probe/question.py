@@ -305,7 +305,12 @@ SCRIPTS: dict[str, Callable[..., Script]] = {}
 
 def script(name: str) -> Callable[[MakeScript], MakeScript]:
     """Enter a function into the scripts under a name, which is the id of its only question."""
-    return partial(SCRIPTS.setdefault, name)
+
+    def register(function: MakeScript) -> MakeScript:
+        SCRIPTS[name] = function
+        return function
+
+    return register
 
 
 def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | ProbeVerdict:

@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -230,8 +230,15 @@ def _tokens_of_choice(
     for index, id in enumerate(ids):
         at = slice(index, index + 1)
         own = next(iter(weights.token_logprobs[at]), None)
-        top = next(iter((weights.top_logprobs or ())[at]), None)
-        others = _token_alternatives(top or {}, spelling)[:logprobs]
+        top = next(iter((weights.top_logprobs or ())[at]), None) or {}
+        likeliest = sorted(top.items(), key=lambda one: -one[1])[:logprobs]
+        named = [(int(name.removeprefix(_ID)), weight) for name, weight in likeliest]
+        others = tuple(
+            base.TokenAlternative(
+                other, (raw := spelling.raw(other)).decode("utf-8", "replace"), raw, weight
+            )
+            for other, weight in named
+        )
         yield base.Token(id, spelling(id), spelling.raw(id), own, others)
 
 
@@ -243,17 +250,6 @@ def _stop_reason(choice: _Choice) -> Literal["stop", "length"] | None:
     if choice.finish_reason == "length":
         return "length"
     raise base.EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
-
-
-def _token_alternatives(
-    top: Mapping[str, float], spelling: Spelling
-) -> tuple[base.TokenAlternative, ...]:
-    found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
-    found.sort(key=lambda one: -one[1])
-    return tuple(
-        base.TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
-        for id, weight in found
-    )
 
 
 def _refusal_of(status: int, content: bytes) -> VllmRefused:

@@ -156,22 +156,17 @@ async def _wait_healthy(client: VllmClient, until: float) -> None:
         except EngineFailed as error:
             failure = error
         why = failure.__cause__ or failure
-        if not _may_pass(failure) or monotonic() + delay > until:
+        # Waiting does not help against a wrong certificate, or if another service answers at the
+        # address.
+        wrong_service = isinstance(failure, VllmRefused) and failure.status < 500
+        wrong_certificate = isinstance(why, TransportFailed) and why.kind == "tls"
+        if wrong_service or wrong_certificate or monotonic() + delay > until:
             # Not as one that is loading: who has waited so long is to hear why it was for nothing.
             raise EngineFailed(f"there is no vLLM at the address: {why}") from failure
         if delay == _FIRST_DELAY:
             log.warning("server is waited for", why=str(why))
         await asyncio.sleep(delay * random.uniform(0.8, 1.2))
         delay = min(delay * 2, _LAST_DELAY)
-
-
-def _may_pass(failure: EngineFailed) -> bool:
-    # Waiting does not help against a wrong certificate, or if another service answers at the
-    # address.
-    if isinstance(failure, VllmRefused):
-        return failure.status >= 500
-    cause = failure.__cause__
-    return not (isinstance(cause, TransportFailed) and cause.kind == "tls")
 
 
 # The engine.
@@ -238,11 +233,17 @@ async def _ensure_able(client: VllmClient, ids: Sequence[int], generate: Generat
     one_token = TextRequest(ids, 1, SamplingParams(temperature=0.0))
     async with _time_limit():
         await _ensure_same_words(client, ids)
-        await _ensure_grammars(one_token, generate)
+        lack = f"takes no grammars of llguidance; {_GUIDANCE}"
+        tokens = await _generated_tokens(replace(one_token, grammar=_GRAMMAR), generate, lack)
+        if not tokens:
+            raise EngineFailed(
+                "the server gives no token ids (`return_token_ids`); it takes vLLM 0.10.2 or newer"
+            )
+        if tokens[0].text != _OBEYED:
+            raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
         lack = f"gives no {MOST_ALTERNATIVES} alternatives with log-probabilities; {_LOGPROBS}"
-        tokens = await _generated_tokens(
-            replace(one_token, logprobs=MOST_ALTERNATIVES), generate, lack
-        )
+        request = replace(one_token, logprobs=MOST_ALTERNATIVES)
+        tokens = await _generated_tokens(request, generate, lack)
         if not tokens or len(tokens[0].top) < MOST_ALTERNATIVES:
             raise EngineFailed(f"the server {lack}")
 
@@ -269,20 +270,6 @@ async def _ensure_same_words(client: VllmClient, ids: Sequence[int]) -> None:
             "the server's vocabulary is not the one of the model's folder; "
             "`ref` must name the model that it serves"
         )
-
-
-async def _ensure_grammars(request: TextRequest, generate: Generate) -> None:
-    tokens = await _generated_tokens(
-        replace(request, grammar=_GRAMMAR),
-        generate,
-        f"takes no grammars of llguidance; {_GUIDANCE}",
-    )
-    if not tokens:
-        raise EngineFailed(
-            "the server gives no token ids (`return_token_ids`); it takes vLLM 0.10.2 or newer"
-        )
-    if tokens[0].text != _OBEYED:
-        raise EngineFailed(f"the server does not keep to grammars of llguidance; {_GUIDANCE}")
 
 
 async def _generated_tokens(request: TextRequest, generate: Generate, lack: str) -> Sequence[Token]:
