@@ -6,6 +6,7 @@ import tomllib
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import add, attrgetter
 from pathlib import Path
 from typing import Literal
@@ -167,8 +168,8 @@ class MetricsCounters(Collector):
         }
         for name, row in _FAMILIES.items():
             if row.of is not None:
-                rows = (row for one in found[row.of] for row in _status_rows(*one, row.field))
-                yield _metric_family(name, rows)
+                rows = (_status_rows(*one, row.field) for one in found[row.of])
+                yield _metric_family(name, chain.from_iterable(rows))
         yield _metric_family("queue_length", [((model,), n) for model, n in self._queue_lengths()])
         if (here := self._shared()) is not None:
             yield _metric_family("shared_store_up", [((), float(here))])
