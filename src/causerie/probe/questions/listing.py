@@ -10,6 +10,7 @@ import msgspec
 
 from causerie.errors import counted
 from causerie.probe.question import (
+    SAMPLES,
     ProbeReply,
     ProbeRequest,
     ProbeVerdict,
@@ -26,15 +27,6 @@ from causerie.probe.question import (
 
 LIST = ProbeRequest("GET", "/models")
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
-_LENGTHS = (
-    ("context_length",),
-    ("max_model_len",),
-    ("context_window",),
-    ("loaded_context_length",),
-    ("max_context_length",),
-    ("meta", "n_ctx"),
-    ("top_provider", "context_length"),
-)
 
 
 def entries(reply: ProbeReply) -> list[object]:
@@ -52,7 +44,7 @@ def entry_of(reply: ProbeReply, model: str) -> object:
 
 def listed_length(entry: object) -> int | None:
     """Return the context length that an entry tells, in tokens."""
-    for path in _LENGTHS:
+    for path in SAMPLES["lengths"]:
         value = dig(entry, *path)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value

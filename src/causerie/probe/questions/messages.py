@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from jsonschema import Draft202012Validator
+
 from causerie.probe.question import (
     SAMPLES,
     Credential,
@@ -31,25 +33,6 @@ HELLO = "Say hello in one short sentence."
 MOST = 24
 
 
-def _type_check(kind: type) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kind) and not isinstance(value, bool)
-
-
-_FIELDS: tuple[tuple[tuple[str | int, ...], Callable[[object], bool]], ...] = (
-    (("id",), _type_check(str)),
-    (("model",), _type_check(str)),
-    (("created",), _type_check(int)),
-    (("object",), lambda value: value == "chat.completion"),
-    (("choices", 0, "index"), lambda value: value == 0),
-    (("choices", 0, "message", "role"), lambda value: value == "assistant"),
-    (("choices", 0, "message", "content"), _type_check(str)),
-    (("choices", 0, "finish_reason"), lambda value: value in ("stop", "length")),
-    (("usage", "prompt_tokens"), _type_check(int)),
-    (("usage", "completion_tokens"), _type_check(int)),
-    (("usage", "total_tokens"), _type_check(int)),
-)
-
-
 @script("completion")
 def _completion(subject: Subject) -> Script:
     reply = yield subject.ask(HELLO, MOST).once()
@@ -63,12 +46,12 @@ def _completion(subject: Subject) -> Script:
         reply = yield subject.ask(HELLO, MOST).once()
     answer = reply.answer()
     missing = []
-    for path, holds in _FIELDS:
-        value = answer.at(*path)
-        if not holds(value):
+    for field in SAMPLES["fields"]:
+        value = answer.at(*field["path"])
+        if not Draft202012Validator(field["schema"]).is_valid(value):
             seen = "missing" if value is None else f"{value!r:.40}"
-            missing.append(f"`{'.'.join(map(str, path))}` is {seen}")
-    return replace(weighed(missing, of=len(_FIELDS)), learned=subject)
+            missing.append(f"`{'.'.join(map(str, field['path']))}` is {seen}")
+    return replace(weighed(missing, of=len(SAMPLES["fields"])), learned=subject)
 
 
 @script("usage")
