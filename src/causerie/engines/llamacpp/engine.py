@@ -493,7 +493,7 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
             answer = await self._client().ask("POST", "/v1/embeddings", body)
         finally:
             self._busy -= len(inputs)
-        self.supervisor.proved()
+        self.supervisor.has_answered = True
         found = sorted(answer["data"], key=lambda one: one["index"])
         return [b64decode(one["embedding"]) for one in found]
 

@@ -342,9 +342,7 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
         ref: str = "",
         load_seconds: float = 600.0,
     ) -> None:
-        described: Header | ModelFolder
-        read = _openvino_folder if weights.is_dir() else _gguf_file
-        described, local = read(weights, ref)
+        described, local = _described_model(weights, ref)
         trained = described.context_length
         recurrent = isinstance(described, ModelFolder) and described.is_recurrent
         launch = for_machine(weights, options, described, trained, memory, recurrent=recurrent)
@@ -427,7 +425,13 @@ class OpenVinoEngine(supervised.SupervisedEngine[OpenVinoClient]):
                 raise base.EngineFailed("the engine did not keep to its grammar")
 
 
-def _gguf_file(weights: Path, ref: str) -> tuple[Header, supervised.LocalModel]:
+def _described_model(weights: Path, ref: str) -> tuple[Header | ModelFolder, supervised.LocalModel]:
+    if weights.is_dir():
+        try:
+            folder = read_openvino_folder(weights)
+        except (WeightsError, OSError) as error:
+            raise base.EngineFailed(str(error)) from error
+        return folder, supervised.folder_model(folder, supervised.Files(folder.files), ref)
     header, local = supervised.gguf_model(weights, ref)
     if header.architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
@@ -436,14 +440,6 @@ def _gguf_file(weights: Path, ref: str) -> tuple[Header, supervised.LocalModel]:
             'use `engine = "llamacpp"`, or a folder that was converted for OpenVINO'
         )
     return header, local
-
-
-def _openvino_folder(weights: Path, ref: str) -> tuple[ModelFolder, supervised.LocalModel]:
-    try:
-        folder = read_openvino_folder(weights)
-    except (WeightsError, OSError) as error:
-        raise base.EngineFailed(str(error)) from error
-    return folder, supervised.folder_model(folder, supervised.Files(folder.files), ref)
 
 
 def _admitted_token(

@@ -280,14 +280,13 @@ def decoded_events(payload: bytes) -> EventBatch:
     decoder = _array_batch if payload[:1] in _ARRAYS else _map_batch
     try:
         batch = decoder.decode(payload)
-        return EventBatch(batch.ts, [_decoded_event(bytes(one)) for one in batch.events])
+        events = [
+            (_array_event if raw[:1] in _ARRAYS else _map_event).decode(raw)
+            for raw in map(bytes, batch.events)
+        ]
+        return EventBatch(batch.ts, events)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreadableEvents(f"a batch of KV events cannot be read: {error}") from error
-
-
-def _decoded_event(raw: bytes) -> Event:
-    event: Event = (_array_event if raw[:1] in _ARRAYS else _map_event).decode(raw)
-    return event
 
 
 @dataclass(eq=False)
