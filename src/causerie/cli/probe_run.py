@@ -26,6 +26,7 @@ from causerie.composition.providers import reach
 from causerie.http.client import Reach
 from causerie.probe.interview import (
     Finding,
+    Interview,
     Patience,
     ProbeBounds,
     ProbeBudget,
@@ -35,8 +36,8 @@ from causerie.probe.interview import (
 )
 from causerie.probe.provider_interview import (
     CompletedInterview,
+    DialectPreview,
     guess_dialect,
-    interview,
     run_interview,
 )
 from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject, dig
@@ -137,7 +138,8 @@ class ProbeRun:
         self._print_note(f"asking {subject.model}")
         with _progress_bar(self._notes, len(self._questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
-            asking = interview(subject, asker, self.dialect, patience, begins)
+            preview = DialectPreview(asker, self.dialect) if self.dialect is not None else None
+            asking = Interview(subject, asker, patience, begins, dialect_preview=preview)
             asked = await run_interview(asking, self._questions)
         self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
         if self.quick:

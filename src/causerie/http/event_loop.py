@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, ref
@@ -103,6 +103,21 @@ async def _job_ended(job: Future[Any]) -> None:
     while not ended.is_set():
         with suppress(asyncio.CancelledError):  # which the caller raises afterwards
             await ended.wait()
+
+
+def in_daemon_thread(work: Callable[[], R]) -> Future[R]:
+    """Do blocking work in a thread of its own, which the end of the process does not wait for."""
+    job = Future[R]()
+    job.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            job.set_result(work())
+        except BaseException as failure:  # noqa: BLE001 - the caller raises it
+            job.set_exception(failure)
+
+    Thread(target=run, daemon=True).start()
+    return job
 
 
 class Turns:

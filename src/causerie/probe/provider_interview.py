@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -11,13 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from causerie.errors import ServiceError
-from causerie.probe.interview import Finding, Interview, Patience, ProbedModel, RequestSender, entry
+from causerie.probe.interview import Finding, Interview, ProbedModel, RequestSender, entry
 from causerie.probe.question import (
     ProbeQuestion,
     ProbeReply,
     ProbeRequest,
     RecordedExchange,
-    Subject,
     dig,
 )
 from causerie.probe.questions import QUESTIONS
@@ -117,18 +116,6 @@ class CompletedInterview:
             "evidence": self.entry.evidence,
             "overclaimed": self.entry.overclaimed,
         }
-
-
-def interview(
-    subject: Subject,
-    asks: RequestSender,
-    dialect: Dialect | None,
-    patience: Patience,
-    asking: Callable[[ProbeQuestion], None],
-) -> Interview:
-    """Return the interview of a model; with a dialect, failures are tried in its terms too."""
-    dialect_preview = DialectPreview(asks, dialect) if dialect is not None else None
-    return Interview(subject, asks, patience, asking, dialect_preview=dialect_preview)
 
 
 async def run_interview(

@@ -63,7 +63,7 @@ class OpenVinoLaunch:
 def for_machine(
     weights: Path,
     options: OpenVinoOptions,
-    model: machine.SizedModel,
+    model: Header | ModelFolder,
     trained: int,
     memory: int,
     *,

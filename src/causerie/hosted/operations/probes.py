@@ -28,9 +28,9 @@ from causerie.probe.interview import (
 from causerie.probe.provider_interview import (
     Answer,
     CompletedInterview,
+    DialectPreview,
     Found,
     guess_dialect,
-    interview,
     run_interview,
 )
 from causerie.probe.question import ProbeQuestion, ProbeReply, Subject, Thinking
@@ -243,7 +243,10 @@ class Examination:
                     f'it looks like {dialect.server}; `dialect = "{dialect.name}"` would fit'
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
-            self._interview = interview(subject, asker, one.dialect, patience, self._note_question)
+            preview = DialectPreview(asker, one.dialect)
+            self._interview = Interview(
+                subject, asker, patience, self._note_question, dialect_preview=preview
+            )
             asked = await run_interview(self._interview, self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
