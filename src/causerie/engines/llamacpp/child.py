@@ -122,12 +122,8 @@ def _common_parameters(launch: dict[str, Any], key: str, socket: str | None) -> 
     kv_type = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{launch['kv_type'].upper()}")
     params.cache_type_k = params.cache_type_v = kv_type
     if launch["flash_attention"] is not None:
-        kinds = xllamacpp.llama_flash_attn_type
-        params.flash_attn_type = (
-            kinds.LLAMA_FLASH_ATTN_TYPE_ENABLED
-            if launch["flash_attention"]
-            else kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        )
+        kind = f"LLAMA_FLASH_ATTN_TYPE_{'ENABLED' if launch['flash_attention'] else 'DISABLED'}"
+        params.flash_attn_type = getattr(xllamacpp.llama_flash_attn_type, kind)
     if launch["lora"]:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(p, 1.0) for p in launch["lora"]]
     if launch["mmproj"]:

@@ -536,11 +536,9 @@ class LlamaCppEngine(supervised.SupervisedEngine[LlamaCppClient]):
     ) -> Generation:
         if self._launch.cuts_back:
             request = replace(request, shared=0)
-        return (
-            client.complete(request)
-            if not request.pictured
-            else self._generate_with_images(client, request)
-        )
+        if request.pictured is not None:
+            return self._generate_with_images(client, request)
+        return client.complete(request)
 
     @asynccontextmanager
     async def _generate_with_images(

@@ -475,9 +475,8 @@ class KvSubscriber:
             watch = asyncio.get_running_loop().create_task(self._watch_disconnects(socket))
             try:
                 socket.subscribe(b"")
-                await self._replay_from(
-                    context, 0
-                )  # what is published meanwhile waits at the socket
+                # What is published meanwhile waits at the socket.
+                await self._replay_from(context, 0)
                 while True:
                     number, payload = await _receive_frames(socket)
                     batch = decoded_events(payload)
