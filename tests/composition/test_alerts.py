@@ -40,8 +40,7 @@ from causerie.hosted.accounts.people import SYSTEM, Role, User, actor_of
 from causerie.hosted.accounts.spending import Watching
 from causerie.hosted.store.usage import SqlUsage
 from causerie.http.tasks import owned
-from causerie.observe.alert_center import MemoryBook
-from causerie.observe.alerts import AlertKind, ErrorRate, ErrorRates, StoredAlert
+from causerie.observe.alerts import AlertKind, ErrorRate, ErrorRates, MemoryBook, StoredAlert
 from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.router import Router
 from causerie.routing.target import Target

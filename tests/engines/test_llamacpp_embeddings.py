@@ -19,8 +19,7 @@ from casekit import first_of
 from servicekit import ServiceView, service_view
 from waiting import eventually
 
-from causerie.probe.interview import Interview, ProbeClient
-from causerie.probe.provider_interview import run_interview
+from causerie.probe.interview import Interview, ProbeClient, run_interview
 from causerie.probe.question import Subject
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]

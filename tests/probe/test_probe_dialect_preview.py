@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from probekit import BY_ID, MODEL, SUBJECT, Made, answer, body, chunk, stream, usage_chunk
 
-from causerie.probe.interview import Interview
-from causerie.probe.provider_interview import DialectPreview
+from causerie.probe.interview import DialectPreview, Interview
 from causerie.probe.question import (
     Grade,
     ProbeQuestion,

@@ -25,6 +25,8 @@ from causerie.cli.command import CommandFailed, ExitCode, WrongUsage, print_json
 from causerie.composition.providers import reach
 from causerie.http.client import Reach
 from causerie.probe.interview import (
+    CompletedInterview,
+    DialectPreview,
     Finding,
     Interview,
     Patience,
@@ -33,10 +35,6 @@ from causerie.probe.interview import (
     ProbeClient,
     ProbedModel,
     cost,
-)
-from causerie.probe.provider_interview import (
-    CompletedInterview,
-    DialectPreview,
     guess_dialect,
     run_interview,
 )

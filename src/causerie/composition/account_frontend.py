@@ -64,8 +64,7 @@ from causerie.hosted.payments.stripe import Sales, Stripe, StripeOptions
 from causerie.http.addresses import IpNetwork
 from causerie.http.exchange import Exchange
 from causerie.http.tasks import owned
-from causerie.observe.alert_center import AlertCenter
-from causerie.observe.alerts import Condition
+from causerie.observe.alerts import AlertCenter, Condition
 from causerie.observe.mail import Outbox
 from causerie.protocol.alike import alike
 from causerie.protocol.numbers import money

@@ -19,14 +19,17 @@ from causerie.composition.providers import key_conditions, private_networks
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import ErrorClass, StoreUnavailable
 from causerie.http.tasks import happens
-from causerie.observe.alert_center import AlertCenter, AlertOptions, MemoryBook, Receiver
 from causerie.observe.alert_channels import Email, Webhook
 from causerie.observe.alerts import (
+    AlertCenter,
     AlertKind,
+    AlertOptions,
     Condition,
     ErrorRate,
     ErrorRates,
+    MemoryBook,
     NotificationChannel,
+    Receiver,
     secret_bytes,
 )
 from causerie.observe.mail import MailServer

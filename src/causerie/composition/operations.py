@@ -43,7 +43,7 @@ from causerie.hosted.operations.provider_models import provider_in_force
 from causerie.http.api import parsing_rules
 from causerie.http.doors import MountedDoor
 from causerie.http.event_loop import Turns
-from causerie.observe.alert_center import AlertCenter
+from causerie.observe.alerts import AlertCenter
 from causerie.protocol.alike import alike
 from causerie.protocol.known_fields import KNOWN, Known
 from causerie.protocol.targets import UNKNOWN_STATS

@@ -105,7 +105,7 @@ async def _job_ended(job: Future[Any]) -> None:
             await ended.wait()
 
 
-def in_daemon_thread(work: Callable[[], R]) -> Future[R]:
+def in_daemon_thread(work: Callable[[], R], name: str) -> Future[R]:
     """Do blocking work in a thread of its own, which the end of the process does not wait for."""
     job = Future[R]()
     job.set_running_or_notify_cancel()
@@ -116,7 +116,7 @@ def in_daemon_thread(work: Callable[[], R]) -> Future[R]:
         except BaseException as failure:  # noqa: BLE001 - the caller raises it
             job.set_exception(failure)
 
-    Thread(target=run, daemon=True).start()
+    Thread(target=run, name=name, daemon=True).start()
     return job
 
 

@@ -27,7 +27,7 @@ async def in_thread(work: Callable[[], _T], stop_seconds: float = STOP_SECONDS) 
     When cancelled, wait ``stop_seconds`` for a result, which is returned, to be recorded;
     the cancellation comes again at the next ``await``.
     """
-    outcome = asyncio.wrap_future(in_daemon_thread(work))
+    outcome = asyncio.wrap_future(in_daemon_thread(work, "letters"))
     try:
         return await asyncio.shield(outcome)
     except asyncio.CancelledError:

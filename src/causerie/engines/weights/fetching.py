@@ -345,7 +345,7 @@ class _Fetching:
         from causerie.engines.weights import hub  # noqa: PLC0415 - 11 MB, for `hf:` models only
 
         question = partial(hub.sources, self.reference, self.options, choose)
-        return await asyncio.wrap_future(in_daemon_thread(question))
+        return await asyncio.wrap_future(in_daemon_thread(question, "hub"))
 
     async def _downloaded_files(
         self, sources: Sequence[transfer.DownloadSource], progress: Progress

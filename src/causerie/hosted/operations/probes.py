@@ -17,6 +17,10 @@ from msgspec import Struct
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.http.client import Reach
 from causerie.probe.interview import (
+    Answer,
+    CompletedInterview,
+    DialectPreview,
+    Found,
     Interview,
     Patience,
     ProbeBounds,
@@ -24,12 +28,6 @@ from causerie.probe.interview import (
     ProbeClient,
     ProbedModel,
     cost,
-)
-from causerie.probe.provider_interview import (
-    Answer,
-    CompletedInterview,
-    DialectPreview,
-    Found,
     guess_dialect,
     run_interview,
 )
