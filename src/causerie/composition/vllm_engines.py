@@ -19,12 +19,16 @@ from causerie.composition.providers import tls_context
 from causerie.engines.base import EngineFailed
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.options import VllmOptions
-from causerie.engines.pool.discovery import MemberAddress
 from causerie.engines.pool.kv_events import KvEndpoint
-from causerie.engines.pool.pool import EnginePool
+from causerie.engines.pool.pool import EnginePool, MemberAddress
 from causerie.engines.vllm.client import Elsewhere
-from causerie.engines.vllm.engine import EVENTS_OPTION, KvSockets, VllmEngine, events_arguments
-from causerie.engines.vllm.tokenizer import ServedFolder
+from causerie.engines.vllm.engine import (
+    EVENTS_OPTION,
+    KvSockets,
+    ServedFolder,
+    VllmEngine,
+    events_arguments,
+)
 from causerie.http.client import Reach
 from causerie.settings.engine import KvEvents, Vllm
 from causerie.settings.tree import ModelSettings
