@@ -27,7 +27,7 @@ def only_streams(ask: ProbeRequest) -> ProbeReply:
 
 
 async def verdict(question: ProbeQuestion, made: Made) -> ProbeVerdict:
-    interview = Interview(SUBJECT, made, dialect_preview=DialectPreview(made, LLAMA))
+    interview = Interview(SUBJECT, made, dialect=LLAMA)
     (found,) = [one async for one in interview.findings([question])]
     return found.verdict
 

@@ -26,7 +26,6 @@ from causerie.composition.providers import reach
 from causerie.http.client import Reach
 from causerie.probe.interview import (
     CompletedInterview,
-    DialectPreview,
     Finding,
     Interview,
     Patience,
@@ -36,7 +35,6 @@ from causerie.probe.interview import (
     ProbedModel,
     cost,
     guess_dialect,
-    run_interview,
 )
 from causerie.probe.question import Grade, ProbeQuestion, ProbeReply, Subject, dig
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
@@ -136,9 +134,8 @@ class ProbeRun:
         self._print_note(f"asking {subject.model}")
         with _progress_bar(self._notes, len(self._questions)) as begins:
             patience = Patience(total_seconds=self.total_seconds)
-            preview = DialectPreview(asker, self.dialect) if self.dialect is not None else None
-            asking = Interview(subject, asker, patience, begins, dialect_preview=preview)
-            asked = await run_interview(asking, self._questions)
+            asking = Interview(subject, asker, patience, begins, dialect=self.dialect)
+            asked = await asking.run(self._questions)
         self._print_note(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
         if self.quick:
             left = [one.id for one in QUESTIONS if one not in QUICK_QUESTIONS]

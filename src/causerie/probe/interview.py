@@ -208,15 +208,15 @@ class Finding:
 class Interview:
     """One model's interview. ``subject`` grows with what is found; ``spent`` is in tokens.
 
-    With ``dialect_preview``, which sends requests as this kind of server wants them, a
-    parameter that does nothing by our name is asked for once more that way.
+    With a dialect, a parameter that does nothing by our name is asked for once more as this kind of
+    server wants it.
     """
 
     subject: Subject
     _asks: RequestSender
     _patience: Patience = Patience()
     _asking: Callable[[ProbeQuestion], None] = lambda question: None
-    dialect_preview: RequestSender | None = field(default=None, kw_only=True)
+    dialect: Dialect | None = field(default=None, kw_only=True)
     spent: int = 0
     requests: int = 0
 
@@ -237,6 +237,13 @@ class Interview:
         and had capacity.
         """
         return self._serves and not self._ended and not self._was_busy
+
+    async def run(self, questions: Sequence[ProbeQuestion] = QUESTIONS) -> CompletedInterview:
+        """Ask all questions; return what was found and what it took."""
+        findings = [one async for one in self.findings(questions)]
+        found = entry(self.subject, findings, datetime.now(UTC).date())
+        spent = self.requests, self.spent
+        return CompletedInterview(found, tuple(findings), *spent, self.complete)
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         for question in questions:
@@ -259,9 +266,9 @@ class Interview:
     async def _finding_of(self, question: ProbeQuestion) -> Finding:
         found, seen = await self._ask_question(question, self._asks)
         self.subject = found.learned or self.subject
-        if self.dialect_preview is None or not question.decides or found.good or self._ended:
+        if self.dialect is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
-        other, more = await self._ask_question(question, self.dialect_preview)
+        other, more = await self._ask_question(question, DialectPreview(self._asks, self.dialect))
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Finding(question, found, (*seen, *more))
@@ -541,19 +548,6 @@ class CompletedInterview:
             "evidence": self.entry.evidence,
             "overclaimed": self.entry.overclaimed,
         }
-
-
-async def run_interview(
-    interview: Interview, questions: Sequence[ProbeQuestion] = QUESTIONS
-) -> CompletedInterview:
-    findings = [one async for one in interview.findings(questions)]
-    return CompletedInterview(
-        entry(interview.subject, findings, datetime.now(UTC).date()),
-        tuple(findings),
-        interview.requests,
-        interview.spent,
-        interview.complete,
-    )
 
 
 def guess_dialect(listed: ProbeReply, model: str) -> Dialect | None:

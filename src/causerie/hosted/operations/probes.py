@@ -19,7 +19,6 @@ from causerie.http.client import Reach
 from causerie.probe.interview import (
     Answer,
     CompletedInterview,
-    DialectPreview,
     Found,
     Interview,
     Patience,
@@ -29,7 +28,6 @@ from causerie.probe.interview import (
     ProbedModel,
     cost,
     guess_dialect,
-    run_interview,
 )
 from causerie.probe.question import ProbeQuestion, ProbeReply, Subject, Thinking
 from causerie.probe.questions import QUESTIONS, QUICK_QUESTIONS
@@ -241,11 +239,10 @@ class Examination:
                     f'it looks like {dialect.server}; `dialect = "{dialect.name}"` would fit'
                 )
             patience = Patience(total_seconds=60.0) if self.quick else Patience()
-            preview = DialectPreview(asker, one.dialect)
             self._interview = Interview(
-                subject, asker, patience, self._note_question, dialect_preview=preview
+                subject, asker, patience, self._note_question, dialect=one.dialect
             )
-            asked = await run_interview(self._interview, self._questions)
+            asked = await self._interview.run(self._questions)
         self.result = Result.of(self.provider, asked, self._clock())
         if not self.quick:
             await keep(self.result)
