@@ -137,6 +137,11 @@ class Delivery:
     outcome: str = ""
 
     @property
+    def facts(self) -> list[str]:
+        """Return the details for people, each on one line."""
+        return [f"{name.replace('_', ' ')}: {value}" for name, value in self.details.items()]
+
+    @property
     def title(self) -> str:
         """Return the summary with its state."""
         over = not self.firing and self.kind is not AlertKind.TEST
@@ -380,8 +385,8 @@ class AlertCenter:
     async def test(self, receiver: Receiver, words: str) -> Outcome:
         """Send a test message at once, and keep its outcome."""
         now = self._clock()
-        message = _delivery_message(Condition("", AlertKind.TEST, words), now)
-        delivery = replace(_addressed_delivery(receiver, message), attempts=1)
+        tested = Condition("", AlertKind.TEST, words)
+        delivery = replace(_delivery(receiver, tested, now, firing=True), attempts=1)
         outcome = await self._attempt_delivery(delivery)
         state = DeliveryState.DELIVERED if outcome.delivered else DeliveryState.FAILED
         await self.book.settle(replace(delivery, state=state, next_at=None, outcome=outcome.words))
@@ -396,15 +401,12 @@ class AlertCenter:
     ) -> None:
         sent = Counter(await self.book.sent(now - _HOUR))
         for one in new:
-            deliveries = _within_rate(
-                _delivery_message(one, now), _receivers(options, one), options, sent
-            )
+            deliveries = _deliveries(one, options, now, sent)
             if await self.book.fire(one, deliveries, now, now - options.quiet):
                 log.warning("alert", kind=one.kind, alert=one.key, level=one.level)
                 self.more.set()
         for alert in over:
-            message = _delivery_message(alert, now, firing=False)
-            deliveries = _within_rate(message, _receivers(options, alert), options, sent)
+            deliveries = _deliveries(alert, options, now, sent)
             if await self.book.resolve(alert.key, deliveries, now, now - options.resolve):
                 log.info("alert over", kind=alert.kind, alert=alert.key)
                 self.more.set()
@@ -439,24 +441,21 @@ class AlertCenter:
         return outcome
 
 
-def _receivers(options: AlertOptions, about: Condition | StoredAlert) -> list[Receiver]:
-    owners = about.owners if options.owners and isinstance(about, Condition) else ()
-    return [
-        *(each for each in options.receivers if about.kind in each.kinds),
-        *(Receiver(options.owners, each) for each in owners),
-    ]
-
-
-def _within_rate(
-    message: Delivery,
-    receivers: Sequence[Receiver],
+def _deliveries(
+    about: Condition | StoredAlert,
     options: AlertOptions,
+    now: datetime,
     sent: Counter[tuple[str, str]],
 ) -> list[Delivery]:
+    owners = about.owners if isinstance(about, Condition) and options.owners else ()
+    receivers = (
+        *(each for each in options.receivers if about.kind in each.kinds),
+        *(Receiver(options.owners, each) for each in owners),
+    )
     made = []
     for receiver in receivers:
         place = (receiver.channel, receiver.to)
-        delivery = _addressed_delivery(receiver, message)
+        delivery = _delivery(receiver, about, now, firing=isinstance(about, Condition))
         if sent[place] >= options.messages_per_hour:
             words = f"Not sent: more than {options.messages_per_hour} messages in an hour."
             delivery = replace(delivery, state=DeliveryState.DROPPED, next_at=None, outcome=words)
@@ -466,13 +465,8 @@ def _within_rate(
     return made
 
 
-def _delivery_message(
-    about: Condition | StoredAlert, now: datetime, *, firing: bool = True
+def _delivery(
+    receiver: Receiver, about: Condition | StoredAlert, now: datetime, *, firing: bool
 ) -> Delivery:
-    told = about.kind, firing, about.summary, about.details
-    return Delivery("", "", "", *told, at=now, next_at=now)
-
-
-def _addressed_delivery(receiver: Receiver, message: Delivery) -> Delivery:
-    id = f"msg_{uuid4().hex}"
-    return replace(message, id=id, channel=receiver.channel, to=receiver.to)
+    place = f"msg_{uuid4().hex}", receiver.channel, receiver.to
+    return Delivery(*place, about.kind, firing, about.summary, about.details, at=now, next_at=now)
