@@ -79,10 +79,17 @@ class TracedMeter(Meter):
 
     def tell(self, record: Record) -> None:
         super().tell(record)
-        if isinstance(record.span, _Open):
-            context.detach(record.span.reset)
-            _end_span(record.span.span, record)
-            record.span = None
+        if not isinstance(record.span, _Open):
+            return
+        (span, reset), record.span = record.span, None
+        context.detach(reset)
+        if span.is_recording():
+            told = _span_attributes(record)
+            span.update_name(f"{told['gen_ai.operation.name']} {record.model}".rstrip())
+            span.set_attributes(dict(told))
+            if record.status >= 500:  # what a client does wrong is no error of a server
+                span.set_status(Status(StatusCode.ERROR, record.reason))
+        span.end()
 
 
 def current() -> Mapping[str, str]:
@@ -90,16 +97,6 @@ def current() -> Mapping[str, str]:
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier
-
-
-def _end_span(span: Span, record: Record) -> None:
-    if span.is_recording():
-        told = _span_attributes(record)
-        span.update_name(f"{told['gen_ai.operation.name']} {record.model}".rstrip())
-        span.set_attributes(dict(told))
-        if record.status >= 500:  # what a client does wrong is no error of a server
-            span.set_status(Status(StatusCode.ERROR, record.reason))
-    span.end()
 
 
 # Names of the semantic conventions.

@@ -154,11 +154,10 @@ def choose_openvino(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     Raises :class:`NotForOpenVino` for another one.
     """
     every = sorted(files)
-    small = [name for name in every if is_of_folder(name) and not name.endswith(SAFETENSORS)]
     missing = next((name for name in (*OPENVINO, CONFIG) if name not in every), None)
     if missing is not None:
         raise NotForOpenVino(f"{repository} holds no {missing}; it is no text model for OpenVINO.")
-    return (*OPENVINO, *(name for name in small if name != INDEX))
+    return (*OPENVINO, *_without_weights(every))
 
 
 def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
@@ -166,8 +165,12 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     every = sorted(files)
     if CONFIG not in every:
         raise WeightsNotFound(f"{repository} {_missing_words(every, with_weights=True)}")
-    small = (name for name in every if is_of_folder(name) and name != INDEX)
-    return tuple(name for name in small if not name.endswith(SAFETENSORS))
+    return tuple(_without_weights(every))
+
+
+def _without_weights(files: Iterable[str]) -> list[str]:
+    small = (name for name in files if is_of_folder(name) and name != INDEX)
+    return [name for name in small if not name.endswith(SAFETENSORS)]
 
 
 def _missing_words(files: Collection[str], *, with_weights: bool) -> str:

@@ -18,7 +18,6 @@ from causerie.probe.question import (
     ProbeAnswer,
     ProbeCall,
     ProbeRequest,
-    ProbeVerdict,
     Script,
     Subject,
     dig,
@@ -268,16 +267,6 @@ def _parallel(subject: Subject) -> Script:
     return unclear(f"nothing to tell it by: {words}")
 
 
-def _grade_calls(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
-    if not answer.calls:
-        return no(f"accepted, no call came: {answer.text!r:.80}")
-    names = {str(call.name) for call in answer.calls}
-    if name is not None and names != {name}:
-        return no(f"asked for {name}, called {', '.join(sorted(names))}")
-    faults = _call_faults(answer)
-    return weighed(faults, of=len(faults) + 1)
-
-
 @script("forced call")
 def _forced_call(
     subject: Subject,
@@ -289,7 +278,12 @@ def _forced_call(
 ) -> Script:
     ask, most = (subject.loudly, 320) if loud else (subject.ask, 128)
     answer = (yield ask(said, most, tools=_TOOLS, tool_choice=choice)).answer()
-    verdict = _grade_calls(answer, name)
-    if loud and verdict == yes() and not answer.reasoning:
+    if not answer.calls:
+        return no(f"accepted, no call came: {answer.text!r:.80}")
+    names = {str(call.name) for call in answer.calls}
+    if name is not None and names != {name}:
+        return no(f"asked for {name}, called {', '.join(sorted(names))}")
+    faults = _call_faults(answer)
+    if loud and not faults and not answer.reasoning:
         return partly("called, but without thinking")
-    return verdict
+    return weighed(faults, of=len(faults) + 1)
