@@ -13,7 +13,7 @@ import random
 import re
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -173,21 +173,17 @@ def _without_added_tokens(content: dict[str, Any], tokenizer: Tokenizer) -> dict
             model["vocab"][_NOTHING] = vocabulary[unknown]
         if "merges" in model:
             prefix = len(model.get("continuing_subword_prefix") or "")
-            model["merges"] = list(_remaining_merges(model["merges"], texts, prefix))
+            pairs = (one.split(" ") if isinstance(one, str) else one for one in model["merges"])
+            model["merges"] = [
+                [left, right]
+                for left, right in pairs
+                if texts.isdisjoint((left, right, left + right[prefix:]))
+            ]
     else:
         model["vocab"] = [
             [_NOTHING if id in gone else text, score] for id, (text, score) in enumerate(vocabulary)
         ]
     return {**content, "added_tokens": [], "model": model}
-
-
-def _remaining_merges(
-    merges: Sequence[str | Sequence[str]], gone: set[str], prefix: int
-) -> Iterator[str | Sequence[str]]:
-    for merge in merges:
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        if {left, right, left + right[prefix:]}.isdisjoint(gone):
-            yield merge
 
 
 class ServedFolder:
