@@ -81,7 +81,13 @@ class FolderTokenizer:
         try:
             content = _without_alterations(read_object(file))
             self._with_special = _build_tokenizer(content)
-            _ensure_same_ids(content, self._with_special)
+            # The library numbers added tokens itself: by the model's vocabulary, or behind it.
+            for token in content.get("added_tokens") or ():
+                text, id = token["content"], token["id"]
+                if self._with_special.token_to_id(text) != id:
+                    raise ValueError(
+                        f"{text!r} has the id {id} there, and another by its vocabulary"
+                    )
             model = content["model"]
             # The library fails at a text with a character for which the vocabulary has nothing.
             lost = model.get("unk_id") is None and not model.get("byte_fallback")
@@ -108,22 +114,17 @@ class FolderTokenizer:
         for piece in pieces:
             if isinstance(piece, int):
                 found.append(piece)
-            else:
-                # The library takes no half of a surrogate pair.
-                raw = piece.encode("utf-16", "surrogatepass")
-                found += _encode_text(tokenizer, raw.decode("utf-16", "replace"))
+                continue
+            # The library takes no half of a surrogate pair.
+            text = piece.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            # Batches alone let other threads of ours run meanwhile, and twice as fast they are; of
+            # one text each, so that the library does not take all cores for them.
+            try:
+                (read,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+            except BaseException:  # noqa: BLE001 - its panics are no narrower, and may quote it
+                raise ValueError("the tokenizer fails at a text") from None
+            found += read.ids
         return found
-
-
-def _encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
-    # Batches alone let other threads of ours run meanwhile, and twice as fast they
-    # are; of one text each, so that the library does not take all cores for them.
-    try:
-        (read,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
-    except BaseException:  # noqa: BLE001 - its panics are no narrower, and may quote the text
-        raise ValueError("the tokenizer fails at a text") from None
-    ids: list[int] = read.ids
-    return ids
 
 
 def _build_tokenizer(content: dict[str, Any]) -> Tokenizer:
@@ -148,14 +149,6 @@ def _without_alterations(content: dict[str, object]) -> dict[str, Any]:
 def _has_letters(token: str) -> bool:
     # Blanks alone cannot forge anything.
     return bool(token.strip(" \t\r\n▁"))
-
-
-def _ensure_same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
-    # The library numbers added tokens itself: by the model's vocabulary, or behind it.
-    for token in content.get("added_tokens") or ():
-        text, id = token["content"], token["id"]
-        if tokenizer.token_to_id(text) != id:
-            raise ValueError(f"{text!r} has the id {id} there, and another by its vocabulary")
 
 
 def _without_added_tokens(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
