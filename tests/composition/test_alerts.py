@@ -229,7 +229,7 @@ ADA, OLGA = "ada@example.org", "olga@example.org"
 
 async def found(world: World, low_balance: str = "0") -> Sequence[tuple[str, int, str]]:
     """Levels, owners and words of conditions of accounts."""
-    watching = Watching(world.store, world.clock)
+    watching = Watching(world.store)
     conditions = AccountConditions(
         MemoryBook(), watching, world.accounts.scope_budgets, world.clock
     )
@@ -347,7 +347,7 @@ class AwayBook(MemoryBook):
 
 async def test_a_database_that_is_away_is_told_without_it(lite: World, tmp_path: Path) -> None:
     async with webhook_receiver() as hook, market(lite, tmp_path, hook=hook.url) as made:
-        watching = Watching(lite.store, lite.clock)
+        watching = Watching(lite.store)
         conditions = AccountConditions(
             AwayBook(), watching, lite.accounts.scope_budgets, lite.clock
         )

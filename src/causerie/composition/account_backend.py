@@ -238,9 +238,9 @@ async def account_backend(
             stack.callback(write_ahead_log.close)
         ledger = Ledger(SqlUsage(database), write_ahead_log)
         budgets = Budgets(sql.usage, time.time_ns, shared_budgets=shared_budgets)
-        accounts = Accounts(sql, Passwords(), _clock)
+        accounts = Accounts(sql, Passwords())
         scope_budgets = LiveScopeBudgets(accounts.scope_budgets, _clock)
-        recorder, retention = Recorder(sql, _clock), Retention(SqlRetention(database), _clock)
+        recorder, retention = Recorder(sql), Retention(SqlRetention(database), _clock)
         try:
             await stack.enter_async_context(ledger)
             if place is None or place.number == 1:
@@ -252,14 +252,14 @@ async def account_backend(
         for follow in (budgets.follow(), scopes, retention.follow()):
             _ = await stack.enter_async_context(owned(follow))
         _ = await stack.enter_async_context(recorder)
-        free_days = FreeAllowances(sql, _clock, time.monotonic)
-        watching = Watching(sql, _clock)
+        free_days = FreeAllowances(sql, time.monotonic)
+        watching = Watching(sql)
         yield AccountBackend(
             accounts,
             key_cache,
             Bookkeeping(ledger, budgets, recorder, scope_budgets),
             free_days,
-            Statements(sql, _clock, free_days),
+            Statements(sql, free_days),
             _clock,
             AccountConditions(SqlAlertBook(database), watching, accounts.scope_budgets, _clock),
             SqlProbeResults(database),
@@ -274,7 +274,7 @@ async def account_backend(
 async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
     """Open accounts alone, also beside a running service. Raises :class:`CannotStart`."""
     async with opened(store) as database:
-        yield Accounts(SqlStore(database), Passwords(), _clock)
+        yield Accounts(SqlStore(database), Passwords())
 
 
 @asynccontextmanager
@@ -288,7 +288,7 @@ async def entries_of(
     async with opened(store) as database:
         cipher = await sealed(database, store, secret_keys, complete=complete)
         try:
-            yield Entries(SqlStore(database, cipher), _clock)
+            yield Entries(SqlStore(database, cipher))
         except StoreUnavailable as failure:
             raise _unusable_database(failure) from failure
 

@@ -8,7 +8,7 @@ back does not revive them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -39,7 +39,7 @@ from causerie.hosted.accounts.people import (
     columns,
     extent,
 )
-from causerie.hosted.accounts.records import AuditEntry, difference, entry
+from causerie.hosted.accounts.records import difference, entry
 from causerie.hosted.accounts.tokens import digest
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
@@ -135,9 +135,9 @@ def forbidden(action: Action, reach: Extent) -> Forbidden:
     return Forbidden(f"You may not {action.words}{only}.", code="scope_not_allowed")
 
 
-def conflict(code: str, message: str) -> InvalidRequest:
+def conflict(code: str, message: str, param: str | None = None) -> InvalidRequest:
     """Return the error for an action that the present state does not allow."""
-    return InvalidRequest(message, code=code, status=409)
+    return InvalidRequest(message, param=param, code=code, status=409)
 
 
 def no_such(what: str) -> NotFound:
@@ -188,18 +188,18 @@ async def supported_links(tx: Transaction, links: Sequence[OneTimeLink]) -> Sequ
     return found
 
 
-async def usable_link(tx: Transaction, token: str, now: datetime) -> OneTimeLink:
+async def usable_link(tx: Transaction, token: str) -> OneTimeLink:
     """Return the link of a token; raise :class:`NotFound` if it does not work."""
-    link = still_good(await tx.links.by_digest(digest(token)), now)
+    link = still_good(await tx.links.one(digest=digest(token)), tx.now)
     if not await supported(tx, link):
         raise no_such_link()
     return link
 
 
-async def used_link(tx: Transaction, token: str, now: datetime, *kinds: LinkKind) -> OneTimeLink:
+async def used_link(tx: Transaction, token: str, *kinds: LinkKind) -> OneTimeLink:
     """Use up the link of a token, which is of one of these kinds; raise :class:`NotFound`."""
-    link = await usable_link(tx, token, now)
-    if link.kind not in kinds or not await tx.links.use(link.id, now):
+    link = await usable_link(tx, token)
+    if link.kind not in kinds or not await tx.links.use(link.id):
         raise no_such_link()
     return link
 
@@ -214,9 +214,9 @@ async def check_return(tx: Transaction, link: OneTimeLink, user_id: str) -> None
         )
 
 
-async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
+async def withdraw_links(tx: Transaction, user_id: str) -> int:
     """Withdraw the links that a user may no longer create; return their number."""
-    every = await tx.links.derived(user_id, now)
+    every = await tx.links.open(person=user_id)
     kept = {link.id for link in await supported_links(tx, every)}
     gone = [link.id for link in every if link.id not in kept]
     await tx.links.withdraw(*gone)
@@ -224,7 +224,7 @@ async def withdraw_links(tx: Transaction, user_id: str, now: datetime) -> int:
 
 
 async def withdraw_open(
-    tx: Transaction, project_id: str | None, email: str, now: datetime, *, others: bool = True
+    tx: Transaction, project_id: str | None, email: str, *, others: bool = True
 ) -> int:
     """Withdraw a project's invitations that a removed user could use; return their number.
 
@@ -233,19 +233,24 @@ async def withdraw_open(
     """
     found = [
         link.id
-        for link in await tx.links.open(project_id, now)
+        for link in await tx.links.open(project_id=project_id)
         if link.email == email or (others and link.email is None)
     ]
     await tx.links.withdraw(*found)
     return len(found)
 
 
-async def shut_out(tx: Transaction, user: User, now: datetime) -> None:
+async def withdraw_resets(tx: Transaction, user_id: str) -> None:
+    """Withdraw the links by which a user could set a password or an address."""
+    await tx.links.withdraw(*(link.id for link in await tx.links.open(user_id=user_id)))
+
+
+async def shut_out(tx: Transaction, user: User) -> None:
     """Withdraw all links by which a disabled user could come back."""
-    await withdraw_links(tx, user.id, now)
-    await tx.links.withdraw(*(link.id for link in await tx.links.resets(user.id, now)))
+    await withdraw_links(tx, user.id)
+    await withdraw_resets(tx, user.id)
     for project, _ in await tx.projects.of(user.id):
-        await withdraw_open(tx, project.id, user.email, now)
+        await withdraw_open(tx, project.id, user.email)
 
 
 def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
@@ -322,13 +327,13 @@ class Policies:
 
 
 class AccountService:
-    """A service over one store; ``clock`` returns the present time."""
+    """A service over one store."""
 
     policies = Policies()
 
-    def __init__(self, store: SqlStore, clock: Clock) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._store = store
-        self._clock = clock
+        self._clock = store.clock
 
     async def require(self, actor: Actor, action: Action, project_id: str | None = None) -> None:
         """Raise :class:`Forbidden` unless ``actor`` may do this, in a project if one is named."""
@@ -340,7 +345,7 @@ class AccountService:
     ) -> None:
         """Add an audit entry of an action that ``needs`` this right; raise :class:`Forbidden`."""
         async with self._writing(actor, needs) as tx:
-            await self._record(tx, actor, action, subject, **details)
+            await tx.audit.record(actor, action, subject, **details)
 
     @asynccontextmanager
     async def _reading(
@@ -358,32 +363,19 @@ class AccountService:
             await _check_right(tx, actor, action, project_id)
             yield tx
 
-    async def _record(
-        self,
-        tx: Transaction,
-        actor: Actor,
-        action: str,
-        subject: str,
-        project_id: str | None = None,
-        **details: str,
-    ) -> None:
-        await tx.audit.add(entry(self._clock(), actor, action, subject, project_id, **details))
 
-    async def _set_bounds(
-        self, tx: Transaction, actor: Actor, owner: str, bounds: LimitsAndBudgets
-    ) -> None:
-        before = await tx.keys.bounds(owner)
-        await tx.keys.set_bounds(owner, bounds)
-        await tx.keys.announce(owner, self._clock())
-        await tx.audit.add(self._bounds_audit_entry(actor, owner, before, bounds))
-
-    def _bounds_audit_entry(
-        self, actor: Actor, owner: str, before: LimitsAndBudgets, after: LimitsAndBudgets
-    ) -> AuditEntry:
+async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
+    """Replace the bounds of owners, like ``user:ID``."""
+    before = await tx.keys.bounds_of([*bounds])
+    await tx.keys.set_bounds_of(bounds)
+    await tx.keys.announce(*bounds)
+    entries = []
+    for owner, after in bounds.items():
         kind, _, id = owner.partition(":")
         project_id = id if kind == "project" else None
-        words = difference(before.words(), after.words())
-        return entry(self._clock(), actor, f"{kind}.bounds", id, project_id, bounds=words)
+        words = difference(before[owner].words(), after.words())
+        entries.append(entry(tx.now, actor, f"{kind}.bounds", id, project_id, bounds=words))
+    await tx.audit.add(*entries)
 
 
 async def _check_right(

@@ -77,8 +77,6 @@ class Entries(AccountService):
         read, and :class:`NotFound` for a missing one. A few statements write any number of changes,
         so that other writers do not wait long. Deletions go first, because their names become free.
         """
-        now = self._clock()
-        noted = [_audit_entry(now, actor, each) for each in changes]
         gone = [each.before for each in changes if each.before and not each.after]
         kept = [each.after for each in changes if each.before and each.after]
         made = [each.after for each in changes if each.after and not each.before]
@@ -95,8 +93,8 @@ class Entries(AccountService):
                 if len(made) == 1:
                     words = f"There is an entry of {made[0].kind} {made[0].name} already."
                 raise conflict("taken", words) from failure
-            await tx.audit.add(*noted)
-            await tx.keys.announce(CHANGED, now)
+            await tx.audit.add(*(_audit_entry(tx.now, actor, each) for each in changes))
+            await tx.keys.announce(CHANGED)
 
 
 def _audit_entry(now: datetime, actor: Actor, change: EntryChange) -> AuditEntry:

@@ -56,13 +56,11 @@ class Recorder:
     def __init__(
         self,
         store: SqlStore,
-        clock: Clock,
         *,
         most: int = 500,
         most_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._store = store
-        self._clock = clock
         self._max_waiting = most
         self._bytes_left = most_bytes
         self._waiting: deque[_Waiting] = deque()
@@ -151,7 +149,6 @@ class Recordings(AccountService):
             raise InvalidRequest(
                 f"Contents are kept for 1 to {self.most_days} days, or not at all.", param="days"
             )
-        now = self._clock()
         async with self._store.writing() as tx:
             project = await visible_project(tx, actor, project_id, Action.RECORDING_SET)
             *_, columns = await parts(tx, actor, project_id)
@@ -166,15 +163,15 @@ class Recordings(AccountService):
                 await tx.recordings.forget(project_id)
             else:
                 await tx.recordings.shorten(project_id, timedelta(days=days))
-            await tx.keys.announce(f"project:{project_id}", now)
+            await tx.keys.announce(f"project:{project_id}")
             said = difference(project.recording_days or "off", days or "off")
-            await self._record(tx, actor, "project.recording", project_id, project_id, days=said)
+            await tx.audit.record(actor, "project.recording", project_id, project_id, days=said)
         return replace(project, recording_days=days)
 
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""
         async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
-            found = await tx.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
+            found = await tx.recordings.find(id) if _ID.fullmatch(id) else None
             if found is not None and found.project_id != project_id:
                 found = None
             whose = found.user_id if found is not None else actor.id
@@ -186,11 +183,11 @@ class Recordings(AccountService):
     async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
         """Yield all contents in pieces, oldest first; the audit log names the export."""
         async with self._writing(actor, Action.CONTENTS_EXPORT, project_id) as tx:
-            await self._record(tx, actor, "project.export_contents", project_id, project_id)
+            await tx.audit.record(actor, "project.export_contents", project_id, project_id)
         after: str | None = ""
         while after is not None:
             async with self._reading(actor, Action.CONTENTS_EXPORT, project_id) as tx:
-                found, after = await tx.recordings.page(project_id, self._clock(), after, _EXPORTED)
+                found, after = await tx.recordings.page(project_id, after, _EXPORTED)
             yield found
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
@@ -199,7 +196,7 @@ class Recordings(AccountService):
             found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO or not ids:
                 return frozenset()
-            users = await tx.recordings.users(project_id, ids, self._clock())
+            users = await tx.recordings.users(project_id, ids)
         return frozenset(
             id for id, user in users.items() if found is Extent.ALL or user == actor.id
         )
@@ -216,7 +213,7 @@ class Recordings(AccountService):
             found = await reach(tx, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO:
                 await require(tx, actor, Action.CONTENTS_SEE, project_id)
-            kept = await tx.recordings.several(project_id, ids, self._clock())
+            kept = await tx.recordings.several(project_id, ids)
         seen = [each for each in kept if found is Extent.ALL or each.user_id == actor.id]
         return await asyncio.to_thread(_ids_containing, seen, text)
 

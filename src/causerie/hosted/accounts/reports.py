@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from causerie.hosted.accounts.authorization import AccountService, Clock, require, visible_project
+from causerie.hosted.accounts.authorization import AccountService, require, visible_project
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
@@ -164,8 +164,8 @@ class _Sums:
 class Rankings(AccountService):
     """Rankings over all projects; the sums are read once a minute at most."""
 
-    def __init__(self, store: SqlStore, clock: Clock) -> None:
-        super().__init__(store, clock)
+    def __init__(self, store: SqlStore) -> None:
+        super().__init__(store)
         self._cached_sums: dict[RankingPeriod, _Sums] = {}
         self._turn = asyncio.Lock()
 

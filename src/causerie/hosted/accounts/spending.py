@@ -23,7 +23,13 @@ import structlog
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
-from causerie.hosted.accounts.authorization import AccountService, Clock, found_user, require
+from causerie.hosted.accounts.authorization import (
+    AccountService,
+    Clock,
+    found_user,
+    require,
+    set_bounds,
+)
 from causerie.hosted.accounts.bounds import (
     SCOPES,
     Budget,
@@ -157,7 +163,7 @@ class PersonBounds(AccountService):
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
             await found_user(tx, user_id)
-            await self._set_bounds(tx, actor, f"user:{user_id}", bounds)
+            await set_bounds(tx, actor, {f"user:{user_id}": bounds})
         return bounds
 
     async def spending(self, actor: Actor, user_id: str) -> Sequence[Spending]:
@@ -228,14 +234,14 @@ class Summaries(AccountService):
         owners = {id: f"{by}:{id}" for id in ids}
         async with self._reading(actor, Action.USERS_SEE) as tx:
             bounds = await bounds_in_force(tx, tuple(owners.values()))
-        reader = SpendingReader(UsageReports(self._store, self._clock), actor, None, self._clock())
+        reader = SpendingReader(UsageReports(self._store), actor, None, self._clock())
         return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
 
     async def _used_by(
         self, actor: Actor, by: By, project_id: str | None = None
     ) -> Mapping[str, Used]:
         since = BudgetPeriod.DAY.start(self._clock()) - timedelta(days=DAYS - 1)
-        return await UsageReports(self._store, self._clock).used(actor, by, since, project_id)
+        return await UsageReports(self._store).used(actor, by, since, project_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +295,7 @@ class Watching(AccountService):
             bounds = await bounds_in_force(tx, owners)
             keys = _active_keys(await tx.keys.budgeted(), projects, now)
             owners_of = await tx.projects.owner_emails()
-        reader = SpendingReader(UsageReports(self._store, self._clock), SYSTEM, None, now)
+        reader = SpendingReader(UsageReports(self._store), SYSTEM, None, now)
         found: list[WatchedBudget] = []
         states = await reader.of_owners(
             By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
@@ -321,7 +327,7 @@ class Watching(AccountService):
             for id, total in totals.items()
             if id in projects
         }
-        reader = SpendingReader(UsageReports(self._store, self._clock), SYSTEM, None, self._clock())
+        reader = SpendingReader(UsageReports(self._store), SYSTEM, None, self._clock())
         return [
             WatchedBalance(
                 projects[id], one.budget.amount - one.spent, tuple(owners_of.get(id, ()))
@@ -332,15 +338,14 @@ class Watching(AccountService):
 
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
         """Return the working keys that expire until then."""
-        now = self._clock()
         found: list[ExpiringKey] = []
         async with self._store.reading() as tx:
-            keys = await tx.keys.expiring(now, until)
+            keys = await tx.keys.expiring(until)
             if not keys:
                 return ()
             projects = await _active_projects(tx)
             emails: dict[str, str] = {}
-            for key in _active_keys(keys, projects, now):
+            for key in _active_keys(keys, projects, tx.now):
                 if key.person and key.person not in emails:
                     user = await tx.people.find(key.person)
                     emails[key.person] = user.email if user is not None else ""
@@ -408,7 +413,7 @@ class ScopeBudgets(AccountService):
         bounds = LimitsAndBudgets(budgets=tuple(budgets))
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
-            await self._set_bounds(tx, actor, f"{kind}:{name}", bounds)
+            await set_bounds(tx, actor, {f"{kind}:{name}": bounds})
         return await self.every(actor)
 
 
@@ -501,13 +506,5 @@ class BulkBounds(AccountService):
             after = {owner: bounds.added_to(before[owner]) if keep else bounds for owner in owners}
             changed = {owner: new for owner, new in after.items() if new != before[owner]}
             if changed:
-                now = self._clock()
-                await tx.keys.set_bounds_of(changed)
-                await tx.keys.announce_all([*changed], now)
-                await tx.audit.add(
-                    *(
-                        self._bounds_audit_entry(actor, owner, before[owner], new)
-                        for owner, new in changed.items()
-                    )
-                )
+                await set_bounds(tx, actor, changed)
             return len(changed)

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 
 from causerie.access.keys import Caller
 from causerie.errors import InvalidRequest, NotFound, RateLimited, StoreUnavailable, counted
-from causerie.hosted.accounts.authorization import AccountService, Clock, conflict
+from causerie.hosted.accounts.authorization import AccountService, conflict, set_bounds
 from causerie.hosted.accounts.bounds import (
     NOTHING_FOR_NEWCOMERS,
     Balance,
@@ -73,10 +73,9 @@ class Credits(AccountService):
             raise InvalidRequest("An amount has at most nine decimals.", param="amount")
         if len(note) > _LONGEST_NOTE:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
-        now = self._clock()
         id = f"pay:{payment}" if payment else new_id("cr")
-        made = Credit(id, project_id, amount, now, actor.label, note.strip())
         async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
+            made = Credit(id, project_id, amount, tx.now, actor.label, note.strip())
             # ``_writing`` has locked the project, so that two reports of a payment come in turn.
             known = await tx.credits.find(id) if payment else None
             if known is not None and known.project_id == project_id:
@@ -96,16 +95,15 @@ class Credits(AccountService):
 
         Reports of refunds may come again, out of order, and before that of the payment.
         """
-        now, taken = self._clock(), Decimal(0)
+        taken = Decimal(0)
         async with self._writing(actor, Action.CREDITS_PUT, project_id) as tx:
             begin = f"pay:{payment}:refund:"
             for each in await tx.credits.of(project_id):
                 taken -= each.amount if each.id.startswith(begin) else 0
             if refunded > taken:
                 id, less = f"{begin}{refunded:f}", taken - refunded
-                await self._add_credit(
-                    tx, actor, Credit(id, project_id, less, now, actor.label, note)
-                )
+                made = Credit(id, project_id, less, tx.now, actor.label, note)
+                await self._add_credit(tx, actor, made)
         return max(refunded - taken, Decimal(0))
 
     async def _add_credit(self, tx: Transaction, actor: Actor, made: Credit) -> None:
@@ -113,27 +111,21 @@ class Credits(AccountService):
             await tx.credits.add(made)
         except Taken as failure:
             raise conflict("taken", "The payment was added to another project.") from failure
-        await self._end_newcomers_budget(tx, actor, made.project_id)
-        await tx.keys.announce(f"project:{made.project_id}", made.at)
+        owner = f"project:{made.project_id}"
+        before = await tx.keys.bounds(owner)
+        budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
+        if budgets != before.budgets:
+            await set_bounds(tx, actor, {owner: LimitsAndBudgets(before.limits, budgets)})
+        await tx.keys.announce(owner)
         details = {"amount": f"{made.amount:f}", "note": made.note}
-        await self._record(tx, actor, "credits.put", made.id, made.project_id, **details)
+        await tx.audit.record(actor, "credits.put", made.id, made.project_id, **details)
 
     async def left(self, project_id: str) -> Decimal | None:
         """Return the balance of a project; ``None`` without credits."""
         async with self._store.reading() as tx:
-            put_in = await tx.credits.total(project_id)
-        if put_in is None:
-            return None
-        return (
-            put_in - (await self._store.usage.spent(f"project:{project_id}", "", BEGINNING)).amount
-        )
-
-    async def _end_newcomers_budget(self, tx: Transaction, actor: Actor, project_id: str) -> None:
-        before = await tx.keys.bounds(f"project:{project_id}")
-        budgets = tuple(one for one in before.budgets if one != NOTHING_FOR_NEWCOMERS)
-        if budgets != before.budgets:
-            bounds = LimitsAndBudgets(before.limits, budgets)
-            await self._set_bounds(tx, actor, f"project:{project_id}", bounds)
+            if await tx.credits.total(project_id) is None:
+                return None
+        return (await _read_balance(self._store, project_id)).left
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Return the credits of a project, newest first."""
@@ -158,15 +150,14 @@ _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.
 class Statements:
     """Answers ``GET /key``, ``GET /credits`` and ``GET /generation`` for an account's API key."""
 
-    def __init__(self, store: SqlStore, clock: Clock, free_days: FreeAllowances) -> None:
+    def __init__(self, store: SqlStore, free_days: FreeAllowances) -> None:
         self._store = store
-        self._clock = clock
         self._free_days = free_days
 
     async def key(self, caller: Caller) -> KeyStatement:
         """Return the answer to ``GET /key``: properties, spending and rest of a key."""
         member = _account_caller(caller)
-        key, now = member.grant.key, self._clock()
+        key, now = member.grant.key, self._store.clock()
         owner = f"key:{key.id}"
         spent = {
             period: (await self._store.usage.spent(owner, "", period.start(now))).amount
@@ -206,7 +197,7 @@ class Statements:
 
     async def generation(self, caller: Caller, id: str) -> GenerationStatement:
         """Return the answer to ``GET /generation``: one past request; raise :class:`NotFound`."""
-        project, now = _account_caller(caller).project, self._clock()
+        project, now = _account_caller(caller).project, self._store.clock()
         found = await self._store.usage.records(
             RecordFilter(
                 BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
@@ -338,9 +329,9 @@ class FreeUse:
 class FreeAllowances:
     """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
-    def __init__(self, store: SqlStore, clock: Clock, seconds: Callable[[], float]) -> None:
+    def __init__(self, store: SqlStore, seconds: Callable[[], float]) -> None:
         self._store = store
-        self._clock = clock
+        self._clock = store.clock
         self._seconds = seconds
         self._accounts: dict[str, _Account] = {}
         self.options = FreeOptions()

@@ -49,12 +49,8 @@ class SqlCredits(SqlRows[Credit]):
     table, kind = credits, Credit
 
     async def of(self, project_id: str) -> Sequence[Credit]:
-        query = (
-            select(credits)
-            .where(credits.c.project_id == project_id)
-            .order_by(credits.c.at.desc(), credits.c.id)
-        )
-        return await self._rows(query)
+        query = select(credits).where(credits.c.project_id == project_id)
+        return await self._rows(query.order_by(credits.c.at.desc(), credits.c.id))
 
     async def totals(self) -> Mapping[str, Decimal]:
         query = select(credits.c.project_id, func.sum(credits.c.amount))
@@ -75,10 +71,6 @@ class SqlOperatorKeys(SqlRows[OperatorKey]):
         query = select(operator_keys).where(operator_keys.c.deleted_at.is_(None))
         query = query.order_by(operator_keys.c.created_at.desc(), operator_keys.c.id)
         return await self._rows(query)
-
-    async def by_digest(self, digest: bytes) -> OperatorKey | None:
-        """Return a key, also a deleted one."""
-        return await self._row(select(operator_keys).where(operator_keys.c.digest == digest))
 
 
 _CHANGES_KEPT = timedelta(hours=1)
@@ -127,9 +119,9 @@ class SqlKeys(SqlRepository):
         owners = select(budgets.c.owner)
         return await self._find_keys(_keys_query().where(("key:" + api_keys.c.id).in_(owners)))
 
-    async def expiring(self, after: datetime, until: datetime) -> Sequence[ApiKey]:
+    async def expiring(self, until: datetime) -> Sequence[ApiKey]:
         ends = api_keys.c.expires_at
-        return await self._find_keys(_keys_query().where(ends > after, ends <= until))
+        return await self._find_keys(_keys_query().where(ends > self.now, ends <= until))
 
     async def _find_keys(self, query: Select[Any]) -> Sequence[ApiKey]:
         query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
@@ -145,8 +137,9 @@ class SqlKeys(SqlRepository):
         query = select(place, func.count()).where(api_keys.c.deleted_at.is_(None)).group_by(place)
         return {row[0]: row[1] for row in await self._execute(query)}
 
-    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
-        await self._execute(api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at))
+    async def withdraw(self, keys: Sequence[ApiKey]) -> None:
+        withdrawn = api_keys.update().where(api_keys.c.id.in_(key.id for key in keys))
+        await self._execute(withdrawn.values(withdrawn_at=self.now))
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
         """Add a secret; older ones expire at ``old_until`` at the latest."""
@@ -191,7 +184,7 @@ class SqlKeys(SqlRepository):
         return found
 
     async def set_access(self, owner: str, access: Access) -> None:
-        await self._execute(access_rules.delete().where(access_rules.c.owner == owner))
+        await self._delete(access_rules, owner=owner)
         if access != ALL:
             await self._execute(access_rules.insert().values(owner=owner, **structs.asdict(access)))
 
@@ -207,10 +200,7 @@ class SqlKeys(SqlRepository):
         found = await self.access([*whose])
         return tuple(AccessRule(whose[owner], rule) for owner, rule in found.items())
 
-    async def announce(self, subject: str, at: datetime) -> None:
-        await self.announce_all([subject], at)
-
-    async def announce_all(self, subjects: Sequence[str], at: datetime) -> None:
+    async def announce(self, *subjects: str) -> None:
         number = await self._scalar(
             change_counter.update()
             .values(number=change_counter.c.number + len(subjects))
@@ -218,11 +208,11 @@ class SqlKeys(SqlRepository):
         )
         first = number - len(subjects) + 1
         rows = [
-            {"number": number, "subject": subject, "at": at}
+            {"number": number, "subject": subject, "at": self.now}
             for number, subject in enumerate(subjects, first)
         ]
         await self._execute(changes.insert(), rows)
-        await self._execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
+        await self._execute(changes.delete().where(changes.c.at < self.now - _CHANGES_KEPT))
 
     async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
         """Return the number of the latest change, and the subjects of all since ``after``.
@@ -271,7 +261,9 @@ class SqlKeys(SqlRepository):
         names = [f"key:{key.id}", f"project:{project}", own_bounds(project)]
         names += [f"user:{person}", own_bounds(project, person)] if person else []
         bounds = await self._bounds(names)
-        put_in = await SqlCredits(self.connection, self.cipher, self.writing).total(project)
+        put_in = await SqlCredits(self.connection, self.cipher, self.now, self.writing).total(
+            project
+        )
         return Grant(
             key=replace(key, bounds=bounds[names[0]]),
             works=True,
