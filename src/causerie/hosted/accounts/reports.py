@@ -7,9 +7,11 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Literal
 
 from causerie.hosted.accounts.authorization import AccountService, require, visible_project
+from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit, covers
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.usage import (
     PERCENTILES,
@@ -31,6 +33,39 @@ from causerie.hosted.accounts.usage import (
 from causerie.hosted.store.accounts import SqlStore
 from causerie.metering.ledger import UsageRecord
 
+_NEARLY = Decimal("0.8")
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """State of a budget; ``resets_at`` is the start of its next period."""
+
+    budget: Budget
+    spent: Decimal
+    resets_at: datetime | None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Return whether it is a budget of no money, which admits only what costs nothing."""
+        return self.budget.unit is Unit.MONEY and self.budget.amount == 0
+
+    @property
+    def share(self) -> Decimal:
+        """Spent share, from 0; 1 is all."""
+        if self.budget.amount == 0:
+            return Decimal(1)
+        return self.spent / self.budget.amount
+
+    @property
+    def percent(self) -> int:
+        """Spent percentage for a bar, from 0 to 100."""
+        return min(int(self.share * 100), 100)
+
+    @property
+    def level(self) -> str:
+        """Level for display: ``good``, ``warn`` or ``bad``."""
+        return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
+
 
 class UsageReports(AccountService):
     """Usage of projects and of the whole service, for actors with the right to see it."""
@@ -44,6 +79,29 @@ class UsageReports(AccountService):
         return await self._store.usage.sums(
             replace(question, project=project_id or question.project)
         )
+
+    async def spending(
+        self,
+        actor: Actor,
+        by: By,
+        budgets: Mapping[str, Sequence[Budget]],
+        project_id: str | None = None,
+    ) -> Mapping[str, list[Spending]]:
+        """Return the state of the budgets of projects, users or keys, by their ids.
+
+        Reads the usage of the project, or of all, once for each period of the budgets.
+        """
+        now = self._clock()
+        until = BudgetPeriod.DAY.start(now) + timedelta(days=1)
+        sums: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
+        for period in {each.period for every in budgets.values() for each in every}:
+            question = UsageQuery(period.start(now), until, Step.ALL, (by, By.MODEL))
+            for one in await self.sums(actor, project_id, question):
+                sums.setdefault((period, one.group[by]), []).append(one)
+        return {
+            owner: [_spending_of(each, sums.get((each.period, owner), ()), now) for each in every]
+            for owner, every in budgets.items()
+        }
 
     async def used(
         self, actor: Actor, by: By, since: datetime, project_id: str | None = None
@@ -114,6 +172,14 @@ class UsageReports(AccountService):
                 await require(tx, actor, action)
             else:
                 await visible_project(tx, actor, project_id, action)
+
+
+def _spending_of(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spending:
+    spent = Decimal(0)
+    for each in sums:
+        if covers(budget.model, each.group[By.MODEL]):
+            spent += each.cost if budget.unit is Unit.MONEY else each.charged
+    return Spending(budget, spent, budget.period.end(now))
 
 
 _MOST_INTERVALS = 64

@@ -37,49 +37,15 @@ from causerie.hosted.accounts.bounds import (
     CreditBudget,
     LimitsAndBudgets,
     Unit,
-    covers,
     own_bounds,
 )
 from causerie.hosted.accounts.budgets import Claim
 from causerie.hosted.accounts.keys import ApiKey, KeyState
 from causerie.hosted.accounts.people import SYSTEM, Action, Actor, Project, User
-from causerie.hosted.accounts.reports import UsageReports
-from causerie.hosted.accounts.usage import By, Step, UsageQuery, UsageSum, Used, provider_of
+from causerie.hosted.accounts.reports import Spending, UsageReports
+from causerie.hosted.accounts.usage import By, Used, provider_of
 from causerie.hosted.store.accounts import SqlStore, Transaction
 from causerie.metering.ledger import UsageRecord
-
-_NEARLY = Decimal("0.8")
-
-
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """State of a budget; ``resets_at`` is the start of its next period."""
-
-    budget: Budget
-    spent: Decimal
-    resets_at: datetime | None
-
-    @property
-    def is_nothing(self) -> bool:
-        """Return whether it is a budget of no money, which admits only what costs nothing."""
-        return self.budget.unit is Unit.MONEY and self.budget.amount == 0
-
-    @property
-    def share(self) -> Decimal:
-        """Spent share, from 0; 1 is all."""
-        if self.budget.amount == 0:
-            return Decimal(1)
-        return self.spent / self.budget.amount
-
-    @property
-    def percent(self) -> int:
-        """Spent percentage for a bar, from 0 to 100."""
-        return min(int(self.share * 100), 100)
-
-    @property
-    def level(self) -> str:
-        """Level for display: ``good``, ``warn`` or ``bad``."""
-        return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,50 +67,6 @@ async def spendings(
         spent = found.amount if budget.unit is Unit.MONEY else Decimal(found.tokens)
         states.append(Spending(budget, spent, budget.period.end(now)))
     return states
-
-
-class SpendingReader:
-    """Reads the usage of one project (``None``: of all), once for each period of the budgets."""
-
-    def __init__(
-        self, usage: UsageReports, actor: Actor, project_id: str | None, now: datetime
-    ) -> None:
-        self._usage = usage
-        self._actor = actor
-        self._project_id = project_id
-        self._now = now
-
-    async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
-        """Return the state of the project's own budgets."""
-        assert self._project_id is not None
-        found = await self.of_owners(By.PROJECT, {self._project_id: budgets})
-        return found[self._project_id]
-
-    async def of_owners(
-        self, by: By, budgets: Mapping[str, Iterable[Budget]]
-    ) -> Mapping[str, list[Spending]]:
-        """Return the state of the budgets of keys, projects or users, by their ids."""
-        asked = {owner: tuple(each) for owner, each in budgets.items()}
-        until = BudgetPeriod.DAY.start(self._now) + timedelta(days=1)
-        by_owner: dict[tuple[BudgetPeriod, str], list[UsageSum]] = {}
-        for period in {each.period for every in asked.values() for each in every}:
-            question = UsageQuery(period.start(self._now), until, Step.ALL, (by, By.MODEL))
-            for sums in await self._usage.sums(self._actor, self._project_id, question):
-                by_owner.setdefault((period, sums.group[by]), []).append(sums)
-        return {
-            owner: [
-                self._spending_of_budget(each, by_owner.get((each.period, owner), ()))
-                for each in every
-            ]
-            for owner, every in asked.items()
-        }
-
-    def _spending_of_budget(self, budget: Budget, sums: Iterable[UsageSum]) -> Spending:
-        spent = Decimal(0)
-        for each in sums:
-            if covers(budget.model, each.group[By.MODEL]):
-                spent += each.cost if budget.unit is Unit.MONEY else each.charged
-        return Spending(budget, spent, budget.period.end(self._now))
 
 
 class PersonBounds(AccountService):
@@ -234,8 +156,8 @@ class Summaries(AccountService):
         owners = {id: f"{by}:{id}" for id in ids}
         async with self._reading(actor, Action.USERS_SEE) as tx:
             bounds = await bounds_in_force(tx, tuple(owners.values()))
-        reader = SpendingReader(UsageReports(self._store), actor, None, self._clock())
-        return await reader.of_owners(by, {id: bounds[each].budgets for id, each in owners.items()})
+        budgets = {id: bounds[each].budgets for id, each in owners.items()}
+        return await UsageReports(self._store).spending(actor, by, budgets)
 
     async def _used_by(
         self, actor: Actor, by: By, project_id: str | None = None
@@ -286,29 +208,26 @@ class Watching(AccountService):
 
     async def budgets(self) -> Sequence[WatchedBudget]:
         """Return all budgets of working keys, active projects and enabled people."""
-        now = self._clock()
         async with self._store.reading() as tx:
             projects = await _active_projects(tx)
             users = await tx.people.every()
             people = {each.id: each for each in users if each.disabled_at is None}
             owners = [*(f"project:{id}" for id in projects), *(f"user:{id}" for id in people)]
             bounds = await bounds_in_force(tx, owners)
-            keys = _active_keys(await tx.keys.budgeted(), projects, now)
+            keys = _active_keys(await tx.keys.budgeted(), projects, tx.now)
             owners_of = await tx.projects.owner_emails()
-        reader = SpendingReader(UsageReports(self._store), SYSTEM, None, now)
-        found: list[WatchedBudget] = []
-        states = await reader.of_owners(
-            By.PROJECT, {id: bounds[f"project:{id}"].budgets for id in projects}
-        )
+        usage, found = UsageReports(self._store), list[WatchedBudget]()
+        budgets = {id: bounds[f"project:{id}"].budgets for id in projects}
+        states = await usage.spending(SYSTEM, By.PROJECT, budgets)
         for id, project in projects.items():
             emails = tuple(owners_of.get(id, ()))
             found += [WatchedBudget(project, one, emails) for one in states[id]]
-        states = await reader.of_owners(
-            By.USER, {id: bounds[f"user:{id}"].budgets for id in people}
-        )
+        budgets = {id: bounds[f"user:{id}"].budgets for id in people}
+        states = await usage.spending(SYSTEM, By.USER, budgets)
         for id, user in people.items():
             found += [WatchedBudget(user, one, (user.email,)) for one in states[id]]
-        states = await reader.of_owners(By.KEY, {key.id: key.bounds.budgets for key in keys})
+        budgets = {key.id: key.bounds.budgets for key in keys}
+        states = await usage.spending(SYSTEM, By.KEY, budgets)
         for key in keys:
             watched = WatchedKey(projects[key.project_id], key)
             holder = [people[key.person].email] if key.person in people else []
@@ -327,13 +246,12 @@ class Watching(AccountService):
             for id, total in totals.items()
             if id in projects
         }
-        reader = SpendingReader(UsageReports(self._store), SYSTEM, None, self._clock())
+        states = await UsageReports(self._store).spending(SYSTEM, By.PROJECT, credits)
         return [
             WatchedBalance(
                 projects[id], one.budget.amount - one.spent, tuple(owners_of.get(id, ()))
             )
-            for id, states in (await reader.of_owners(By.PROJECT, credits)).items()
-            for one in states
+            for id, [one] in states.items()
         ]
 
     async def expiring(self, until: datetime) -> Sequence[ExpiringKey]:
