@@ -30,16 +30,13 @@ from causerie.hosted.accounts.encryption import Cipher, WrongKey, key_of_file
 from causerie.hosted.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.hosted.accounts.operating import Entries
 from causerie.hosted.accounts.passwords import Passwords
-from causerie.hosted.accounts.people import Project
 from causerie.hosted.accounts.recordings import Recorder, Retention
 from causerie.hosted.accounts.spending import (
     ExpiringKey,
     LiveScopeBudgets,
     ScopeBudgets,
-    ScopeSpending,
     WatchedBalance,
     WatchedBudget,
-    WatchedKey,
     Watching,
 )
 from causerie.hosted.accounts.statement import FreeAllowances, Statements
@@ -96,9 +93,15 @@ class AccountConditions(Struct):
         if alerts.budget_percent:
             scopes = await self._scopes.every()
             budgets += await self._watching.budgets()
-            budgets += [WatchedBudget(each, one) for each in scopes for one in each.spending]
+            budgets += [
+                WatchedBudget(
+                    f"{each.kind}:{each.name}", f"{each.kind.capitalize()} {each.name}", one
+                )
+                for each in scopes
+                for one in each.spending
+            ]
         self.budgets = Counter(
-            (_budget_owner(each)[0].partition(":")[0], str(share))
+            (each.owner.partition(":")[0], str(share))
             for each in budgets
             for share in _SHARES
             if each.spending.budget.amount and share <= each.spending.share * 100
@@ -122,13 +125,12 @@ def _budget_condition(
     reached = [each for each in percents if percent >= each]
     if budget.amount == 0 or not reached:
         return None
-    owner, whose = _budget_owner(watched)
     model = f" for model {budget.model}" if budget.model else ""
     since = budget.period.start(now)
-    key = f"budget:{owner}:{budget.model}:{budget.unit}:{budget.period}:{since:%Y%m%d}"
+    key = f"budget:{watched.owner}:{budget.model}:{budget.unit}:{budget.period}:{since:%Y%m%d}"
     spent = exact(spending.spent) if budget.unit is Unit.MONEY else f"{int(spending.spent):,}"
     details = {
-        "owner": owner,
+        "owner": watched.owner,
         "model": budget.model,
         "budget": budget.words(),
         "spent": spent,
@@ -137,7 +139,7 @@ def _budget_condition(
         "resets_at": spending.resets_at.isoformat() if spending.resets_at else "",
     }
     kind = "soft limit" if budget.soft else "budget"
-    summary = f"{whose} has used {percent} % of its {kind}{model} ({budget.words()})"
+    summary = f"{watched.whose} has used {percent} % of its {kind}{model} ({budget.words()})"
     return Condition(
         *(key, AlertKind.BUDGET, summary, {name: each for name, each in details.items() if each}),
         level=max(reached),
@@ -177,18 +179,6 @@ def _expiry_condition(
         recovers=False,
         owners=(expiring.email,) if expiring.email else (),
     )
-
-
-def _budget_owner(watched: WatchedBudget) -> tuple[str, str]:
-    match watched.owner:
-        case WatchedKey(project, key):
-            return f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
-        case Project() as project:
-            return f"project:{project.id}", f"Project {project.name}"
-        case ScopeSpending(kind=kind, name=name):
-            return f"{kind}:{name}", f"{kind.capitalize()} {name}"
-        case person:
-            return f"user:{person.id}", f"{person.name} ({person.id})"
 
 
 _WHERE_KEYS = "store.secret_keys; without them, `secret.key` in store.folder"

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import TypeVar
 
 from causerie.access.allowed import ALL, Access
 from causerie.errors import Forbidden, InvalidRequest, NotFound
@@ -31,7 +32,6 @@ from causerie.hosted.accounts.people import (
     Action,
     Actor,
     Extent,
-    Membership,
     Project,
     Role,
     RoleColumn,
@@ -44,6 +44,7 @@ from causerie.hosted.accounts.tokens import digest
 from causerie.hosted.store.accounts import SqlStore, Transaction
 
 Clock = Callable[[], datetime]
+T = TypeVar("T")
 
 
 async def parts(
@@ -107,25 +108,13 @@ async def visible_project(
 ) -> Project:
     """Return a project in which ``actor`` may do this; raise as :func:`require`."""
     await require(tx, actor, action, project_id)
-    project = await tx.projects.find(project_id)
-    if project is None:
-        raise no_such("project")
-    return project
+    return existing(await tx.projects.find(project_id), "project")
 
 
-async def found_user(tx: Transaction, user_id: str) -> User:
-    """Return a user; raise :class:`NotFound`."""
-    user = await tx.people.find(user_id)
-    if user is None:
-        raise no_such("user")
-    return user
-
-
-async def found_member(tx: Transaction, project_id: str, user_id: str) -> Membership:
-    """Return a membership; raise :class:`NotFound`."""
-    found = await tx.projects.membership(project_id, user_id)
+def existing(found: T | None, what: str) -> T:
+    """Return what was found; raise :class:`NotFound` for nothing."""
     if found is None:
-        raise no_such("member")
+        raise no_such(what)
     return found
 
 

@@ -129,9 +129,17 @@ class KeyIssuing(AccountService):
         """Change a key; raises :class:`InvalidRequest`."""
         async with self._store.writing() as tx:
             key = await self._changeable_key(tx, actor, key_id, Action.KEYS_EDIT)
-            changed = _edited_key(key, edit, tx.now)
+            values = {name: each for name, each in asdict(edit).items() if each is not UNSET}
+            if edit.name is not UNSET:
+                values["name"] = tidy_name(edit.name)
+            if edit.expires_at is not UNSET:
+                check_end(edit.expires_at, tx.now)
+            if edit.networks is not UNSET:
+                values["networks"] = tidy_networks(edit.networks)
             if edit.bounds is not UNSET:
-                await tx.keys.set_bounds(f"key:{key.id}", changed.bounds)
+                edit.bounds.check()
+                await tx.keys.set_bounds(f"key:{key.id}", edit.bounds)
+            changed = replace(key, **values)
             details = differences(_fields_as_words(key), _fields_as_words(changed))
             await self._save_change(tx, actor, "key.edit", changed, **details)
         return changed
@@ -236,19 +244,6 @@ def check_end(end: datetime | None, now: datetime) -> None:
         )
     if end is not None and end <= now:
         raise InvalidRequest("The end has to be in the future.", param="expires_at")
-
-
-def _edited_key(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
-    values = asdict(edit)
-    if edit.name is not UNSET:
-        values["name"] = tidy_name(edit.name)
-    if edit.expires_at is not UNSET:
-        check_end(edit.expires_at, now)
-    if edit.networks is not UNSET:
-        values["networks"] = tidy_networks(edit.networks)
-    if edit.bounds is not UNSET:
-        edit.bounds.check()
-    return replace(key, **{name: each for name, each in values.items() if each is not UNSET})
 
 
 def _fields_as_words(key: ApiKey) -> dict[str, str]:

@@ -21,6 +21,7 @@ from causerie.hosted.accounts.records import (
     difference,
     entry,
 )
+from causerie.protocol.alike import alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,12 @@ class Entries(AccountService):
     def drafted(self, actor: Actor, draft: EntryDraft) -> StoredEntry:
         """Return the new entry of a draft."""
         now, who = self._clock(), actor.label
-        return StoredEntry(
+        return alike(
+            StoredEntry,
+            draft,
             id=f"cfg_{uuid4().hex}",
-            kind=draft.kind,
-            name=draft.name,
-            body=draft.body,
-            enabled=draft.enabled,
             version=1,
-            created_at=now,
-            created_by=who,
-            updated_at=now,
-            updated_by=who,
+            **{"created_at": now, "created_by": who, "updated_at": now, "updated_by": who},
             credential=draft.credential or None,
         )
 

@@ -15,8 +15,7 @@ from causerie.hosted.accounts.authorization import (
     Beginning,
     Narrowed,
     conflict,
-    found_member,
-    found_user,
+    existing,
     handed_over,
     no_such,
     require,
@@ -88,11 +87,16 @@ class Projects(AccountService):
             await tx.people.find(user.id)  # locked, so that two at once are counted
             beginning = self.policies.later_project
             if beginning is None or not self.room_for(await tx.projects.of(user.id)):
-                most = counted(self._most_own_projects(), "project")
-                words = f"People may own {most} here without an operator. Archive one first."
+                most = self._most_own_projects()
+                owned = f"People may own {counted(most, 'project')} here without an operator."
+                raise conflict("too_many_projects", f"{owned} Archive one first.")
+            creator, most = actor_of(user), self._most_own_projects()
+            made = AuditFilter(actor=creator.label, action="project.create", limit=most)
+            recent = await tx.audit.find(made)
+            if len(recent) == most and tx.now - recent[-1].at < timedelta(days=1):
+                words = f"People may create {counted(most, 'project')} a day without an operator."
                 raise conflict("too_many_projects", words)
-            await self._check_created_within_a_day(tx, actor_of(user))
-            return await self._create_project(tx, actor_of(user), name, user.id, beginning)
+            return await self._create_project(tx, creator, name, user.id, beginning)
 
     def room_for(self, found: Iterable[tuple[Project, Membership]]) -> bool:
         """Return whether somebody with these projects may create one more of their own."""
@@ -102,14 +106,6 @@ class Projects(AccountService):
     def _most_own_projects(self) -> int:
         return self.policies.own_projects if self.policies.personal_project is not None else 0
 
-    async def _check_created_within_a_day(self, tx: Transaction, creator: Actor) -> None:
-        most = self._most_own_projects()
-        made = AuditFilter(actor=creator.label, action="project.create", limit=most)
-        recent = await tx.audit.find(made)
-        if len(recent) == most and tx.now - recent[-1].at < timedelta(days=1):
-            words = f"People may create {counted(most, 'project')} a day without an operator."
-            raise conflict("too_many_projects", words)
-
     async def _create_project(
         self, tx: Transaction, actor: Actor, name: str, owner: str | None, beginning: Beginning
     ) -> Project:
@@ -117,7 +113,7 @@ class Projects(AccountService):
         await tx.projects.add(project)
         await beginning.give(tx, f"project:{project.id}")
         if owner is not None:
-            await found_user(tx, owner)
+            existing(await tx.people.find(owner), "user")
             await tx.projects.join(Membership(project.id, owner, Role.OWNER, tx.now))
         await tx.audit.record(actor, "project.create", project.id, project.id, name=project.name)
         return project
@@ -222,7 +218,7 @@ class Projects(AccountService):
         owner = own_bounds(project_id, user_id)
         async with self._writing(actor, Action.BOUNDS_LOWER, project_id) as tx:
             if user_id:
-                await found_member(tx, project_id, user_id)
+                existing(await tx.projects.membership(project_id, user_id), "member")
             before = await tx.keys.bounds(owner)
             await tx.keys.set_bounds(owner, bounds)
             kind, subject = ("member", user_id) if user_id else ("project", project_id)
@@ -273,7 +269,7 @@ class Projects(AccountService):
         """
         async with self._writing(actor, Action.MEMBERS_ADD, project_id) as tx:
             await self._require_owner_rights(tx, actor, project_id, role)
-            await found_user(tx, user_id)
+            existing(await tx.people.find(user_id), "user")
             made = await tx.projects.membership(project_id, user_id)
             if made is not None and made.role is not role:
                 raise conflict("taken", f"This user is a member with the role {made.role} already.")
@@ -288,7 +284,7 @@ class Projects(AccountService):
     ) -> Narrowed:
         """Change a member's role; what derives from them is narrowed to the new role."""
         async with self._writing(actor, Action.MEMBERS_CHANGE, project_id) as tx:
-            before = await found_member(tx, project_id, user_id)
+            before = existing(await tx.projects.membership(project_id, user_id), "member")
             await self._require_owner_rights(tx, actor, project_id, role, before.role)
             await self._require_other_owner(tx, before, role)
             worked = working(await tx.keys.derived(user_id, project_id), tx.now)
@@ -312,7 +308,7 @@ class Projects(AccountService):
         async with self._store.writing() as tx:
             await require(tx, actor, Action.MEMBERS_REMOVE, project_id, made_by=user_id)
             await visible_project(tx, actor, project_id)
-            before = await found_member(tx, project_id, user_id)
+            before = existing(await tx.projects.membership(project_id, user_id), "member")
             if user_id != actor.id:
                 await self._require_owner_rights(tx, actor, project_id, before.role)
             await self._require_other_owner(tx, before, None)
@@ -409,14 +405,14 @@ class AccessRules(AccountService):
     ) -> str:
         if not project_id:
             await require(tx, actor, Action.BOUNDS_SET if changes else Action.USERS_SEE)
-            return f"user:{(await found_user(tx, user_id)).id}"
+            return f"user:{existing(await tx.people.find(user_id), 'user').id}"
         if not user_id:
             needs = Action.BOUNDS_SET if changes else Action.PROJECT_SEE
             await visible_project(tx, actor, project_id, needs)
             return f"project:{project_id}"
         needs = Action.MEMBERS_CHANGE if changes else Action.MEMBERS_SEE
         await visible_project(tx, actor, project_id, needs)
-        member = await found_member(tx, project_id, user_id)
+        member = existing(await tx.projects.membership(project_id, user_id), "member")
         if changes and member.role is Role.OWNER:
             await require(tx, actor, Action.OWNERS_CHANGE, project_id)
         return own_bounds(project_id, user_id)

@@ -18,7 +18,7 @@ from causerie.errors import InvalidRequest, Unauthenticated
 from causerie.hosted.accounts.authorization import (
     AccountService,
     conflict,
-    found_user,
+    existing,
     no_such,
     withdraw_links,
     withdraw_open,
@@ -85,9 +85,7 @@ class Provisioning(AccountService):
     async def person(self, user_id: str) -> User:
         async with self._store.reading() as tx:
             _, found = await tx.people.search({"id": user_id}, 0, 1)
-        if not found:
-            raise no_such("user")
-        return found[0]
+        return existing(found[0] if found else None, "user")
 
     async def create(self, directory: GroupClaims, person: ProvisionedPerson) -> User:
         """Create an account, or take up the one that the directory deleted before."""
@@ -112,7 +110,7 @@ class Provisioning(AccountService):
     ) -> User:
         async with self._store.writing() as tx:
             await tx.people.operators()  # locked before one of them is, in one order by everybody
-            before = await found_user(tx, user_id)
+            before = existing(await tx.people.find(user_id), "user")
             person = describe(before)
             email, name = tidy_email(person.email), tidy_name(person.name)
             await _check_unique(tx, user_id, email, person.user_name)
@@ -134,11 +132,11 @@ class Provisioning(AccountService):
             await self._users.disable(directory.actor, user_id)
         async with self._store.writing() as tx:
             await tx.people.operators()
-            user = await found_user(tx, user_id)
+            user = existing(await tx.people.find(user_id), "user")
             await tx.groups.leave_all(user_id)
             enabled = replace(user, disabled_at=None)  # whose rights end by the same rules
             await self._memberships.settle(tx, enabled, directory)
-            user = await found_user(tx, user_id)
+            user = existing(await tx.people.find(user_id), "user")
             await tx.people.change(replace(user, user_name="", external_id=REMOVED))
             await tx.audit.record(directory.actor, "user.unprovision", user_id)
 
@@ -426,7 +424,7 @@ class SsoProvisioning:
         if join == JOIN_NEVER or not who.email_verified:
             return False
         claimed = join == JOIN_ALL
-        return await self._users.join_identity(who.email, *who.identity, claimed=claimed)
+        return await self._users.join_identity(who.email, who.identity, claimed=claimed)
 
     async def _accept_invitation(self, who: Vouched, link_token: str) -> None:
         link = await self._users.link(link_token)

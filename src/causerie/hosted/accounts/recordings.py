@@ -22,7 +22,7 @@ from causerie.errors import Forbidden, InvalidRequest, StoreUnavailable
 from causerie.hosted.accounts.authorization import (
     AccountService,
     Clock,
-    no_such,
+    existing,
     parts,
     reach,
     require,
@@ -176,9 +176,7 @@ class Recordings(AccountService):
                 found = None
             whose = found.user_id if found is not None else actor.id
             await require(tx, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
-        if found is None:
-            raise no_such("recording")
-        return found
+        return existing(found, "recording")
 
     async def export(self, actor: Actor, project_id: str) -> AsyncGenerator[Sequence[Recording]]:
         """Yield all contents in pieces, oldest first; the audit log names the export."""

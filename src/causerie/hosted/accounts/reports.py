@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypeVar
 
 from causerie.hosted.accounts.authorization import AccountService, require, visible_project
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit, covers
@@ -34,6 +34,7 @@ from causerie.hosted.store.accounts import SqlStore
 from causerie.metering.ledger import UsageRecord
 
 _NEARLY = Decimal("0.8")
+_Question = TypeVar("_Question", UsageQuery, RecordFilter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,7 @@ class UsageReports(AccountService):
         """Return the sums of a project, or with ``None`` of the whole service."""
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
-        return await self._store.usage.sums(
-            replace(question, project=project_id or question.project)
-        )
+        return await self._store.usage.sums(_narrowed(question, project_id))
 
     async def spending(
         self,
@@ -124,17 +123,14 @@ class UsageReports(AccountService):
         await self._require_right(actor, project_id, Action.USAGE_SEE)
         question.check()
         question.check_times()
-        narrowed = replace(question, project=project_id or question.project)
-        return await self._store.usage.first_tokens(narrowed, PERCENTILES)
+        return await self._store.usage.first_tokens(_narrowed(question, project_id), PERCENTILES)
 
     async def requests(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
     ) -> Sequence[UsageRecord]:
         """Return single requests of a project, or of the whole service, newest first."""
         await self._require_right(actor, project_id, Action.ACTIVITY_SEE)
-        return await self._store.usage.records(
-            replace(filter, project=project_id or filter.project)
-        )
+        return await self._store.usage.records(_narrowed(filter, project_id))
 
     async def charged(
         self, actor: Actor, question: ChargedQuery
@@ -180,6 +176,10 @@ def _spending_of(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spe
         if covers(budget.model, each.group[By.MODEL]):
             spent += each.cost if budget.unit is Unit.MONEY else each.charged
     return Spending(budget, spent, budget.period.end(now))
+
+
+def _narrowed(question: _Question, project_id: str | None) -> _Question:
+    return replace(question, project=project_id or question.project)
 
 
 _MOST_INTERVALS = 64
@@ -261,17 +261,17 @@ class Rankings(AccountService):
     async def _cached_period_sums(self, period: RankingPeriod) -> _Sums:
         async with self._turn:
             kept, now = self._cached_sums.get(period), self._clock()
-            if kept is None or not timedelta() <= now - kept.read_at < timedelta(minutes=1):
-                kept = self._cached_sums[period] = await self._read_sums(period, now)
-            return kept
-
-    async def _read_sums(self, period: RankingPeriod, now: datetime) -> _Sums:
-        until = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        if period is not RankingPeriod.DAY and until.hour:
-            until = until.replace(hour=0) + timedelta(days=1)
-        since = until - period.length
-        before = await self._store.usage.by_target(since - period.length, since)
-        return _Sums(now, since, until, await self._store.usage.by_target(since, until), before)
+            if kept is not None and timedelta() <= now - kept.read_at < timedelta(minutes=1):
+                return kept
+            hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+            until = hour + timedelta(hours=1)
+            if period is not RankingPeriod.DAY and until.hour:
+                until = until.replace(hour=0) + timedelta(days=1)
+            since = until - period.length
+            before = await self._store.usage.by_target(since - period.length, since)
+            use = await self._store.usage.by_target(since, until)
+            sums = self._cached_sums[period] = _Sums(now, since, until, use, before)
+            return sums
 
 
 def _make_ranking(period: RankingPeriod, sums: _Sums, name: Callable[[_Served], str]) -> Ranking:

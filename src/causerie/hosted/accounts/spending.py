@@ -26,7 +26,7 @@ from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.hosted.accounts.authorization import (
     AccountService,
     Clock,
-    found_user,
+    existing,
     require,
     set_bounds,
 )
@@ -77,14 +77,14 @@ class PersonBounds(AccountService):
         async with self._store.reading() as tx:
             if actor.kind != "user" or actor.id != user_id:
                 await require(tx, actor, Action.USERS_SEE)
-            await found_user(tx, user_id)
+            existing(await tx.people.find(user_id), "user")
             return await tx.keys.bounds(f"user:{user_id}")
 
     async def set(self, actor: Actor, user_id: str, bounds: LimitsAndBudgets) -> LimitsAndBudgets:
         """Replace a person's limits and budgets; raise :class:`InvalidRequest`."""
         bounds.check()
         async with self._writing(actor, Action.BOUNDS_SET) as tx:
-            await found_user(tx, user_id)
+            existing(await tx.people.find(user_id), "user")
             await set_bounds(tx, actor, {f"user:{user_id}": bounds})
         return bounds
 
@@ -167,18 +167,12 @@ class Summaries(AccountService):
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedKey:
-    """A working key and its project."""
-
-    project: Project
-    key: ApiKey
-
-
-@dataclass(frozen=True, slots=True)
 class WatchedBudget:
     """State of a budget of a key, a project, a person, a tag or a provider."""
 
-    owner: WatchedKey | Project | User | ScopeSpending
+    owner: str
+    """Its owner, like ``key:ID``, and the owner for people."""
+    whose: str
     spending: Spending
     emails: tuple[str, ...] = field(default=(), repr=False)
     """Addresses of the person, and of the owners of the project."""
@@ -221,18 +215,21 @@ class Watching(AccountService):
         states = await usage.spending(SYSTEM, By.PROJECT, budgets)
         for id, project in projects.items():
             emails = tuple(owners_of.get(id, ()))
-            found += [WatchedBudget(project, one, emails) for one in states[id]]
+            whose = f"project:{id}", f"Project {project.name}"
+            found += [WatchedBudget(*whose, one, emails) for one in states[id]]
         budgets = {id: bounds[f"user:{id}"].budgets for id in people}
         states = await usage.spending(SYSTEM, By.USER, budgets)
         for id, user in people.items():
-            found += [WatchedBudget(user, one, (user.email,)) for one in states[id]]
+            whose = f"user:{id}", f"{user.name} ({id})"
+            found += [WatchedBudget(*whose, one, (user.email,)) for one in states[id]]
         budgets = {key.id: key.bounds.budgets for key in keys}
         states = await usage.spending(SYSTEM, By.KEY, budgets)
         for key in keys:
-            watched = WatchedKey(projects[key.project_id], key)
+            project = projects[key.project_id]
+            whose = f"key:{key.id}", f'Key "{key.name}" ({key.id}) of project {project.name}'
             holder = [people[key.person].email] if key.person in people else []
             emails = tuple(dict.fromkeys([*holder, *owners_of.get(key.project_id, ())]))
-            found += [WatchedBudget(watched, one, emails) for one in states[key.id]]
+            found += [WatchedBudget(*whose, one, emails) for one in states[key.id]]
         return found
 
     async def balances(self) -> Sequence[WatchedBalance]:

@@ -11,7 +11,7 @@ from causerie.hosted.accounts.authorization import (
     Policies,
     check_return,
     conflict,
-    found_user,
+    existing,
     no_such,
     require,
     shut_out,
@@ -253,7 +253,7 @@ class Users(AccountService):
                 await self._bind_identity(tx, user, *identity)
             return user
 
-    async def join_identity(self, email: str, issuer: str, subject: str, *, claimed: bool) -> bool:
+    async def join_identity(self, email: str, identity: tuple[str, str], *, claimed: bool) -> bool:
         """Link an identity to the account of its verified address; return whether there is one.
 
         ``claimed``: also to one that has a password or another identity.
@@ -265,7 +265,7 @@ class Users(AccountService):
             taken = user.password is not None or bool(await tx.people.identities(user.id))
             if taken and not claimed:
                 return False
-            await self._bind_identity(tx, user, issuer, subject)
+            await self._bind_identity(tx, user, *identity)
             return True
 
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
@@ -302,7 +302,7 @@ class Users(AccountService):
 
     async def see(self, actor: Actor, user_id: str) -> User:
         async with self._reading(actor, Action.USERS_SEE) as tx:
-            return await found_user(tx, user_id)
+            return existing(await tx.people.find(user_id), "user")
 
     async def invitations(self, actor: Actor) -> Sequence[OneTimeLink]:
         async with self._reading(actor, Action.USERS_INVITE) as tx:
@@ -390,7 +390,7 @@ class Users(AccountService):
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         async with self._writing(actor, Action.USERS_INVITE) as tx:
-            await self._require_for(tx, actor, await found_user(tx, user_id))
+            await self._require_for(tx, actor, existing(await tx.people.find(user_id), "user"))
             made = new_link(LinkKind.RESET, tx.now, actor, user_id=user_id)
             await tx.links.add(made.link)
             await tx.audit.record(actor, "user.reset_link", user_id)
@@ -443,7 +443,7 @@ class Users(AccountService):
     async def _changeable_user(self, tx: Transaction, actor: Actor, user_id: str) -> User:
         await require(tx, actor, Action.USERS_CHANGE)
         await tx.people.operators()  # locked before one of them is, in one order by everybody
-        user = await found_user(tx, user_id)
+        user = existing(await tx.people.find(user_id), "user")
         await self._require_for(tx, actor, user)
         return user
 
