@@ -111,6 +111,9 @@ def openapi_document() -> Schema:
     for one in ROUTES:
         operations = paths.setdefault(f"/api{one.path}", {})
         operations[one.method.lower()] = _described_operation(one)
+    sent = _components({each for one in ROUTES for each in (one.query, one.answer)})
+    bodies = _components({one.body for one in ROUTES if one.takes_body})
+    received = {name: _as_decoded(each) for name, each in bodies.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -120,7 +123,7 @@ def openapi_document() -> Schema:
         },
         "paths": paths,
         "components": {
-            "schemas": _described_schemas() | sent_schemas(Error),
+            "schemas": sent | received | sent_schemas(Error),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -131,7 +134,14 @@ def _described_operation(route: ApiRoute) -> Schema:
         "operationId": route.name,
         "summary": route.summary,
         "security": [{"key": []}],
-        "responses": {str(route.status): _described_answer(route), **_described_errors(route)},
+        "responses": {
+            str(route.status): _described_answer(route),
+            **{
+                status: {"description": words, "content": _json_of("Error")}
+                for status, words in _ERRORS.items()
+                if route.takes_body or status not in _WITH_BODY
+            },
+        },
     }
     id: Schema = {"type": "string", "pattern": ID_PATTERN}
     named: list[Schema] = [
@@ -141,12 +151,13 @@ def _described_operation(route: ApiRoute) -> Schema:
         operation["parameters"] = parameters
     if route.takes_body:
         required = any(field.required for field in msgspec.structs.fields(route.body))
-        schema: Schema = {"$ref": _REF.format(name=route.body.__name__)}
-        operation["requestBody"] = {
-            "required": required,
-            "content": {"application/json": {"schema": schema}},
-        }
+        content = _json_of(route.body.__name__)
+        operation["requestBody"] = {"required": required, "content": content}
     return operation
+
+
+def _json_of(name: str) -> Schema:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=name)}}}
 
 
 def _described_answer(route: ApiRoute) -> Schema:
@@ -155,21 +166,8 @@ def _described_answer(route: ApiRoute) -> Schema:
         return {"description": "The table.", "content": text}
     if not issubclass(route.answer, Struct):
         return {"description": "It is done."}
-    return {
-        "description": (route.answer.__doc__ or "").split("\n")[0],
-        "content": {
-            "application/json": {"schema": {"$ref": _REF.format(name=route.answer.__name__)}}
-        },
-    }
-
-
-def _described_errors(route: ApiRoute) -> Schema:
-    content: Schema = {"application/json": {"schema": {"$ref": _REF.format(name="Error")}}}
-    return {
-        status: {"description": words, "content": content}
-        for status, words in _ERRORS.items()
-        if route.takes_body or status not in _WITH_BODY
-    }
+    words = (route.answer.__doc__ or "").split("\n")[0]
+    return {"description": words, "content": _json_of(route.answer.__name__)}
 
 
 def _query_parameters(query: type[Struct]) -> list[Schema]:
@@ -183,12 +181,6 @@ def _query_parameters(query: type[Struct]) -> list[Schema]:
             parameter["description"] = schema.pop("description")
         found.append(parameter | {"schema": schema})
     return found
-
-
-def _described_schemas() -> dict[str, Any]:
-    bodies = _components({one.body for one in ROUTES if one.takes_body})
-    others = {each for one in ROUTES for each in (one.query, one.answer)}
-    return _components(others) | {name: _as_decoded(each) for name, each in bodies.items()}
 
 
 def _components(types: Iterable[type]) -> dict[str, Any]:

@@ -143,12 +143,9 @@ class SqlKeys(SqlRepository):
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
         """Add a secret; older ones expire at ``old_until`` at the latest."""
-        later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
-        await self._execute(
-            key_secrets.update()
-            .where(key_secrets.c.key_id == secret.key_id, later)
-            .values(expires_at=old_until)
-        )
+        of = key_secrets.c
+        later = of.key_id == secret.key_id, or_(of.expires_at.is_(None), of.expires_at > old_until)
+        await self._execute(key_secrets.update().where(*later).values(expires_at=old_until))
         await self._insert(key_secrets, secret)
 
     async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
@@ -280,16 +277,16 @@ class SqlKeys(SqlRepository):
         found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
         found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
         query = select(limits).where(limits.c.owner.in_(owners)).order_by(limits.c.model)
-        for row in (await self._execute(query)).mappings():
-            values = dict(row)
+        for values in map(dict, (await self._execute(query)).mappings()):
             found_limits[values.pop("owner")].append(Limit(**values))
-        query = (
-            select(budgets)
-            .where(budgets.c.owner.in_(owners))
-            .order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
-        )
-        for row in (await self._execute(query)).mappings():
-            found_budgets[row["owner"]].append(_budget_of(row))
+        query = select(budgets).where(budgets.c.owner.in_(owners))
+        query = query.order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
+        for values in map(dict, (await self._execute(query)).mappings()):
+            owner, amount = values.pop("owner"), values["amount"]
+            values["amount"] = (
+                amount_of(amount) if values["unit"] is Unit.MONEY else Decimal(amount)
+            )
+            found_budgets[owner].append(Budget(**values))
         return {
             owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
             for owner in owners
@@ -311,9 +308,3 @@ def _keys_query() -> Select[Any]:
 def _key_of(row: RowMapping) -> ApiKey:
     status = person_status_of(row) if row["person"] else None
     return ApiKey(**part_of(api_keys, row), person_status=status)
-
-
-def _budget_of(row: RowMapping) -> Budget:
-    money = row["unit"] is Unit.MONEY
-    amount = amount_of(row["amount"]) if money else Decimal(row["amount"])
-    return Budget(amount, row["period"], row["unit"], row["model"], row["soft"])

@@ -39,11 +39,8 @@ class SqlAlertBook:
         self._database = database
 
     async def alerts(self) -> Sequence[StoredAlert]:
-        query = (
-            select(alerts)
-            .where(alerts.c.kind.in_(AlertKind))
-            .order_by(alerts.c.since.desc(), alerts.c.key)
-        )
+        query = select(alerts).where(alerts.c.kind.in_(AlertKind))
+        query = query.order_by(alerts.c.since.desc(), alerts.c.key)
         return [StoredAlert(**row) for row in await self._database.rows(query)]
 
     async def fire(
@@ -203,10 +200,8 @@ class SqlRetention:
         self._database = database
 
     async def requests(self, before: datetime, most: int) -> int:
-        of = usage_records.c
-        return await self._delete(
-            usage_records, select(of.id).where(of.at < microseconds(before)).limit(most)
-        )
+        over = usage_records.c.at < microseconds(before)
+        return await self._delete(usage_records, select(usage_records.c.id).where(over).limit(most))
 
     async def audit(self, before: datetime, most: int) -> int:
         # The oldest have the lowest ids, and no index has their times.
@@ -218,7 +213,8 @@ class SqlRetention:
         of = recordings.c
         over = of.expires_at <= now
         if before is not None:  # an id begins with the time at which it was made
-            over = or_(over, of.id < _first_id(before))
+            time = f"{microseconds(before) // 1000:012x}"
+            over = or_(over, of.id < f"{time[:8]}-{time[8:]}-7000-8000-000000000000")
         return await self._delete(recordings, select(of.id).where(over).limit(most))
 
     async def measurements(self, before: datetime, most: int) -> int:
@@ -233,8 +229,3 @@ class SqlRetention:
     async def _delete(self, table: Table, over: Select[Any]) -> int:
         async with self._database.writing() as connection:
             return (await connection.execute(table.delete().where(table.c.id.in_(over)))).rowcount
-
-
-def _first_id(at: datetime) -> str:
-    text = f"{microseconds(at) // 1000:012x}"
-    return f"{text[:8]}-{text[8:]}-7000-8000-000000000000"

@@ -186,19 +186,13 @@ class SqlUsage:
                 await self._add_records(connection, [(each, 1) for each in unique.values()])
         except (IntegrityError, sqlite3.IntegrityError):  # some are stored
             async with self._database.writing() as connection:
-                stored = await self._stored_outcomes(connection, unique)
+                of = usage_records.c
+                asked = select(of.id, of.status, of.code, of.cost).where(of.id.in_(list(unique)))
+                found = await connection.execute(asked)
+                stored = {id: (status, code, cost) for id, status, code, cost in found}
                 await self._correct_sums(connection, unique, stored)
                 new = [each for id, each in unique.items() if id not in stored]
                 await self._add_records(connection, [(each, 1) for each in new])
-
-    async def _stored_outcomes(
-        self, connection: AsyncConnection, records: Mapping[str, UsageRecord]
-    ) -> Mapping[str, tuple[int, str | None, int]]:
-        of = usage_records.c
-        asked = select(of.id, of.status, of.code, of.cost).where(of.id.in_(list(records)))
-        return {
-            id: (status, code, cost) for id, status, code, cost in await connection.execute(asked)
-        }
 
     async def _correct_sums(
         self,
