@@ -295,16 +295,12 @@ class FreeDay(Struct, frozen=True):
 
 
 class _Day(Struct):
-    date: date | None = None
+    date: date
     done: int = 0
     running: int = 0
-
-
-class _Account(Struct):
-    day: _Day = field(default_factory=_Day)
     put_in: Decimal = Decimal(0)
-    asked: float = -math.inf
-    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    read_at: float = -math.inf
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class FreeUse:
@@ -333,7 +329,7 @@ class FreeAllowances:
         self._store = store
         self._clock = store.clock
         self._seconds = seconds
-        self._accounts: dict[str, _Account] = {}
+        self._days: dict[str, _Day] = {}
         self.options = FreeOptions()
 
     async def take(self, project: str) -> FreeUse:
@@ -342,61 +338,48 @@ class FreeAllowances:
         Raises :class:`RateLimited` if none is left, and :class:`StoreUnavailable` if the earlier
         ones cannot be read.
         """
-        account = await self._known_account(project)
-        day_status = self._day_status(account, account.day.running)
-        if not day_status.left:
-            raise self._allowance_refusal(day_status)
-        return FreeUse(
-            account.day, FreeDay(day_status.limit, day_status.used + 1, day_status.resets_in)
-        )
+        day = await self._current_day(project)
+        before = self._day_status(day, day.running)
+        if not before.left:
+            raise self._allowance_refusal(before)
+        return FreeUse(day, FreeDay(before.limit, before.used + 1, before.resets_in))
 
     async def of(self, project: str) -> FreeDay:
         """Return the state without running requests; raise :class:`StoreUnavailable`."""
-        return self._day_status(await self._known_account(project), 0)
+        return self._day_status(await self._current_day(project), 0)
 
-    def _day_status(self, account: _Account, running: int) -> FreeDay:
+    def _day_status(self, day: _Day, running: int) -> FreeDay:
         options, now = self.options, self._clock()
-        paid = account.put_in >= options.paid_from
-        limit = options.paid_requests if paid else options.requests
+        limit = options.paid_requests if day.put_in >= options.paid_from else options.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
-        return FreeDay(
-            limit, account.day.done + running, max(math.ceil((ends - now).total_seconds()), 1)
-        )
+        return FreeDay(limit, day.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
-    async def _known_account(self, project: str) -> _Account:
-        account = self._accounts.get(project)
-        if account is None:
-            if len(self._accounts) >= _KEPT:
-                # The database knows the counts of those that have no request under way.
-                self._accounts = {
-                    name: one for name, one in self._accounts.items() if one.day.running
-                }
-            account = self._accounts[project] = _Account()
-        if not self._is_fresh(account):
-            async with account.loading:
-                if not self._is_fresh(account):
-                    await self._load_today(project, account)
-        return account
-
-    def _is_fresh(self, account: _Account) -> bool:
+    async def _current_day(self, project: str) -> _Day:
         today = self._clock().astimezone(UTC).date()
-        return account.day.date == today and self._seconds() - account.asked < _REFRESH_SECONDS
+        day = self._days.get(project)
+        if day is None or day.date != today:
+            if len(self._days) >= _KEPT:
+                # The database knows the counts of those that have no request under way.
+                self._days = {name: one for name, one in self._days.items() if one.running}
+            day = self._days[project] = _Day(today)
+        if self._is_stale(day):
+            async with day.reading:
+                if self._is_stale(day):
+                    await self._read_day(project, day)
+        return day
 
-    async def _load_today(self, project: str, account: _Account) -> None:
-        now = self._clock()
-        today = now.astimezone(UTC).date()
+    def _is_stale(self, day: _Day) -> bool:
+        return self._seconds() - day.read_at >= _REFRESH_SECONDS
+
+    async def _read_day(self, project: str, day: _Day) -> None:
         try:
-            done = await self._count_done(project, now)
+            day.done = max(day.done, await self._count_done(project, self._clock()))
             async with self._store.reading() as tx:
-                put_in = await tx.credits.total(project) or Decimal(0)
+                day.put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:
-            if account.day.date != today:
-                raise
-            done, put_in = account.day.done, account.put_in  # as far as is known here
-        if account.day.date != today:
-            account.day = _Day(today)
-        account.day.done, account.put_in = max(account.day.done, done), put_in
-        account.asked = self._seconds()
+            if day.read_at == -math.inf:
+                raise  # else it goes on with what is known here
+        day.read_at = self._seconds()
 
     async def _count_done(self, project: str, now: datetime) -> int:
         midnight = BudgetPeriod.DAY.start(now)

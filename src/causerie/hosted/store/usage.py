@@ -102,6 +102,10 @@ HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
 
 _COLUMNS = [(RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
+_SUMMED = (
+    *("requests", "refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning"),
+    *("cost", "first_token_us", "first_tokens", "duration_us", "charged", "written"),
+)
 _SUMS = (
     *((HOUR, table) for table in (usage_hourly, usage_apps, usage_tags, usage_targets)),
     *((DAY, table) for table in (usage_daily, usage_charged)),
@@ -113,48 +117,19 @@ _place = attrgetter("key", "user", "model", "door", "app", "tag", "served_by", "
 _PLACE = ("project_id", "start", "key_id", "user_id", "model", "door", "app", "tag", "served_by")
 
 
-class _Sum(Struct):
-    requests: int = 0
-    refused: int = 0
-    failed: int = 0
-    aborted: int = 0
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    reasoning: int = 0
-    cost: int = 0
-    first_token_us: int = 0
-    first_tokens: int = 0
-    duration_us: int = 0
-    charged: int = 0
-    written: int = 0
-    units: int = 0
-
-    def add(self, record: UsageRecord, times: int) -> None:
-        self.requests += times
-        if record.status == CLIENT_GONE:
-            self.aborted += times
-        elif record.status >= 500:
-            self.failed += times
-        elif record.status >= 400:
-            self.refused += times
-        self.prompt += times * record.prompt
-        self.cached += times * record.cached
-        self.completion += times * record.completion
-        self.reasoning += times * record.reasoning
-        self.cost += times * record.cost
-        if record.first_token_us is not None:
-            self.first_token_us += times * record.first_token_us
-            self.first_tokens += times
-        self.duration_us += times * record.duration_us
-        if record.charged:
-            self.charged += times * (record.prompt + record.completion)
-        if record.written or record.units:
-            self.written += times * record.written
-            self.units += times * record.units
-
-
-_SUMMED = tuple(name for name in _Sum.__struct_fields__ if name != "units")
+def _sums_of(record: UsageRecord, times: int) -> tuple[int, ...]:
+    # In the order of ``_SUMMED``, and the units.
+    status, first = record.status, record.first_token_us
+    sums = (
+        *(1, int(400 <= status < 500 and status != CLIENT_GONE), int(status >= 500)),
+        int(status == CLIENT_GONE),
+        *(record.prompt, record.cached, record.completion, record.reasoning, record.cost),
+        *((0, 0) if first is None else (first, 1)),
+        record.duration_us,
+        record.prompt + record.completion if record.charged else 0,
+        *(record.written, record.units),
+    )
+    return sums if times == 1 else tuple(times * each for each in sums)
 
 
 class SqlUsage:
@@ -255,15 +230,14 @@ _ID, _TRIED = _NAMES.index("id"), _NAMES.index("tried")
 _json = msgspec.json.Encoder().encode
 
 
-def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], _Sum]:
-    sums: dict[tuple[Any, ...], _Sum] = {}
+def _by_place(changes: Iterable[_Change]) -> Mapping[tuple[Any, ...], Sequence[int]]:
+    sums: dict[tuple[Any, ...], Sequence[int]] = {}
     for each, times in changes:
         if each.code in _UNCHOSEN:  # a client's words are no place of a sum
             each = structs.replace(each, model="")
         place = (each.project, each.at - each.at % HOUR, *_place(each))
-        if (found := sums.get(place)) is None:
-            found = sums[place] = _Sum()
-        found.add(each, times)
+        more, known = _sums_of(each, times), sums.get(place)
+        sums[place] = more if known is None else [*map(add, known, more)]
     return sums
 
 
@@ -272,17 +246,20 @@ class _Columns(Struct, frozen=True):
 
     span: int
     places: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # without the project and the start
-    sums: Callable[[_Sum], tuple[int, ...]]
+    sums: Callable[[Sequence[int]], tuple[int, ...]]
     charged: bool  # of charged requests alone
 
     @staticmethod
     def of(table: Table, span: int) -> _Columns:
         places = [_PLACE.index(column.name) for column in list(table.primary_key)[2:]]
-        sums = [column.name for column in table.columns if not column.primary_key]
-        return _Columns(span, itemgetter(*places), attrgetter(*sums), table is usage_charged)
+        named = [column.name for column in table.columns if not column.primary_key]
+        sums = [(*_SUMMED, "units").index(name) for name in named]
+        return _Columns(span, itemgetter(*places), itemgetter(*sums), table is usage_charged)
 
 
-def _rows(sums: Mapping[tuple[Any, ...], _Sum], columns: _Columns) -> list[tuple[Any, ...]]:
+def _rows(
+    sums: Mapping[tuple[Any, ...], Sequence[int]], columns: _Columns
+) -> list[tuple[Any, ...]]:
     rows: dict[tuple[Any, ...], Sequence[int]] = {}
     for place, one in sums.items():
         project, start, *_, charged = place
