@@ -233,7 +233,7 @@ async def test_too_much_is_not_held_and_the_rest_is_written(world: World) -> Non
     project = await world.project(owner=owner)
     await world.recordings.keep(SYSTEM, project.id, 7)
     by_number = Recorder(world.store, most=2)
-    by_size = Recorder(world.store, most_bytes=contents().weight)
+    by_size = Recorder(world.store, bytes_left=contents().weight)
     for recorder, written in ((by_number, 2), (by_size, 1)):
         before = await rows(world)
         async with recorder:

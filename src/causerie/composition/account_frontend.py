@@ -361,7 +361,7 @@ class AccountFrontend:
             kept.requests_days, kept.audit_days, kept.contents_days
         )
         self.backed.accounts.recordings.most_days = kept.contents_days
-        self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
+        self._managers.keys = tuple(map(KeyDigest.parse, settings.console.operator_keys))
 
     def mount(self, running: RunningService, configuration: Reloading, alerts: AlertCenter) -> None:
         settings, edge = running.now.settings, running.edge

@@ -371,6 +371,7 @@ ANY_DOMAIN = "*"
 JOIN_NEVER, JOIN_ALL = "never", "all"
 
 
+@dataclass(frozen=True, slots=True)
 class SsoProvisioning:
     """Sign-in with an identity of another provider.
 
@@ -380,10 +381,9 @@ class SsoProvisioning:
     verified address of a listed domain.
     """
 
-    def __init__(self, users: Users, sign_in: SignIn, groups: GroupMemberships) -> None:
-        self._users = users
-        self._sign_in = sign_in
-        self._groups = groups
+    _users: Users
+    _sign_in: SignIn
+    _groups: GroupMemberships
 
     async def enter(
         self,

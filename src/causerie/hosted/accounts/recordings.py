@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from causerie.errors import Forbidden, InvalidRequest, StoreUnavailable
 from causerie.hosted.accounts.authorization import (
@@ -46,27 +46,20 @@ class _Waiting(Struct):
     weight: int
 
 
-class Recorder:
+class Recorder(Struct):
     """Writes the contents of this process in the background. Enter it in the loop that uses it.
 
     No reply waits for it. What cannot be written, because the database is unavailable or too much
-    waits, is lost, and the log reports the number. ``most`` and ``most_bytes`` limit what waits.
+    waits, is lost, and the log reports the number. ``most`` and ``bytes_left`` limit what waits.
     """
 
-    def __init__(
-        self,
-        store: SqlStore,
-        *,
-        most: int = 500,
-        most_bytes: int = 64 * 1024 * 1024,
-    ) -> None:
-        self._store = store
-        self._max_waiting = most
-        self._bytes_left = most_bytes
-        self._waiting: deque[_Waiting] = deque()
-        self._more = asyncio.Event()
-        self._closing = False
-        self._writer: asyncio.Task[None] | None = None
+    _store: SqlStore
+    most: int = 500
+    bytes_left: int = 64 * 1024 * 1024
+    _waiting: deque[_Waiting] = field(default_factory=deque)
+    _more: asyncio.Event = field(default_factory=asyncio.Event)
+    _closing: bool = False
+    _writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Recorder:
         self._writer = asyncio.get_running_loop().create_task(self._write_waiting())
@@ -83,10 +76,10 @@ class Recorder:
     def put(self, usage: UsageRecord, contents: Contents) -> None:
         """Queue contents to be written."""
         weight = contents.weight
-        if len(self._waiting) >= self._max_waiting or weight > self._bytes_left or self._closing:
+        if len(self._waiting) >= self.most or weight > self.bytes_left or self._closing:
             log.warning("contents are not kept: too much waits", request_id=usage.request_id)
             return
-        self._bytes_left -= weight
+        self.bytes_left -= weight
         self._waiting.append(_Waiting(usage, contents, weight))
         self._more.set()
 
@@ -107,7 +100,7 @@ class Recorder:
             except Exception:  # noqa: BLE001 - what cannot be written once must not end all writing
                 # Without the words of the failure: they may quote the contents.
                 log.error("contents are not kept: they cannot be written", requests=len(batch))
-            self._bytes_left += sum(each.weight for each in batch)
+            self.bytes_left += sum(each.weight for each in batch)
 
 
 def _recording_of(waiting: _Waiting) -> Recording:
@@ -242,13 +235,12 @@ class RetentionOptions(Struct, frozen=True):
     """At most; projects choose fewer."""
 
 
-class Retention:
+class Retention(Struct):
     """Deletes what is older than the ``options`` say, in the background and in small batches."""
 
-    def __init__(self, store: SqlRetention, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-        self.options = RetentionOptions()
+    _store: SqlRetention
+    _clock: Clock
+    options: RetentionOptions = RetentionOptions()
 
     async def follow(self, seconds: float = 60.0) -> None:
         """Delete every so many seconds, until cancelled."""

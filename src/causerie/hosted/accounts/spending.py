@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import structlog
+from msgspec import Struct
 
 from causerie.access.limits import SpentProviders
 from causerie.errors import InvalidRequest, StoreUnavailable
@@ -332,16 +333,15 @@ class ScopeBudgets(AccountService):
         return await self.every(actor)
 
 
-class LiveScopeBudgets:
+class LiveScopeBudgets(Struct):
     """The budgets of tags and providers that one process enforces."""
 
-    def __init__(self, rules: ScopeBudgets, clock: Clock) -> None:
-        self._rules = rules
-        self._clock = clock
-        self._provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
-        self.tags: Mapping[str, tuple[Claim, ...]] = {}
-        """What requests with a tag claim in addition."""
-        self.spent: SpentProviders = {}
+    _rules: ScopeBudgets
+    _clock: Clock
+    _provider_spending: dict[tuple[str, Budget, datetime | None], Decimal] = {}
+    tags: Mapping[str, tuple[Claim, ...]] = {}
+    """What requests with a tag claim in addition."""
+    spent: SpentProviders = {}
 
     async def follow(self, changed: asyncio.Event) -> None:
         """Refresh after a change, and every few seconds, until cancelled."""

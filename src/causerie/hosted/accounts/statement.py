@@ -147,12 +147,11 @@ async def _read_balance(store: SqlStore, project_id: str) -> Balance:
 _RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
 
 
-class Statements:
+class Statements(Struct, frozen=True):
     """Answers ``GET /key``, ``GET /credits`` and ``GET /generation`` for an account's API key."""
 
-    def __init__(self, store: SqlStore, free_days: FreeAllowances) -> None:
-        self._store = store
-        self._free_days = free_days
+    _store: SqlStore
+    _free_days: FreeAllowances
 
     async def key(self, caller: Caller) -> KeyStatement:
         """Return the answer to ``GET /key``: properties, spending and rest of a key."""
@@ -322,15 +321,13 @@ class FreeUse:
         self._day.done += self.charged or not isinstance(failure, Exception)
 
 
-class FreeAllowances:
+class FreeAllowances(Struct):
     """The allowances of all projects in one process; ``seconds`` returns a monotonic time."""
 
-    def __init__(self, store: SqlStore, seconds: Callable[[], float]) -> None:
-        self._store = store
-        self._clock = store.clock
-        self._seconds = seconds
-        self._days: dict[str, _Day] = {}
-        self.options = FreeOptions()
+    _store: SqlStore
+    _seconds: Callable[[], float]
+    _days: dict[str, _Day] = {}
+    options: FreeOptions = FreeOptions()
 
     async def take(self, project: str) -> FreeUse:
         """Count a free request, which runs until its block ends.
@@ -349,13 +346,13 @@ class FreeAllowances:
         return self._day_status(await self._current_day(project), 0)
 
     def _day_status(self, day: _Day, running: int) -> FreeDay:
-        options, now = self.options, self._clock()
+        options, now = self.options, self._store.clock()
         limit = options.paid_requests if day.put_in >= options.paid_from else options.requests
         ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
         return FreeDay(limit, day.done + running, max(math.ceil((ends - now).total_seconds()), 1))
 
     async def _current_day(self, project: str) -> _Day:
-        today = self._clock().astimezone(UTC).date()
+        today = self._store.clock().astimezone(UTC).date()
         day = self._days.get(project)
         if day is None or day.date != today:
             if len(self._days) >= _KEPT:
@@ -373,7 +370,7 @@ class FreeAllowances:
 
     async def _read_day(self, project: str, day: _Day) -> None:
         try:
-            day.done = max(day.done, await self._count_done(project, self._clock()))
+            day.done = max(day.done, await self._count_done(project, self._store.clock()))
             async with self._store.reading() as tx:
                 day.put_in = await tx.credits.total(project) or Decimal(0)
         except StoreUnavailable:

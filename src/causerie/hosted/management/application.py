@@ -51,34 +51,24 @@ if it cannot be known.
 """
 
 
-class OperatorKeys:
+class OperatorKeys(Struct):
     """Keys of operators, of the settings and ``stored`` ones, and those that ``managers`` know."""
 
-    def __init__(
-        self,
-        managers: Managers,
-        keys: Sequence[KeyDigest] = (),
-        stored: OperatorKeyIssuing | None = None,
-    ) -> None:
-        self._managers = managers
-        self._keys = tuple(keys)
-        self._stored = stored
-
-    def replace(self, keys: Sequence[KeyDigest]) -> None:
-        """Know these from now on, and no others."""
-        self._keys = tuple(keys)
+    _managers: Managers
+    keys: Sequence[KeyDigest] = ()
+    stored: OperatorKeyIssuing | None = None
 
     async def manager(self, credential: Credential | None) -> Actor:
         """Return the actor behind a key; raise as :data:`Managers`."""
-        found = matching(self._keys, credential)
+        found = matching(self.keys, credential)
         if found is not None:
             return Actor("key", found.id, found.id, operator=True)
         try:
             return await self._managers(credential)
         except Unauthenticated:
-            if self._stored is None or credential is None or not credential.formed:
+            if self.stored is None or credential is None or not credential.formed:
                 raise
-            actor = await self._stored.actor(credential.digest)
+            actor = await self.stored.actor(credential.digest)
             if actor is None:
                 raise
             return actor

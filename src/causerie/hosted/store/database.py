@@ -191,6 +191,11 @@ class Database:
             rows: Sequence[RowMapping] = (await connection.execute(query)).mappings().all()
         return rows
 
+    async def write(self, statement: Executable) -> int:
+        """Execute a statement in a transaction of its own; return the number of its rows."""
+        async with self.writing() as connection:
+            return (await connection.execute(statement)).rowcount
+
     @contextmanager
     def _noting_outage(self) -> Iterator[None]:
         try:

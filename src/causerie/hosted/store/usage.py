@@ -298,18 +298,17 @@ _SECOND = 1_000_000
 _BEGINNING = moment_of(0)
 
 
-class SqlUsageReader:
+class SqlUsageReader(Struct, frozen=True):
     """Reads usage: sums by start and then group, records newest first.
 
     ``used`` and ``spent`` count from a midnight UTC. ``used`` is by user, project or key; ``spent``
     is that of an owner of budgets, with an empty ``model`` for all models.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._rows = database.rows
+    _database: Database
 
     async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
-        rows = await self._rows(sums_query(question))
+        rows = await self._database.rows(sums_query(question))
         return await asyncio.to_thread(_usage_sums, rows, question)  # they may be many
 
     async def used(self, by: By, since: datetime, project: str | None = None) -> Mapping[str, Used]:
@@ -318,7 +317,7 @@ class SqlUsageReader:
         latest = func.max(table.c.start, type_=table.c.start.type).label("start")
         query = select(group, func.sum(table.c.cost).label("cost"), latest)
         query = query.where(table.c.start >= microseconds(since)).group_by(group)
-        rows = await self._rows(
+        rows = await self._database.rows(
             query if project is None else query.where(table.c.project_id == project)
         )
         return {row["name"]: Used(row["cost"], moment_of(row["start"])) for row in rows}
@@ -326,7 +325,7 @@ class SqlUsageReader:
     async def first_tokens(
         self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
-        rows = await self._rows(first_token_query(question))
+        rows = await self._database.rows(first_token_query(question))
         return await asyncio.to_thread(_first_tokens, rows, question, shares)
 
     async def by_target(
@@ -338,14 +337,15 @@ class SqlUsageReader:
         query = query.where(of.start >= microseconds(since), of.start < microseconds(until))
         return {
             (row["model"], row["served_by"]): TargetUse(int(row["tokens"]), int(row["requests"]))
-            for row in await self._rows(query.group_by(of.model, of.served_by))
+            for row in await self._database.rows(query.group_by(of.model, of.served_by))
         }
 
     async def charged(self, question: ChargedQuery) -> Sequence[ChargedSum]:
-        return await asyncio.to_thread(_charged_sums, await self._rows(charged_query(question)))
+        rows = await self._database.rows(charged_query(question))
+        return await asyncio.to_thread(_charged_sums, rows)
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
-        rows = await self._rows(records_query(filter))
+        rows = await self._database.rows(records_query(filter))
         return await asyncio.to_thread(
             lambda: [UsageRecord(**{name: row[each] for each, name in _COLUMNS}) for row in rows]
         )
@@ -366,15 +366,15 @@ class SqlUsageReader:
             ),
             of.model.endswith(suffix, autoescape=True),
         )
-        (row,) = await self._rows(query)
+        (row,) = await self._database.rows(query)
         return int(row["requests"])
 
     async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        (row,) = await self._rows(spent_query(owner, model, since))
+        (row,) = await self._database.rows(spent_query(owner, model, since))
         return Spent(int(row["cost"] or 0), int(row["tokens"] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        rows = await self._rows(last_used_query(project))
+        rows = await self._database.rows(last_used_query(project))
         return {row["key_id"]: moment_of(row["at"]) for row in rows}
 
 
