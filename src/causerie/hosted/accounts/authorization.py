@@ -9,7 +9,7 @@ back does not revive them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -336,21 +336,15 @@ class AccountService:
         async with self._writing(actor, needs) as tx:
             await tx.audit.record(actor, action, subject, **details)
 
-    @asynccontextmanager
-    async def _reading(
+    def _reading(
         self, actor: Actor, action: Action, project_id: str | None = None
-    ) -> AsyncIterator[Transaction]:
-        async with self._store.reading() as tx:
-            await _check_right(tx, actor, action, project_id)
-            yield tx
+    ) -> AbstractAsyncContextManager[Transaction]:
+        return _permitted(self._store.reading(), actor, action, project_id)
 
-    @asynccontextmanager
-    async def _writing(
+    def _writing(
         self, actor: Actor, action: Action, project_id: str | None = None
-    ) -> AsyncIterator[Transaction]:
-        async with self._store.writing() as tx:
-            await _check_right(tx, actor, action, project_id)
-            yield tx
+    ) -> AbstractAsyncContextManager[Transaction]:
+        return _permitted(self._store.writing(), actor, action, project_id)
 
 
 async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsAndBudgets]) -> None:
@@ -367,10 +361,16 @@ async def set_bounds(tx: Transaction, actor: Actor, bounds: Mapping[str, LimitsA
     await tx.audit.add(*entries)
 
 
-async def _check_right(
-    tx: Transaction, actor: Actor, action: Action, project_id: str | None
-) -> None:
-    if project_id is None:
-        await require(tx, actor, action)
-    else:
-        await visible_project(tx, actor, project_id, action)
+@asynccontextmanager
+async def _permitted(
+    begun: AbstractAsyncContextManager[Transaction],
+    actor: Actor,
+    action: Action,
+    project_id: str | None,
+) -> AsyncIterator[Transaction]:
+    async with begun as tx:
+        if project_id is None:
+            await require(tx, actor, action)
+        else:
+            await visible_project(tx, actor, project_id, action)
+        yield tx

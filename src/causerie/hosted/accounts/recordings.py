@@ -121,7 +121,7 @@ def _recording_of(waiting: _Waiting) -> Recording:
     )
 
 
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+RECORD_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Recordings(AccountService):
@@ -164,7 +164,7 @@ class Recordings(AccountService):
     async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
         """Return the contents of one request; raise :class:`Forbidden` and :class:`NotFound`."""
         async with self._reading(actor, Action.PROJECT_SEE, project_id) as tx:
-            found = await tx.recordings.find(id) if _ID.fullmatch(id) else None
+            found = await tx.recordings.find(id) if RECORD_ID.fullmatch(id) else None
             if found is not None and found.project_id != project_id:
                 found = None
             whose = found.user_id if found is not None else actor.id

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal, TypeVar
 
-from causerie.hosted.accounts.authorization import AccountService, require, visible_project
+from causerie.hosted.accounts.authorization import AccountService, require
 from causerie.hosted.accounts.bounds import Budget, BudgetPeriod, Unit, covers
 from causerie.hosted.accounts.people import Action, Actor
 from causerie.hosted.accounts.usage import (
@@ -162,12 +162,9 @@ class UsageReports(AccountService):
         return await self._store.usage.last_used(project_id)
 
     async def _require_right(self, actor: Actor, project_id: str | None, action: Action) -> None:
-        async with self._store.reading() as tx:
+        async with self._reading(actor, action, project_id) as tx:
             if project_id is None:
                 await require(tx, actor, Action.USAGE_SEE_ALL)
-                await require(tx, actor, action)
-            else:
-                await visible_project(tx, actor, project_id, action)
 
 
 def _spending_of(budget: Budget, sums: Sequence[UsageSum], now: datetime) -> Spending:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -18,6 +17,7 @@ from causerie.errors import InvalidRequest, NotFound
 from causerie.hosted.accounts.bounds import LimitsAndBudgets
 from causerie.hosted.accounts.exports import Month, request_rows, statement_rows
 from causerie.hosted.accounts.issuing import Word
+from causerie.hosted.accounts.recordings import RECORD_ID
 from causerie.hosted.accounts.records import AuditFilter, EntryKind
 from causerie.hosted.accounts.reports import UsageBucket, time_buckets
 from causerie.hosted.accounts.usage import (
@@ -359,7 +359,6 @@ def _csv_line(sum: UsageSum, question: UsageQuery) -> list[str]:
 
 
 _LARGEST = 2**62
-_RECORD = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 Place = tuple[str, tuple[str, ...]]
 
 
@@ -441,7 +440,7 @@ async def list_first_tokens(call: WithQuery[requests.LatencySpan]) -> views.Late
 async def list_requests(call: WithQuery[requests.RequestPage]) -> views.RequestList:
     query = call.query
     before = views.place_of(query.cursor, tuple[int, str])
-    if before is not None and not (0 <= before[0] < _LARGEST and _RECORD.fullmatch(before[1])):
+    if before is not None and not (0 <= before[0] < _LARGEST and RECORD_ID.fullmatch(before[1])):
         raise views.no_cursor()
     wanted = replace(_filter(query, call.now), before=before, limit=query.limit)
     project = query.project or call.actor.project

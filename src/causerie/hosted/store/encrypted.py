@@ -24,6 +24,10 @@ def entry_purpose(id: str) -> str:
     return f"configuration:{id}"
 
 
+def totp_purpose(user_id: str) -> str:
+    return f"totp:{user_id}"
+
+
 class SqlEntries(SqlRepository):
     """Entries of the configuration, with their credentials."""
 
@@ -222,10 +226,6 @@ async def holds_secrets(database: Database) -> bool:
     credential = table.c.credential
     kept = select(credential).where(credential.is_not(None)).union_all(select(totp.c.secret))
     return bool(await database.rows(kept.limit(1)))
-
-
-def totp_purpose(user_id: str) -> str:
-    return f"totp:{user_id}"
 
 
 async def _to_reencrypt(connection: AsyncConnection, cipher: Cipher) -> Sequence[Update]:

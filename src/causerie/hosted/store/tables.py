@@ -148,6 +148,11 @@ def _new_table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, METADATA, *parts)
 
 
+def _table_by_time(name: str, owner: str, *parts: SchemaItem) -> Table:
+    start = Column("start", BigInteger, primary_key=True, autoincrement=False, index=True)
+    return Table(name, METADATA, *_key_columns(Text, owner), start, *parts)
+
+
 def _key_columns(kind: Any, *names: str) -> Iterator[Column[Any]]:
     return (Column(name, kind, primary_key=True, autoincrement=False) for name in names)
 
@@ -413,10 +418,9 @@ _SEARCHED = ("key_id", "user_id", "tag", "served_by")
 
 
 def _usage_sums(name: str, *places: str) -> Table:
-    return _new_table(
+    return _table_by_time(
         name,
-        *_key_columns(Text, "project_id"),
-        Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+        "project_id",
         *_key_columns(Text, *places),
         *_required_columns(BigInteger, "requests", "refused", "failed", "aborted"),
         *_required_columns(BigInteger, "prompt", "cached", "completion", "reasoning"),
@@ -439,10 +443,9 @@ usage_tags = _usage_sums("usage_tags", "tag", "user_id", "model")
 usage_targets = _usage_sums("usage_targets", "model", "served_by")
 
 # What was charged for, by day, as the invoices of providers list it. Statements are made of it.
-usage_charged = _new_table(
+usage_charged = _table_by_time(
     "usage_charged",
-    *_key_columns(Text, "project_id"),
-    Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+    "project_id",
     *_key_columns(Text, "tag", "model", "served_by"),
     *_required_columns(
         BigInteger, "requests", "prompt", "cached", "written", "completion", "reasoning"
@@ -452,10 +455,9 @@ usage_charged = _new_table(
 )
 
 # Counts by time to the first token: the histogram that percentiles come from.
-usage_first_token = _new_table(
+usage_first_token = _table_by_time(
     "usage_first_token",
-    *_key_columns(Text, "project_id"),
-    Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+    "project_id",
     *_key_columns(Text, "model", "key_id", "user_id"),
     *_key_columns(Integer, "bucket"),
     *_required_columns(BigInteger, "requests"),
@@ -463,10 +465,9 @@ usage_first_token = _new_table(
 
 
 def _measurements_table(name: str) -> Table:
-    return _new_table(
+    return _table_by_time(
         name,
-        *_key_columns(Text, "target"),
-        Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+        "target",
         *_required_columns(BigInteger, "answered", "failed"),
         *_required_columns(BigInteger, "first_tokens", "first_token_us", "speeds", "speed"),
     )
